@@ -1,0 +1,1 @@
+"""From raw archives to binarised data with a card that says how it was made."""

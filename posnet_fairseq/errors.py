@@ -1,0 +1,41 @@
+"""The one error that users are meant to see, and how fairseq's commands show it."""
+
+import sys
+
+
+class UsageError(ValueError):
+    """A mistake in the input. Its text says what was given, what is allowed and what to do."""
+
+
+def usage_error_in(error):
+    """The :class:`UsageError` in the chain of causes of `error`, or None.
+
+    fairseq wraps errors in others ("Cannot load model parameters ..."); the sentence that helps is below.
+    """
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, UsageError):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def install_hook(explain):
+    """Let an uncaught error that `explain` has a sentence for end the command with it and exit code 2.
+
+    Without this, fairseq's own commands would print a traceback. All other errors keep theirs.
+
+    Args:
+        explain: function from an exception to a sentence or None.
+    """
+    previous = sys.excepthook
+
+    def hook(kind, error, traceback):
+        sentence = explain(error)
+        if sentence is None:
+            return previous(kind, error, traceback)
+        print(f"posnet: error: {sentence}", file=sys.stderr)
+        sys.exit(2)
+
+    sys.excepthook = hook

@@ -1,0 +1,82 @@
+"""Text files, read strictly, and outputs that are whole or not there."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from posnet_fairseq.errors import UsageError
+
+
+def read_lines(path):
+    """The lines of a UTF-8 file, or of standard input for ``-``, without line ends.
+
+    Only "\\n" ends a line (str.splitlines would also break at U+2028, vertical tabs and others that real text
+    holds); a "\\r" in front of it is dropped, as is a byte order mark.
+
+    Raises:
+        UsageError: the file is missing or is not UTF-8.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}. Check the path.") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # utf-8-sig counts its offsets behind a byte order mark
+        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
+        line = data.count(b"\n", 0, start) + 1
+        raise UsageError(
+            f"{name} is not UTF-8: line {line} has an invalid byte at offset {start} of the file. "
+            "Convert it first, for instance with iconv -t utf-8."
+        ) from error
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_parallel(*paths):
+    """The lines of several files that belong together line by line.
+
+    Raises:
+        UsageError: they have different numbers of lines; or see :func:`read_lines`.
+    """
+    files = [read_lines(path) for path in paths]
+    if len({len(lines) for lines in files}) > 1:
+        counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
+        raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; mend the files first.")
+    return files
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A temporary path beside `path` that takes its place when the block ends well, and else is removed."""
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_lines(path, lines):
+    """Write lines to a file, all of them or none."""
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)

@@ -1,0 +1,40 @@
+"""Gated values: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 4, and the GLU of LightConv (Wu et al., 2019)."""
+
+import torch.nn.functional as F
+from torch import nn
+
+from posnet_fairseq.ops.initialisation import linear
+
+GATES = ("none", "gelu", "glu")
+
+
+class Gating(nn.Module):
+    """Values on the way into a mixer and the gate on the way out of it.
+
+    ``none``: v = W_V x.
+    ``gelu``: v = LayerNorm(GELU(W_V x)), and the context is multiplied by g = GELU(W_G y) (Eq. 4).
+    ``glu``: v = GLU(W_V x) with W_V from D to 2D, no gate on the context (Eq. 14).
+
+    Args:
+        kind: one of :data:`GATES`.
+        embed_dim: D, width of the queries y and of the values.
+        memory_dim: width of the mixed tokens x.
+    """
+
+    def __init__(self, kind, embed_dim, memory_dim):
+        super().__init__()
+        self.kind = kind
+        self.value_proj = linear(memory_dim, 2 * embed_dim if kind == "glu" else embed_dim)
+        self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
+        self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
+
+    def value(self, memory):
+        """Tokens (B, M, memory_dim) to values (B, M, D)."""
+        value = self.value_proj(memory)
+        if self.kind == "gelu":
+            return self.value_norm(F.gelu(value))
+        return F.glu(value) if self.kind == "glu" else value
+
+    def forward(self, context, query):
+        """Gate the mixed values (B, N, D) by the query tokens (B, N, D)."""
+        return context if self.gate_proj is None else context * F.gelu(self.gate_proj(query))

@@ -1,0 +1,150 @@
+"""What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
+
+from dataclasses import dataclass
+
+from fairseq.incremental_decoding_utils import with_incremental_state
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from posnet_fairseq.gating import Gating
+from posnet_fairseq.ops.heads import merge_heads, split_heads
+from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.state import DecodingState
+
+PLACES = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class MixerSettings:
+    """How one mixer of one layer is built.
+
+    Attributes:
+        place: ``encoder`` or ``decoder`` self-attention, or ``cross``.
+        embed_dim: D.
+        memory_dim: width of the mixed tokens; D except in cross-attention.
+        num_heads: H.
+        dropout: on mixing weights.
+        gate: one of :data:`posnet_fairseq.gating.GATES`.
+        options: the mixer's own :attr:`TokenMixer.Config`.
+    """
+
+    place: str
+    embed_dim: int
+    memory_dim: int
+    num_heads: int
+    dropout: float
+    gate: str
+    options: object
+
+
+@dataclass(frozen=True)
+class MixingContext:
+    """Where the tokens of one call stand.
+
+    Attributes:
+        query_positions: (P, D) vectors of the query side's positions from 0 on, P ≥ first + N; None if no
+            mixer of that side reads them.
+        memory_positions: the same for the memory side, P ≥ M.
+        padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+        first: position of the first query: 0 except in step-by-step decoding.
+        state: of step-by-step decoding; None in a full pass.
+        need_weights: also return the mixing weights.
+    """
+
+    query_positions: Tensor | None = None
+    memory_positions: Tensor | None = None
+    padding_mask: Tensor | None = None
+    first: int = 0
+    state: DecodingState | None = None
+    need_weights: bool = False
+
+
+@with_incremental_state
+class TokenMixer(nn.Module):
+    """Base of all mixers: gated values in, :meth:`mix`, gate and output projection out.
+
+    In the decoder a query sees itself and what stands before it; padding never follows into the past of a
+    real token, so decoder mixers need no padding mask. A mixer must be exact in a full pass and step by step.
+
+    Class attributes:
+        Config: dataclass of the options this mixer reads. Its defaults hold where neither the user nor the
+            size says otherwise; its ``__post_init__`` refuses impossible values with a UsageError.
+        places: where it may stand.
+        default_gate: ``--gate`` when the user leaves it open.
+        position_embedding: kind of position embedding on its side of the model by default.
+        reads_positions: whether it wants ``query_positions`` and ``memory_positions``.
+    """
+
+    @dataclass
+    class Config:
+        """No options."""
+
+    places = PLACES
+    default_gate = "none"
+    position_embedding = "sinusoidal"
+    reads_positions = False
+
+    def __init__(self, settings):
+        super().__init__()
+        self.place = settings.place
+        self.num_heads = settings.num_heads
+        self.embed_dim = settings.embed_dim
+        self.head_dim = settings.embed_dim // settings.num_heads
+        self.options = settings.options
+        self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim)
+        self.out_proj = linear(settings.embed_dim, settings.embed_dim)
+        self.dropout = FairseqDropout(settings.dropout, module_name=self.__class__.__name__)
+
+    @property
+    def causal(self):
+        """Whether queries must not see what follows them."""
+        return self.place == "decoder"
+
+    def forward(self, query, memory, context):
+        """Mix memory tokens for every query.
+
+        Args:
+            query: (B, N, D).
+            memory: (B, M, memory_dim); the same tensor as `query` in self-attention.
+            context: a :class:`MixingContext`.
+
+        Returns:
+            (B, N, D), and the mixing weights (B or 1, H, N, M) if the context asks for them, else None.
+        """
+        mixed, weights = self.mix(query, memory, context)
+        return self.out_proj(self.gating(merge_heads(mixed), query)), weights
+
+    def mix(self, query, memory, context):
+        """The mixer itself. Returns the mixed values (B, H, N, d), and weights as :meth:`forward` does."""
+        raise NotImplementedError
+
+    def value(self, memory, context):
+        """The values of all memory tokens, (B, H, M, d), those of earlier steps included."""
+        return self.of_memory("value", lambda: split_heads(self.gating.value(memory), self.num_heads), context)
+
+    def of_memory(self, name, make, context):
+        """A projection of the memory, (B, H, M, d): made, continued by one token, or remembered, as the step needs."""
+        if context.state is None:
+            return make()
+        if self.place == "cross":
+            return context.state.keep(name, make)
+        return context.state.append(name, make())
+
+    def decoding_state(self, incremental_state):
+        """This mixer's part of fairseq's `incremental_state`, or None for None."""
+        if incremental_state is None:
+            return None
+        parts = []
+        for key in ("rows", "shared"):
+            if self.get_incremental_state(incremental_state, key) is None:
+                self.set_incremental_state(incremental_state, key, {})
+            parts.append(self.get_incremental_state(incremental_state, key))
+        return DecodingState(*parts)
+
+    def reorder_incremental_state(self, incremental_state, new_order):
+        """Move the rows of the state as beam search moves its hypotheses. Called by fairseq."""
+        rows = self.get_incremental_state(incremental_state, "rows") or {}
+        for name, tensor in rows.items():
+            # The hypotheses of one sentence share its memory: only the end of a sentence changes these rows.
+            if self.place != "cross" or tensor.size(0) != new_order.size(0):
+                rows[name] = tensor.index_select(0, new_order)

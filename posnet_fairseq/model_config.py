@@ -1,0 +1,166 @@
+"""The options of the encoder-decoder model: flat, as fairseq's command line and hydra want them.
+
+fairseq builds command-line flags from the annotations of this file, so they must be real types
+(``Optional[int]``, never a string or ``int | None``). An option that an architecture sets is None here; the
+architecture fills only what is None, so whatever a user gives wins.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.utils import get_available_activation_fns
+from omegaconf import II
+
+import posnet_fairseq.mixers  # noqa: F401  (registers them: their options become flags)
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixerSettings
+from posnet_fairseq.positions import POSITION_EMBEDDINGS
+from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
+from posnet_fairseq.sizes import SIZES
+
+PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
+
+_GATE = ChoiceEnum(GATES)
+_POSITION_EMBEDDING = ChoiceEnum(POSITION_EMBEDDINGS)
+_ACTIVATION = ChoiceEnum(get_available_activation_fns())
+
+
+def _option(help_text, default=None):
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass
+class _ModelOptions(FairseqDataclass):
+    encoder_self_mixer: Optional[str] = _option("token mixer of the encoder's self-attention")
+    decoder_self_mixer: Optional[str] = _option("token mixer of the decoder's self-attention")
+    cross_mixer: Optional[str] = _option("token mixer between decoder and encoder (default: attention)")
+    gate: Optional[_GATE] = _option("gate of the self-attention mixers (default: each mixer's own)")
+    cross_gate: Optional[_GATE] = _option("gate of the cross-attention mixer (default: none)")
+    position_embedding: Optional[_POSITION_EMBEDDING] = _option("kind of positions (default: each side's mixer's own)")
+    encoder_layers: Optional[int] = _option("encoder layers")
+    decoder_layers: Optional[int] = _option("decoder layers")
+    encoder_embed_dim: Optional[int] = _option("width D of the encoder")
+    decoder_embed_dim: Optional[int] = _option("width D of the decoder")
+    encoder_ffn_embed_dim: Optional[int] = _option("inner width of the encoder's feed-forward layers")
+    decoder_ffn_embed_dim: Optional[int] = _option("inner width of the decoder's feed-forward layers")
+    encoder_attention_heads: Optional[int] = _option("heads H of the encoder")
+    decoder_attention_heads: Optional[int] = _option("heads H of the decoder")
+    dropout: Optional[float] = _option("dropout on embeddings, positions and the output of every sub-layer")
+    attention_dropout: Optional[float] = _option("dropout on mixing weights (default: --dropout)")
+    activation_dropout: float = _option("dropout inside the feed-forward layers", default=0.0)
+    activation_fn: _ACTIVATION = _option("activation of the feed-forward layers", default="relu")
+    encoder_layerdrop: float = _option("LayerDrop probability of the encoder", default=0.0)
+    decoder_layerdrop: float = _option("LayerDrop probability of the decoder", default=0.0)
+    share_all_embeddings: bool = _option("one embedding for source, target and output", default=False)
+    share_decoder_input_output_embed: bool = _option("one embedding for target and output", default=False)
+    encoder_embed_path: Optional[str] = _option("pre-trained encoder embeddings, a text file")
+    decoder_embed_path: Optional[str] = _option("pre-trained decoder embeddings, a text file")
+    checkpoint_activations: bool = _option("save memory: compute activations again in backward", default=False)
+    offload_activations: bool = _option("with --checkpoint-activations, keep them on the CPU", default=False)
+    max_source_positions: Optional[int] = II("task.max_source_positions")
+    max_target_positions: Optional[int] = II("task.max_target_positions")
+
+
+def _with_mixer_options(base):
+    """`base` plus the options of all registered mixers, each None until set."""
+    fields = [
+        (name, Optional[option.type], field(default=None, metadata=dict(option.metadata)))
+        for name, option in option_fields().items()
+    ]
+    return dataclasses.make_dataclass("MixerTransformerConfig", fields, bases=(base,))
+
+
+MixerTransformerConfig = _with_mixer_options(_ModelOptions)
+
+
+def apply_arch(cfg, mixer, size):
+    """Fill what the user left open with the architecture's values, then check the whole.
+
+    Args:
+        cfg: Namespace or DictConfig with the fields of :data:`MixerTransformerConfig`. Changed in place;
+            a second call changes nothing.
+        mixer: name of the mixer for encoder and decoder self-attention.
+        size: one of :data:`posnet_fairseq.sizes.SIZES`.
+
+    Raises:
+        UsageError: see :func:`check`.
+    """
+    _fill(cfg, {option.name: option.default for option in dataclasses.fields(MixerTransformerConfig)})
+    shape = dataclasses.asdict(SIZES[size])
+    values = {"encoder_self_mixer": mixer, "decoder_self_mixer": mixer, "cross_mixer": "attention"}
+    for side in ("encoder", "decoder"):
+        values[f"{side}_layers"] = shape["layers"]
+        for width in ("embed_dim", "ffn_embed_dim", "attention_heads"):
+            values[f"{side}_{width}"] = shape[width]
+    values["dropout"] = shape["dropout"]
+    _fill(cfg, values)
+    _fill(cfg, {"attention_dropout": cfg.dropout})
+    for place in PLACE_OPTIONS:
+        for option in dataclasses.fields(mixer_at(cfg, place).Config):
+            _fill(cfg, {option.name: shape.get(option.name, option.default)})
+    check(cfg)
+
+
+def _fill(cfg, values):
+    # A command line leaves out of its Namespace what was not given, a DictConfig has None there.
+    for name, value in values.items():
+        if getattr(cfg, name, None) is None:
+            setattr(cfg, name, value)
+
+
+def mixer_at(cfg, place):
+    """The mixer class that the options put at `place`."""
+    option = PLACE_OPTIONS[place]
+    return get_mixer(getattr(cfg, option), "--" + option.replace("_", "-"))
+
+
+def mixer_settings(cfg, place):
+    """How the mixer at `place` is to be built, a :class:`MixerSettings`."""
+    mixer = mixer_at(cfg, place)
+    side = "encoder" if place == "encoder" else "decoder"
+    gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
+    chosen = {option.name: getattr(cfg, option.name) for option in dataclasses.fields(mixer.Config)}
+    return MixerSettings(
+        place=place,
+        embed_dim=getattr(cfg, f"{side}_embed_dim"),
+        memory_dim=cfg.encoder_embed_dim if place == "cross" else getattr(cfg, f"{side}_embed_dim"),
+        num_heads=getattr(cfg, f"{side}_attention_heads"),
+        dropout=cfg.attention_dropout,
+        gate=str(gate),
+        options=mixer.Config(**{name: value for name, value in chosen.items() if value is not None}),
+    )
+
+
+def build_mixer(cfg, place):
+    """The mixer module that stands at `place`."""
+    return mixer_at(cfg, place)(mixer_settings(cfg, place))
+
+
+def check(cfg):
+    """Refuse options that make no model, before any data is read.
+
+    Raises:
+        UsageError: with the option, the value, and what is allowed.
+    """
+    for place, option in PLACE_OPTIONS.items():
+        mixer = mixer_at(cfg, place)
+        if place not in mixer.places:
+            allowed = [name for name in mixer_names() if place in get_mixer(name).places]
+            raise UsageError(
+                f"--{option.replace('_', '-')} {mixer.name}: this mixer cannot stand there. "
+                f"Choose one of: {', '.join(allowed)}."
+            )
+        mixer_settings(cfg, place)
+    for side in ("encoder", "decoder"):
+        width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
+        for option, value in (("embed-dim", width), ("attention-heads", heads)):
+            if value < 1:
+                raise UsageError(f"--{side}-{option} {value}: give 1 or more.")
+        if width % heads:
+            raise UsageError(
+                f"--{side}-attention-heads {heads}: the width {width} of the {side} does not divide by it. "
+                f"Choose a number of heads that does, or change --{side}-embed-dim."
+            )

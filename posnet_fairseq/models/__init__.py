@@ -1,0 +1,11 @@
+"""Models that fairseq registers: with ``--user-dir`` it imports this package and every file in it."""
+
+from posnet_fairseq import compat
+
+compat.check_fairseq()
+compat.allow_checkpoint_types()
+
+from posnet_fairseq.errors import install_hook  # noqa: E402
+from posnet_fairseq.failures import explain  # noqa: E402
+
+install_hook(explain)

@@ -1,0 +1,90 @@
+"""The encoder-decoder model and its architectures, every registered mixer times every size."""
+
+import functools
+
+from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModelBase
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.transformer.decoder import MixerDecoder
+from posnet_fairseq.transformer.encoder import MixerEncoder
+
+MODEL_NAME = "mixer_transformer"
+
+
+@register_model(MODEL_NAME, dataclass=MixerTransformerConfig)
+class MixerTransformer(FairseqEncoderDecoderModel):
+    """A pre-norm Transformer whose attention may be any registered token mixer in each of its three places."""
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """Build a model for a fairseq task with a source and a target dictionary.
+
+        Args:
+            cfg: options after :func:`posnet_fairseq.model_config.apply_arch`.
+            task: a fairseq task.
+
+        Raises:
+            UsageError: the options make no model, or do not fit the dictionaries.
+        """
+        if cfg.encoder_layers is None:
+            raise UsageError(
+                f"{MODEL_NAME} is the family of all architectures, not one of them. "
+                "Give one with a size, such as --arch rposnet_base."
+            )
+        check(cfg)
+        source, target = task.source_dictionary, task.target_dictionary
+        if cfg.share_all_embeddings:
+            _check_shared(cfg, source, target)
+        build = TransformerModelBase.build_embedding
+        encoder_embedding = build(cfg, source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        decoder_embedding = (
+            encoder_embedding
+            if cfg.share_all_embeddings
+            else build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
+        )
+        return cls(MixerEncoder(cfg, source, encoder_embedding), MixerDecoder(cfg, target, decoder_embedding))
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """As fairseq's, but a dictionary of another size is named as what it is.
+
+        Raises:
+            UsageError: the checkpoint was trained with a dictionary of another size.
+        """
+        for side, module in (("source", self.encoder), ("target", self.decoder)):
+            name = f"{'encoder' if side == 'source' else 'decoder'}.embed_tokens.weight"
+            if name in state_dict and len(state_dict[name]) != module.embed_tokens.num_embeddings:
+                raise UsageError(
+                    f"the {side} dictionary has {module.embed_tokens.num_embeddings} entries, but the checkpoint was "
+                    f"trained with {len(state_dict[name])}. Give the data directory that it was trained on."
+                )
+        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+
+
+def _check_shared(cfg, source, target):
+    if source != target:
+        raise UsageError(
+            "--share-all-embeddings: the data has two different dictionaries. Binarise it with "
+            "fairseq-preprocess --joined-dictionary, or use --share-decoder-input-output-embed."
+        )
+    if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
+        raise UsageError(
+            f"--share-all-embeddings: the encoder is {cfg.encoder_embed_dim} wide and the decoder "
+            f"{cfg.decoder_embed_dim}. Give both the same width."
+        )
+    if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
+        raise UsageError("--share-all-embeddings: give --encoder-embed-path alone, it serves both sides.")
+
+
+def arch_names():
+    """All architectures, sorted by mixer, in the order of sizes."""
+    return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
+
+
+for _name in mixer_names():
+    for _size in SIZES:
+        _arch = functools.partial(apply_arch, mixer=_name, size=_size)
+        register_model_architecture(MODEL_NAME, f"{get_mixer(_name).arch}_{_size}")(_arch)

@@ -1,0 +1,71 @@
+"""Position vectors of one side of the model, over real tokens counted from 0."""
+
+import math
+
+import torch
+from fairseq.modules import FairseqDropout, LayerNorm, SinusoidalPositionalEmbedding
+from torch import nn
+
+from posnet_fairseq.errors import UsageError
+
+POSITION_EMBEDDINGS = ("sinusoidal", "learned")
+
+
+class Positions(nn.Module):
+    """Position embeddings, added to the words and handed to the mixers.
+
+    Sinusoidal ones (Vaswani et al., 2017) are added to scaled words, x√D + p; learned ones (Gehring et al.,
+    2017) before scaling, (x + p)√D: the two ways in which the results of the PosNet paper were made.
+    Mixers get the sinusoidal ones as they are and the learned ones through one LayerNorm that all layers of
+    a side share, in both cases after dropout. One draw of that dropout serves all sentences of a batch.
+
+    Args:
+        kind: one of :data:`POSITION_EMBEDDINGS`.
+        max_positions: L, the longest sentence.
+        embed_dim: D.
+        dropout: on the vectors handed to mixers.
+        option: the command-line option that sets `max_positions`, for the error's text.
+        for_mixers: whether any mixer of this side reads positions.
+    """
+
+    def __init__(self, kind, max_positions, embed_dim, dropout, option, for_mixers):
+        super().__init__()
+        self.max_positions = max_positions
+        self.scale = math.sqrt(embed_dim)
+        self.option = option
+        self.learned = kind == "learned"
+        if self.learned:
+            self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
+        else:
+            vectors = SinusoidalPositionalEmbedding.get_embedding(max_positions, embed_dim)
+            self.register_buffer("weight", vectors, persistent=False)
+        self.norm = LayerNorm(embed_dim) if self.learned and for_mixers else None
+        self.dropout = FairseqDropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
+
+    def add_to(self, words, first=0):
+        """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
+        vectors = self.weight[self._rows(first + words.size(1))][first:]
+        return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
+
+    def for_mixers(self, count):
+        """The vectors of positions 0 ... count - 1 as mixers get them, (count, D); None if no mixer reads them."""
+        if self.dropout is None:
+            return None
+        vectors = self.weight[self._rows(count)]
+        return self.dropout(vectors if self.norm is None else self.norm(vectors))
+
+    def check_length(self, longest):
+        """Refuse sentences of more than L real tokens.
+
+        Raises:
+            UsageError: `longest` is more than L.
+        """
+        if longest > self.max_positions:
+            raise UsageError(
+                f"a sentence of {longest} tokens (its end symbol counted) is longer than the {self.max_positions} "
+                f"positions of this model. Shorten or leave out such sentences, or train with a larger {self.option}."
+            )
+
+    def _rows(self, count):
+        # Batches padded to a multiple may be wider than L; what stands beyond L there is padding.
+        return slice(count) if count <= self.max_positions else torch.arange(count).clamp(max=self.max_positions - 1)

@@ -1,0 +1,77 @@
+"""The token mixers by name.
+
+A mixer is one file in :mod:`posnet_fairseq.mixers` with a class under :func:`register_mixer`. Its
+architectures, its options on the command line and its tests follow from being registered.
+"""
+
+import dataclasses
+import difflib
+
+from posnet_fairseq.errors import UsageError
+
+_MIXERS = {}
+
+
+def register_mixer(name, arch=None):
+    """Class decorator that registers a token mixer.
+
+    Args:
+        name: what options call it (``--encoder-self-mixer NAME``).
+        arch: what its architectures are called, ``ARCH_base`` and so on. Default: `name`.
+
+    Raises:
+        ValueError: the name or one of its options is another mixer's already, or the class is no TokenMixer.
+    """
+
+    def register(cls):
+        from posnet_fairseq.mixers._base import TokenMixer
+
+        owner = f"{cls.__module__}.{cls.__qualname__}"
+        if not (isinstance(cls, type) and issubclass(cls, TokenMixer)):
+            raise ValueError(f"mixer {name!r}: {owner} must extend posnet_fairseq.mixers._base.TokenMixer")
+        if name in _MIXERS:
+            other = _MIXERS[name]
+            raise ValueError(
+                f"mixer {name!r}: {owner} cannot take a name that belongs to {other.__module__}.{other.__qualname__}"
+            )
+        for field in dataclasses.fields(cls.Config):
+            for other in _MIXERS.values():
+                for theirs in dataclasses.fields(other.Config):
+                    if theirs.name == field.name and (theirs.type, theirs.metadata) != (field.type, field.metadata):
+                        raise ValueError(
+                            f"option {field.name!r}: {owner} and {other.__module__}.{other.__qualname__} "
+                            "declare it differently"
+                        )
+        cls.name = name
+        cls.arch = arch or name
+        _MIXERS[name] = cls
+        return cls
+
+    return register
+
+
+def mixer_names():
+    """All names, sorted."""
+    return sorted(_MIXERS)
+
+
+def get_mixer(name, option="mixer"):
+    """The class registered as `name`.
+
+    Args:
+        name: a mixer's name.
+        option: the option the name was given with, for the error's text.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name in _MIXERS:
+        return _MIXERS[name]
+    nearest = difflib.get_close_matches(str(name), _MIXERS, n=1)
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(mixer_names())}.{hint}")
+
+
+def option_fields():
+    """The options of all mixers, each once: a dict from name to dataclasses.Field."""
+    return {field.name: field for name in mixer_names() for field in dataclasses.fields(_MIXERS[name].Config)}

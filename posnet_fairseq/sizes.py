@@ -1,0 +1,26 @@
+"""Model sizes. Every mixer times every size is an ``--arch``."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """Layers on each side, widths, and the regularisation the papers used at that size."""
+
+    layers: int
+    embed_dim: int
+    ffn_embed_dim: int
+    attention_heads: int
+    dropout: float
+    clip_distance: int
+
+
+SIZES = {
+    # For a CPU: what the quickstart trains in minutes.
+    "tiny": Size(layers=3, embed_dim=192, ffn_embed_dim=512, attention_heads=4, dropout=0.1, clip_distance=8),
+    # "Small" in the PosNet paper.
+    "iwslt": Size(layers=6, embed_dim=512, ffn_embed_dim=1024, attention_heads=8, dropout=0.3, clip_distance=16),
+    "base": Size(layers=6, embed_dim=512, ffn_embed_dim=2048, attention_heads=8, dropout=0.1, clip_distance=16),
+    # The PosNet paper's text says K = 8 here; the configuration its results come from says 16.
+    "big": Size(layers=6, embed_dim=1024, ffn_embed_dim=4096, attention_heads=16, dropout=0.3, clip_distance=16),
+}

@@ -1,0 +1,35 @@
+"""What a mixer remembers between decoding steps."""
+
+import torch
+
+
+class DecodingState:
+    """A view of one mixer's part of fairseq's incremental state.
+
+    Args:
+        rows: dict of tensors with a row per hypothesis, (B, ...): moved when the beam is reordered.
+        shared: dict of tensors that all hypotheses share: never moved.
+    """
+
+    def __init__(self, rows, shared):
+        self.rows = rows
+        self.shared = shared
+
+    def append(self, name, new):
+        """Remember `new`, (B, H, N, d), behind what was appended before. Returns all of it, (B, H, M, d)."""
+        if name in self.rows:
+            new = torch.cat([self.rows[name], new], dim=2)
+        self.rows[name] = new
+        return new
+
+    def keep(self, name, make):
+        """Make a tensor at the first step, return the same one at all later steps."""
+        if name not in self.rows:
+            self.rows[name] = make()
+        return self.rows[name]
+
+    def keep_table(self, name, rows, make):
+        """A table over positions, (H, rows, M), made anew only when more rows are wanted than before."""
+        if name not in self.shared or self.shared[name].size(1) < rows:
+            self.shared[name] = make()
+        return self.shared[name]

@@ -1,0 +1,131 @@
+"""The decoder."""
+
+from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout, LayerNorm
+from torch import nn
+
+from posnet_fairseq.model_config import mixer_at
+from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.positions import Positions
+from posnet_fairseq.transformer.layers import DecoderLayer, layer_stack
+
+
+class MixerDecoder(FairseqIncrementalDecoder):
+    """Embeddings, the layers, a final LayerNorm, the output projection."""
+
+    def __init__(self, cfg, dictionary, embed_tokens):
+        super().__init__(dictionary)
+        mixers = [mixer_at(cfg, "decoder"), mixer_at(cfg, "cross")]
+        self.padding_idx = dictionary.pad()
+        self.embed_tokens = embed_tokens
+        self.positions = Positions(
+            kind=str(cfg.position_embedding or mixers[0].position_embedding),
+            max_positions=cfg.max_target_positions,
+            embed_dim=cfg.decoder_embed_dim,
+            dropout=cfg.dropout,
+            option="--max-target-positions",
+            for_mixers=any(mixer.reads_positions for mixer in mixers),
+        )
+        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.layers = layer_stack(cfg, DecoderLayer, cfg.decoder_layers, cfg.decoder_layerdrop)
+        self.final_norm = LayerNorm(cfg.decoder_embed_dim)
+        self.output_projection = nn.Linear(cfg.decoder_embed_dim, len(dictionary), bias=False)
+        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+            self.output_projection.weight = embed_tokens.weight
+        else:
+            nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
+        self.need_attn = False
+
+    def forward(
+        self,
+        prev_output_tokens,
+        encoder_out=None,
+        incremental_state=None,
+        features_only=False,
+        src_lengths=None,
+        return_all_hiddens=False,
+    ):
+        """Predict the next token after every prefix, or step by step after the last one.
+
+        Args:
+            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last
+                token is new.
+            encoder_out: what :class:`MixerEncoder` returned.
+            incremental_state: fairseq's state of beam search, or None for a full pass.
+            features_only: leave the output projection out.
+            src_lengths: not needed; part of fairseq's interface.
+            return_all_hiddens: also return the output of every layer.
+
+        Returns:
+            (B, N, vocabulary), or (B, N, D) with `features_only`; and a dict with ``attn`` (a list of one
+            (B, N, M), averaged over the last layer's heads, or None) and ``inner_states``.
+
+        Raises:
+            UsageError: a sentence is longer than ``--max-target-positions``.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        if not return_all_hiddens:
+            extra["inner_states"] = []
+        return x if features_only else self.output_layer(x), extra
+
+    def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None):
+        """As :meth:`forward` without the output projection."""
+        order = None
+        if incremental_state is None:
+            padding_mask = prev_output_tokens.eq(self.padding_idx)
+            order = front_order(padding_mask)
+            tokens, first = reorder(prev_output_tokens, order), 0
+            if tokens.size(1) > self.positions.max_positions:
+                self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
+            positions = self.positions.for_mixers(tokens.size(1))
+        else:
+            tokens, first = prev_output_tokens[:, -1:], prev_output_tokens.size(1) - 1
+            self.positions.check_length(first + 1)
+            positions = self.positions.for_mixers(self._rows_ahead(first))
+
+        memory = encoder_out["encoder_out"][0].transpose(0, 1)
+        memory_padding_mask = encoder_out["encoder_padding_mask"][0]
+        if not memory_padding_mask.any():
+            memory_padding_mask = None
+        x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
+        states, attn = [x], None
+        for layer in self.layers:
+            need_attn = self.need_attn and layer is self.layers[-1]
+            x, attn = layer(
+                x,
+                memory,
+                memory_padding_mask=memory_padding_mask,
+                positions=positions,
+                first=first,
+                incremental_state=incremental_state,
+                need_attn=need_attn,
+            )
+            states.append(x)
+        x = reorder(self.final_norm(x), inverse(order))
+        if attn is not None:
+            attn = self._as_fairseq_padded(attn.mean(dim=1), encoder_out, order)
+        return x, {"attn": [attn], "inner_states": [state.transpose(0, 1) for state in states]}
+
+    def output_layer(self, features):
+        """(B, N, D) to (B, N, vocabulary)."""
+        return self.output_projection(features)
+
+    def max_positions(self):
+        """The longest target."""
+        return self.positions.max_positions
+
+    def make_generation_fast_(self, need_attn=False, **kwargs):
+        """Called by fairseq before generation; `need_attn` with ``--print-alignment``."""
+        self.need_attn = need_attn
+
+    def _rows_ahead(self, step):
+        # Steps share tables over positions. Doubling their size keeps the cost of making them anew below one table.
+        return min(self.positions.max_positions, max(16, 1 << (step + 1).bit_length()))
+
+    @staticmethod
+    def _as_fairseq_padded(attn, encoder_out, order):
+        """(B, N, M) with the rows and columns where fairseq had padded the target and the source."""
+        attn = reorder(attn, inverse(order))
+        if encoder_out["src_order"]:
+            attn = reorder(attn.transpose(1, 2), inverse(encoder_out["src_order"][0])).transpose(1, 2)
+        return attn

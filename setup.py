@@ -1,0 +1,60 @@
+"""Installs posnet: the fairseq plugin, its commands, the scoring and the data preparation."""
+
+import platform
+import re
+import sys
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux":
+    sys.exit(
+        f"posnet does not install on Python {platform.python_version()} on {platform.system()}: it works with "
+        "Python 3.11 and 3.12 on Linux (on Windows, inside WSL 2). Make an environment with one of these and "
+        "install again."
+    )
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
+
+setup(
+    name="posnet",
+    version=VERSION,
+    description="Token mixers in place of self-attention for machine translation, a plugin for fairseq",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11,<3.13",
+    # eval/ and data_prep/ are installed under names that collide with nobody's.
+    packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"]) + ["posnet_eval", "posnet_data_prep"],
+    package_dir={"posnet_eval": "eval", "posnet_data_prep": "data_prep"},
+    install_requires=[
+        # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
+        # mended, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
+        "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
+        "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
+        "torch>=2.6",  # from here on checkpoints are loaded without running code
+        "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
+        "sacrebleu>=2.6,<2.7",
+        "subword-nmt",
+        "sacremoses",
+        "polib",
+        "rich",
+        "matplotlib",
+        "tensorboardX",
+        "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
+    ],
+    extras_require={
+        "comet": ["unbabel-comet==2.2.7"],
+        "bleurt": ["bleurt-pytorch==0.0.1"],
+        "dev": ["pytest", "ruff>=0.12", "pre-commit"],
+    },
+    entry_points={
+        "console_scripts": [
+            "posnet-average=posnet_fairseq.cli.average:main",
+            "posnet-doctor=posnet_fairseq.cli.doctor:main",
+            "posnet-prepare=posnet_data_prep.prepare:main",
+            "posnet-translate=posnet_fairseq.cli.translate:main",
+        ]
+    },
+)

@@ -1,0 +1,16 @@
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+import posnet_fairseq.models  # noqa: F401  (registers the plugin)
+
+
+@pytest.fixture(autouse=True)
+def _reproducible():
+    """The same numbers in every run, and NaN in memory that nobody has written to."""
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True

@@ -1,0 +1,123 @@
+"""What must hold for every token mixer. Each law takes a model and raises AssertionError if it is broken."""
+
+import io
+
+import torch
+from building import MAX_POSITIONS, pad, sentences
+
+TOLERANCE = {"rtol": 0, "atol": 1e-5}
+
+
+def encode(model, source):
+    """Output of the encoder for the real tokens of each sentence."""
+    out = model.encoder(source)
+    states, padding = out["encoder_out"][0].transpose(0, 1), out["encoder_padding_mask"][0]
+    return [state[~mask] for state, mask in zip(states, padding, strict=True)]
+
+
+def decode(model, source, target):
+    return model(source, None, target)[0]
+
+
+def padding_on_either_side_changes_nothing(model):
+    sources, targets = sentences(5, 1, 9, 3), sentences(4, 6, 1, 8)
+    alone = [decode(model, s[None], t[None])[0] for s, t in zip(sources, targets, strict=True)]
+    for left_source in (True, False):
+        for left_target in (True, False):
+            together = decode(model, pad(sources, left_source, 12), pad(targets, left_target, 11))
+            for scores, target, expected in zip(together, targets, alone, strict=True):
+                real = scores[-len(target) :] if left_target else scores[: len(target)]
+                torch.testing.assert_close(real, expected, **TOLERANCE)
+
+
+def order_of_the_batch_changes_nothing(model):
+    sources, targets = sentences(5, 2, 9), sentences(4, 6, 3)
+    forward = decode(model, pad(sources), pad(targets))
+    backward = decode(model, pad(sources[::-1]), pad(targets[::-1]))
+    for scores, again, target in zip(forward, backward.flip(0), targets, strict=True):
+        torch.testing.assert_close(scores[: len(target)], again[: len(target)], **TOLERANCE)
+
+
+def the_future_changes_nothing(model):
+    source, (target,) = pad(sentences(6)), sentences(9)
+    before = decode(model, source, target[None])
+    for step in range(1, len(target)):
+        changed = target.clone()
+        changed[step] = 4 + (changed[step] - 3) % 30
+        after = decode(model, source, changed[None])
+        assert torch.equal(before[:, :step], after[:, :step]), f"token {step} changed what stands before it"
+        assert not torch.equal(before[:, step:], after[:, step:]), f"token {step} changed nothing at all"
+
+
+def the_order_of_words_matters(model):
+    """A mixer that loses positions would pass most other laws."""
+    (source,), target = sentences(8), pad(sentences(5))
+    turned = torch.cat([source[:-1].flip(0), source[-1:]])
+    assert not torch.allclose(decode(model, source[None], target), decode(model, turned[None], target), atol=1e-4)
+
+
+def steps_equal_the_full_pass(model, beam=3):
+    """Beam search moves hypotheses within a sentence and drops sentences that end."""
+    source, length = pad(sentences(6, 4), left=True), MAX_POSITIONS
+    encoder_out = model.encoder(source)
+    rows = torch.arange(len(source)).repeat_interleave(beam)
+    encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+    prefix = torch.full((len(rows), 1), 2)
+    state, generator = {}, torch.Generator().manual_seed(3)
+    for step in range(length):
+        scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+        full, _ = model.decoder(prefix, encoder_out=encoder_out)
+        torch.testing.assert_close(scores[:, -1], full[:, -1], **TOLERANCE, msg=lambda m, s=step: f"step {s}: {m}")
+        if step + 1 == length:
+            break
+        # hypotheses of a sentence change places, one may be taken twice
+        order = (torch.randint(beam, (len(prefix) // beam, beam), generator=generator)) + torch.arange(
+            0, len(prefix), beam
+        ).unsqueeze(1)
+        if step == 5:
+            order = order[1:]  # the first sentence has ended
+        order = order.flatten()
+        model.decoder.reorder_incremental_state_scripting(state, order)
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+        new = torch.randint(4, 40, (len(order), 1), generator=generator)
+        prefix = torch.cat([prefix[order], new], dim=1)
+
+
+def saving_and_loading_change_nothing(model, twin):
+    """`twin`: a model of the same options with other weights."""
+    source, target = pad(sentences(5, 7)), pad(sentences(6, 4))
+    expected = decode(model, source, target)
+    assert not torch.allclose(expected, decode(twin, source, target))
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    twin.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(decode(twin, source, target), expected)
+
+
+def half_precision_stays_finite(model, dtype):
+    """Also with a sentence of padding only, whose queries have no real key at all."""
+    source = pad(sentences(5, 2), left=True)
+    source = torch.cat([source, torch.full_like(source[:1], 1)])
+    target = pad(sentences(4, 6, 3), left=True)
+    scores = decode(model.to(dtype), source, target)
+    assert scores.dtype == dtype
+    assert torch.isfinite(scores).all()
+    for parameter in model.parameters():
+        parameter.grad = None
+    scores.float().logsumexp(-1).mean().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def every_length_works(model):
+    for length in (1, MAX_POSITIONS):
+        scores = decode(model, pad(sentences(length)), pad(sentences(length)))
+        assert scores.shape[1] == length
+        assert torch.isfinite(scores).all()
+
+
+def every_parameter_learns(model):
+    model.train()
+    decode(model, pad(sentences(5, 8)), pad(sentences(6, 9))).logsumexp(-1).pow(2).mean().backward()
+    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert idle == [], f"no gradient reaches {idle}"

@@ -1,0 +1,70 @@
+"""The laws for every registered mixer, in every place where it may stand, with every gate."""
+
+import laws
+import pytest
+import torch
+from building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
+
+from posnet_fairseq.errors import UsageError
+
+every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids="-".join)
+
+
+@every_case
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.padding_on_either_side_changes_nothing,
+        laws.order_of_the_batch_changes_nothing,
+        laws.the_future_changes_nothing,
+        laws.the_order_of_words_matters,
+        laws.steps_equal_the_full_pass,
+        laws.every_length_works,
+        laws.every_parameter_learns,
+    ],
+    ids=lambda law: law.__name__,
+)
+def test_law(case, law):
+    law(build_case(*case))
+
+
+@every_case
+def test_saving_and_loading_change_nothing(case):
+    laws.saving_and_loading_change_nothing(build_case(*case), build_case(*case))
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_half_precision_stays_finite(case, dtype):
+    laws.half_precision_stays_finite(build_case(*case), dtype)
+
+
+@every_case
+def test_activation_checkpointing_changes_no_gradient(case):
+    source, target = pad(sentences(5, 8), left=True), pad(sentences(6, 9))
+    plain, checkpointed = build_case(*case), build_case(*case, checkpoint_activations=True)
+    checkpointed.load_state_dict(plain.state_dict())
+    for model in (plain, checkpointed):
+        model.train()
+        laws.decode(model, source, target).logsumexp(-1).mean().backward()
+    for (name, a), b in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@every_case
+def test_too_long_sentence_is_refused(case):
+    model = build_case(*case)
+    with pytest.raises(UsageError, match=r"25 tokens .* 24 positions .* --max-source-positions"):
+        laws.decode(model, pad(sentences(MAX_POSITIONS + 1)), pad(sentences(3)))
+    with pytest.raises(UsageError, match="--max-target-positions"):
+        laws.decode(model, pad(sentences(3)), pad(sentences(MAX_POSITIONS + 1)))
+
+
+@every_case
+def test_padding_beyond_the_longest_sentence_is_no_sentence(case):
+    """fairseq pads batches to a multiple of 8, also beyond the model's limit."""
+    model, sources, targets = build_case(*case), sentences(24, 3), sentences(5, 24)
+    expected = laws.decode(model, pad(sources), pad(targets))
+    for left in (False, True):
+        wider = laws.decode(model, pad(sources, left=left, width=32), pad(targets, width=32))
+        torch.testing.assert_close(wider[1], torch.cat([expected[1], wider[1, 24:]]), **laws.TOLERANCE)

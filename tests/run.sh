@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Linter and tests. Makes the environment if there is none. Arguments go to pytest: bash tests/run.sh -k rposnet
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+. recipes/environment.sh
+posnet_environment "$root"
+export OMP_NUM_THREADS=1
+ruff check .
+ruff format --check .
+pytest "$@"
