@@ -57,8 +57,8 @@ def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
     # Longer sentences cost a CPU more time than a small model can learn from them; the test set keeps them.
     sets["train"] = [pair for pair in sets["train"] if max(len(side.split()) for side in pair) <= MAX_TRAIN_WORDS]
     for name, pairs in sets.items():
-        for language, lines in zip((source_lang, target_lang), zip(*pairs, strict=True), strict=True):
-            write_lines(partial / f"{name}.{language}", lines)
+        for side, language in enumerate((source_lang, target_lang)):
+            write_lines(partial / f"{name}.{language}", (pair[side] for pair in pairs))
 
     _console.print(f"3/4 learning {BPE_MERGES} BPE merges, applying them")
     _split_words(partial, source_lang, target_lang)

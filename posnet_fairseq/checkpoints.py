@@ -1,5 +1,6 @@
 """Reading checkpoints safely and writing them whole."""
 
+import zipfile
 from pathlib import Path
 
 import torch
@@ -23,7 +24,8 @@ def read_checkpoint(path):
     if not path.is_file():
         raise UsageError(f"{path}: there is no such checkpoint. Check the path.")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        # Files of old torch versions are no zip archives and cannot be mapped into memory.
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:
         sentence = explain_unreadable(error, path)
         if sentence is None:

@@ -1,14 +1,12 @@
 """Sentences for failures that fairseq and torch report with a traceback."""
 
+import errno
 import pickle
 import re
-import zipfile
 
 from posnet_fairseq.errors import usage_error_in
 
-_UNSAFE = "Weights only load failed"
-
-# Text that fairseq raises, and what a user should read instead. {0} is the original's first line.
+# Text that fairseq raises, and what a user should read instead.
 _FAIRSEQ = (
     (
         r"Could not infer language pair",
@@ -42,21 +40,25 @@ def explain(error):
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
-    return explain_unreadable(error, "a checkpoint")
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: there is no such file or directory. Check the path."
+    return explain_unreadable(error, "the checkpoint")
 
 
 def explain_unreadable(error, path):
     """One sentence for what torch.load raised on `path`, or None if it is something else."""
     text = str(error)
-    if isinstance(error, pickle.UnpicklingError) and _UNSAFE in text:
-        named = re.search(r"GLOBAL (\S+)", text)
-        what = f" ({named.group(1)})" if named else ""
+    unsafe = re.search(r"GLOBAL (\S+)", text)
+    if isinstance(error, pickle.UnpicklingError) and unsafe:
         return (
-            f"{path} was refused: it holds objects that could run code when loaded{what}, which no posnet or fairseq "
-            "checkpoint needs. Do not use this file unless you trust its source; ask there for the plain weights."
+            f"{path} was refused: it holds objects that could run code when loaded ({unsafe.group(1)}), which no "
+            "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
         )
-    if isinstance(error, EOFError | zipfile.BadZipFile | pickle.UnpicklingError) or (
-        isinstance(error, RuntimeError) and re.search(r"PytorchStreamReader|archive|unexpected pos", text)
-    ):
+    damaged = (
+        isinstance(error, (EOFError, pickle.UnpicklingError))
+        or (isinstance(error, RuntimeError) and "PytorchStreamReader" in text)
+        or (isinstance(error, OSError) and error.errno == errno.EINVAL)  # torch seeks beyond the end of the file
+    )
+    if damaged:
         return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."
     return None

@@ -1,5 +1,6 @@
 """Text files, read strictly, and outputs that are whole or not there."""
 
+import codecs
 import contextlib
 import os
 import sys
@@ -26,8 +27,8 @@ def read_lines(path):
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts its offsets behind a byte order mark
-        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
+        # Python counts behind a byte order mark.
+        start = error.start + (3 if data.startswith(codecs.BOM_UTF8) else 0)
         line = data.count(b"\n", 0, start) + 1
         raise UsageError(
             f"{name} is not UTF-8: line {line} has an invalid byte at offset {start} of the file. "

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The first five minutes, made of fifteen: trains a Transformer and rPosNet side by side on real text (English to
+# German, interface texts of open-source programs), one thread each, and compares them. Needs no GPU.
+# Stop it at any time; run again, it goes on where it was.
+#
+#   bash recipes/quickstart.sh
+#   QUICKSTART_UPDATES=300 bash recipes/quickstart.sh     fewer updates: faster and worse
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+. recipes/environment.sh
+posnet_environment "$root"
+
+updates=${QUICKSTART_UPDATES:-2000}
+if ! [[ $updates =~ ^[1-9][0-9]*$ ]]; then
+    echo "quickstart: error: QUICKSTART_UPDATES=$updates: give the number of updates to train, 1 or more." >&2
+    exit 2
+fi
+systems=(transformer_pos_tiny rposnet_tiny)
+data=data/quickstart.en-de
+averaged=5
+interval=$(((updates + 19) / 20))   # 20 checkpoints, of which the last ones are kept
+[ "$updates" -ge 100 ] || averaged=1
+export OMP_NUM_THREADS=1
+
+say() { echo "quickstart: $*" >&2; }
+run_of() { echo "runs/quickstart.en-de/$1_s1_u$updates"; }
+children=() working=()
+trap '[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true' EXIT
+
+# Waits for all children; says which failed and where its log is.
+finish() {
+    local i log failed=0
+    for i in "${!children[@]}"; do
+        wait "${children[i]}" && continue
+        failed=2
+        log=$(run_of "${working[i]}")/$1.log
+        say "error: ${working[i]} failed; the end of $log:"
+        tail -n 5 "$log" >&2
+    done
+    children=() working=()
+    return $failed
+}
+
+if [ ! -e "$data" ]; then
+    say "preparing the data"
+    mkdir -p data
+    posnet-prepare quickstart.en-de --out "$data"
+fi
+
+train() {
+    # Peak learning rate 2e-3 after 400 updates of about 1,100 target tokens suits this size and corpus.
+    exec fairseq-train "$data" --user-dir posnet_fairseq --arch "$1" --share-all-embeddings --seed 1 --cpu \
+        --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-9 \
+        --lr 2e-3 --lr-scheduler inverse_sqrt --warmup-updates 400 \
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+        --max-source-positions 256 --max-target-positions 256 --max-tokens 1200 --max-update "$updates" \
+        --save-dir "$2" --save-interval-updates "$interval" --keep-interval-updates "$averaged" --no-epoch-checkpoints \
+        --required-batch-size-multiple 1 --log-format json --log-interval 20 >>"$2/train.log" 2>&1
+}
+
+watched=()
+for system in "${systems[@]}"; do
+    run=$(run_of "$system")
+    mkdir -p "$run"
+    [ ! -e "$run/averaged.pt" ] || continue
+    train "$system" "$run" &
+    children+=($!) working+=("$system")
+    watched+=("$!:$system:$run/train.log")
+done
+if [ ${#children[@]} -gt 0 ]; then
+    say "training ${systems[*]}, $updates updates each (logs: runs/quickstart.en-de/*/train.log)"
+    python recipes/progress.py "$updates" "${watched[@]}"
+    finish train
+fi
+
+for system in "${systems[@]}"; do
+    run=$(run_of "$system")
+    [ -e "$run/averaged.pt" ] || posnet-average "$run" --num "$averaged" --out "$run/averaged.pt" >"$run/average.log"
+done
+
+for system in "${systems[@]}"; do
+    run=$(run_of "$system")
+    [ ! -e "$run/test.de" ] || continue
+    posnet-translate "$run/averaged.pt" --data "$data" --beam 5 --cpu --on-long truncate \
+        --input "$data/test.en" --output "$run/test.de" 2>"$run/translate.log" &
+    children+=($!) working+=("$system")
+done
+if [ ${#children[@]} -gt 0 ]; then
+    say "translating the test set"
+    finish translate
+fi
+
+python recipes/quickstart_table.py "$data" "$(run_of "${systems[0]}")" "$(run_of "${systems[1]}")"
+say "translations, logs and checkpoints are in runs/quickstart.en-de"

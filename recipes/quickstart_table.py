@@ -1,0 +1,82 @@
+"""The quickstart's result: python recipes/quickstart_table.py DATA RUN RUN, the baseline first."""
+
+import re
+import statistics
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from posnet_eval.compare import compare
+from posnet_fairseq.checkpoints import read_checkpoint
+from posnet_fairseq.files import read_lines
+from posnet_fairseq.training_log import records
+
+SAMPLES = 6
+
+
+def parameters(run):
+    """Trained numbers in a model; a shared embedding counts once."""
+    tensors = read_checkpoint(run / "averaged.pt")["model"].items()
+    return sum(
+        tensor.numel()
+        for name, tensor in tensors
+        if name != "decoder.output_projection.weight" and name != "decoder.embed_tokens.weight"
+    )
+
+
+def training_speed(run):
+    """Median target tokens a second."""
+    return statistics.median(values["wps"] for kind, values in records(run / "train.log") if kind == "train_inner")
+
+
+def decoding_speed(run):
+    """Sentences a second, as posnet-translate reported them."""
+    (rate,) = re.findall(r"sentences in .* s, ([\d.]+) a second", (run / "translate.log").read_text())
+    return float(rate)
+
+
+def sample_indices(sources):
+    """Evenly spread sentences of a length at which a small model shows what it can do."""
+    fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
+    return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
+
+
+def main():
+    """Score, print the table, signatures and samples."""
+    data, *runs = map(Path, sys.argv[1:])
+    sources, reference = read_lines(data / "test.en"), read_lines(data / "test.de")
+    names = [run.name.split("_s1")[0] for run in runs]
+    outputs = {name: read_lines(run / "test.de") for name, run in zip(names, runs, strict=True)}
+    scores, signatures = compare(outputs | {"source copied": sources}, reference)
+
+    table = Table(title=f"English to German, {len(sources):,} test sentences")
+    for column in ("", "parameters", "training tokens/s", "decoding sentences/s", *signatures):
+        table.add_column(column, justify="left" if not column else "right")
+    for name in scores:
+        run = runs[names.index(name)] if name in names else None
+        speeds = [f"{parameters(run) / 1e6:.2f}M", f"{training_speed(run):,.0f}", f"{decoding_speed(run):.1f}"]
+        cells = []
+        for score in scores[name].values():
+            p = "" if score.p is None else f" (p = {score.p:.3f}{score.mark})"
+            cells.append(f"{score.value:.1f} ± {score.interval:.1f}{p}")
+        table.add_row(name, *(speeds if run else ["", "", ""]), *cells)
+    console = Console(width=max(120, Console().width), highlight=False)
+    console.print(table)
+    console.print(f"± 95% interval; p of the paired bootstrap against {names[0]}: ↑ better, ↓ worse where p ≤ .05.")
+    for metric, signature in signatures.items():
+        console.print(f"{metric}: {signature}", soft_wrap=True)
+    console.print("posnet {}, fairseq {}, torch {}".format(*map(version, ("posnet", "ve-fairseq", "torch"))))
+    width = max(map(len, [*names, "reference"]))
+    for index in sample_indices(sources):
+        console.print()
+        rows = {"source": sources, **outputs, "reference": reference}
+        for name, lines in rows.items():
+            console.print(f"{name:>{width}}  {escape(lines[index])}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""fairseq's and posnet's commands, in this process (each would take seconds to start) or in one of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+USER_DIR = str(ROOT / "posnet_fairseq")
+
+# Small and quick to train. The tests of a size are elsewhere.
+SMALL_MODEL = (
+    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 64 --decoder-embed-dim 64 --encoder-ffn-embed-dim 128 "
+    "--decoder-ffn-embed-dim 128 --max-source-positions 32 --max-target-positions 32 --share-all-embeddings --dropout 0"
+).split()
+TRAINING = (
+    "--cpu --seed 1 --optimizer adam --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 100 "
+    "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --required-batch-size-multiple 1 --batch-size 64 "
+    "--no-progress-bar --log-format json --log-interval 50 --num-workers 0"
+).split()
+
+
+def call(monkeypatch, command, *arguments):
+    """Run ``fairseq-COMMAND`` in this process."""
+    module = import_module(f"fairseq_cli.{command}")
+    argv = [f"fairseq-{command}", *map(str, arguments), "--user-dir", USER_DIR]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", argv)
+        module.cli_main()
+
+
+def train_arguments(data, save_dir, *more, arch="rposnet_tiny"):
+    return [data, "--arch", arch, *SMALL_MODEL, *TRAINING, "--save-dir", save_dir, *more]
+
+
+def start(command, *arguments, user_dir=True, **options):
+    """``fairseq-COMMAND`` in a process of its own."""
+    argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)]
+    argv += ["--user-dir", USER_DIR] if user_dir else []
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT, **options
+    )
+
+
+def kill_when(process, condition, seconds=120):
+    """kill -9 as soon as the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,29 @@
+import commands
+import pytest
+from corpus import make_corpus
+from fairseq import options
+from fairseq_cli import preprocess
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A binarised corpus."""
+    text, binary = tmp_path_factory.mktemp("text"), tmp_path_factory.mktemp("binary")
+    make_corpus(text)
+    arguments = f"-s xx -t yy --joined-dictionary --workers 1 --destdir {binary}".split()
+    for name in ("train", "valid", "test"):
+        arguments += [f"--{name}pref", str(text / name)]
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    for name in ("test.xx", "test.yy"):
+        (binary / name).write_text((text / name).read_text())
+    return binary
+
+
+@pytest.fixture(scope="session", params=["rposnet_tiny", "aposnet_tiny", "transformer_pos_tiny"])
+def trained(request, data, tmp_path_factory):
+    """Folder of a trained run with checkpoints at 100, 200 ... updates."""
+    run = tmp_path_factory.mktemp(request.param)
+    patch = pytest.MonkeyPatch()
+    interval = "--max-update 700 --save-interval-updates 50 --keep-interval-updates 4 --no-epoch-checkpoints".split()
+    commands.call(patch, "train", *commands.train_arguments(data, run, *interval, arch=request.param))
+    return run

@@ -1,0 +1,88 @@
+"""Training that is cut short, spread over processes, or started through hydra."""
+
+import commands
+import pytest
+import torch
+
+
+def weights(path):
+    return torch.load(path, weights_only=True)["model"]
+
+
+def assert_same_weights(path, other, **tolerance):
+    ours, theirs = weights(path), weights(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], msg=lambda m, name=name: f"{name}: {m}", **tolerance)
+
+
+SHORT = "--max-update 24 --save-interval-updates 4 --no-epoch-checkpoints --disable-validation".split()
+
+
+def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, whole, *SHORT))
+    process = commands.start("train", *commands.train_arguments(data, cut, *SHORT))
+    commands.kill_when(process, lambda: (cut / "checkpoint_last.pt").exists() and list(cut.glob("checkpoint_1_*.pt")))
+    done = torch.load(cut / "checkpoint_last.pt", weights_only=True)["optimizer_history"][-1]["num_updates"]
+    assert 0 < done < 24, "the process was not killed in the middle"
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, cut, *SHORT))
+    assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
+
+
+def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    sgd = "--max-update 6 --no-epoch-checkpoints --disable-validation --optimizer sgd --lr 0.1 --lr-scheduler fixed"
+    arguments = commands.train_arguments(data, one, *sgd.split())
+    commands.call(monkeypatch, "train", *arguments, "--update-freq", "2")
+    distributed = (
+        f"--ddp-backend legacy_ddp --distributed-init-method tcp://127.0.0.1:{free_port()} --distributed-no-spawn "
+        "--distributed-world-size 2 --distributed-backend gloo --distributed-rank"
+    ).split()
+    arguments = commands.train_arguments(data, two, *sgd.split())
+    processes = [commands.start("train", *arguments, *distributed, rank) for rank in range(2)]
+    for process in processes:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+    # Gradients are summed in another order.
+    assert_same_weights(one / "checkpoint_last.pt", two / "checkpoint_last.pt", rtol=1e-4, atol=1e-5)
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_hydra(data, tmp_path):
+    """The same model from a hydra configuration."""
+    (tmp_path / "reversal.yaml").write_text(
+        f"""# @package _global_
+common: {{user_dir: {commands.USER_DIR}, cpu: true, seed: 1}}
+task: {{_name: translation, data: {data}, source_lang: xx, target_lang: yy, max_source_positions: 32}}
+model: {{_name: rposnet_tiny, encoder_layers: 1, share_all_embeddings: true, clip_distance: 5}}
+criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
+optimizer: {{_name: adam, adam_betas: "(0.9, 0.98)"}}
+lr_scheduler: {{_name: fixed}}
+optimization: {{max_update: 2, lr: [0.001]}}
+dataset: {{batch_size: 16, num_workers: 0, disable_validation: true}}
+checkpoint: {{save_dir: {tmp_path}/run}}
+"""
+    )
+    arguments = ["--config-dir", tmp_path, "--config-name", "reversal", f"hydra.run.dir={tmp_path}/hydra"]
+    process = commands.start("hydra_train", *arguments, user_dir=False)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    state = torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)
+    assert state["cfg"]["model"]["encoder_self_mixer"] == "rposnet"
+    assert state["model"]["encoder.layers.0.self_attn.relative"].shape == (11, 192)
+    assert "encoder.layers.1.self_attn.relative" not in state["model"]
+
+
+@pytest.mark.parametrize("precision", ["--amp"])
+def test_mixed_precision_trains(monkeypatch, data, tmp_path, precision):
+    commands.call(
+        monkeypatch, "train", *commands.train_arguments(data, tmp_path, "--max-update", "3", "--no-save", precision)
+    )

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+from test_bad_input import checkpoint
+
+from posnet_fairseq.cli.average import Candidate, candidates, choose
+
+
+def run(*losses):
+    return [Candidate(Path(f"{index}.pt"), index, loss) for index, loss in enumerate(losses)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "number", "first"),
+    [
+        ((5, 3, 4, 4), 2, 1),  # the best and the one that follows
+        ((5, 4, 4, 3), 2, 2),  # none follows: the last two
+        ((5, 4, 3, 4), 3, 1),  # one follows: the last three
+        ((3, 4, 5, 6), 4, 0),
+        ((3, 3, 5, 6), 1, 0),  # the earlier of two best
+        ((None, None, None), 2, 1),  # never validated
+        ((None, 2, 3), 2, 1),
+    ],
+)
+def test_best_and_following_or_last(losses, number, first):
+    chosen = choose(run(*losses), number)
+    assert [candidate.updates for candidate in chosen] == list(range(first, first + number))
+
+
+def test_candidates_are_the_numbered_checkpoints_in_order_of_training(tmp_path):
+    checkpoint(tmp_path / "checkpoint_2_100.pt", updates=100, loss=2.0)
+    checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, loss=3.0)
+    checkpoint(tmp_path / "checkpoint2.pt", updates=100, loss=2.0)
+    for copy in ("checkpoint_best", "checkpoint_last", "averaged"):
+        checkpoint(tmp_path / f"{copy}.pt", updates=100)
+    found = candidates(tmp_path)
+    assert [(candidate.updates, candidate.valid_loss) for candidate in found] == [(20, 3.0), (100, 2.0)]

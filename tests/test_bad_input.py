@@ -1,0 +1,183 @@
+"""Every mistake ends in one sentence and exit code 2, in posnet's commands and in fairseq's."""
+
+import logging
+import os
+import pickle
+import subprocess
+
+import commands
+import pytest
+import torch
+from building import model_options, task
+
+from posnet_fairseq.checkpoints import read_checkpoint
+from posnet_fairseq.cli import average, translate
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch malicious-code-ran",)
+
+
+def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
+    """A checkpoint as fairseq writes it, with a dictionary beside it."""
+    cfg = model_options(mixer, **options)
+    entries = task(words)
+    for language in ("xx", "yy"):
+        entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
+    data = {"_name": "translation", "data": str(path.parent), "source_lang": "xx", "target_lang": "yy"}
+    state = {
+        "args": None,
+        "cfg": {"model": vars(cfg) | {"_name": f"{mixer.replace('attention', 'transformer_pos')}_tiny"}, "task": data},
+        "model": MixerTransformer.build_model(cfg, entries).state_dict(),
+        "optimizer_history": [{"num_updates": updates, "best_loss": None}],
+        "extra_state": {"val_loss": loss},
+        "last_optimizer_state": {"large": torch.zeros(3)},
+    }
+    torch.save(state, path)
+    return path
+
+
+def fails(capsys, main, *arguments):
+    """The one line that a command prints when it refuses its input."""
+    logging.disable(logging.WARNING)  # which fairseq's commands of other tests have switched on
+    with pytest.raises(SystemExit) as error:
+        main([str(argument) for argument in arguments])
+    logging.disable(logging.NOTSET)
+    assert error.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.strip().split("\n")
+    return line
+
+
+def test_translate_missing_checkpoint(capsys, tmp_path):
+    assert "there is no such checkpoint" in fails(capsys, translate.main, tmp_path / "none.pt")
+
+
+def test_translate_truncated_checkpoint(capsys, tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    for size in (0, 100, path.stat().st_size // 2, path.stat().st_size - 10):
+        (tmp_path / "cut.pt").write_bytes(path.read_bytes()[:size])
+        assert "damaged or no checkpoint" in fails(capsys, translate.main, tmp_path / "cut.pt"), size
+
+
+def test_translate_malicious_checkpoint(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"cfg": Malicious()}, tmp_path / "bad.pt")
+    assert "was refused" in fails(capsys, translate.main, tmp_path / "bad.pt")
+    (tmp_path / "raw.pt").write_bytes(pickle.dumps({"cfg": Malicious()}))
+    fails(capsys, translate.main, tmp_path / "raw.pt")
+    assert not (tmp_path / "malicious-code-ran").exists()
+
+
+def test_foreign_model(tmp_path):
+    torch.save({"cfg": {"model": {"_name": "lstm"}}}, tmp_path / "lstm.pt")
+    with pytest.raises(UsageError, match="holds the model lstm"):
+        read_checkpoint(tmp_path / "lstm.pt")
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(UsageError, match="no fairseq model"):
+        read_checkpoint(tmp_path / "list.pt")
+
+
+def test_translate_without_dictionaries_or_card(capsys, tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "has no dictionaries" in fails(capsys, translate.main, path, "--data", empty)
+    assert "has no dataset.json" in fails(capsys, translate.main, path)
+    (tmp_path / "dataset.json").write_text("{")
+    assert "is no card" in fails(capsys, translate.main, path)
+
+
+def test_translate_wrong_dictionary(capsys, tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    other = tmp_path / "other"
+    other.mkdir()
+    checkpoint(other / "model.pt", words=50)
+    assert "trained with 40" in fails(capsys, translate.main, path, "--data", other, "--pretokenized")
+
+
+def test_translate_bad_text(capsys, tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    (tmp_path / "text").write_bytes(b"w1\n\xff\n")
+    arguments = [path, "--pretokenized", "--input", tmp_path / "text"]
+    assert "line 2 has an invalid byte" in fails(capsys, translate.main, *arguments)
+    (tmp_path / "text").write_text("w1\n" + "w2 " * 24 + "\n")
+    assert "line 2 has 25 tokens (its end symbol counted), the model takes 24" in fails(
+        capsys, translate.main, *arguments
+    )
+    assert "--beam 0: give 1 or more" in fails(capsys, translate.main, *arguments, "--beam", 0)
+
+
+@pytest.mark.parametrize(("on_long", "third"), [("truncate", "24 tokens"), ("skip", "")])
+def test_translate_long_and_empty_lines(capsys, monkeypatch, tmp_path, on_long, third):
+    path = checkpoint(tmp_path / "model.pt")
+    monkeypatch.setattr(
+        translate.Translator, "translate", lambda _, sources, *__: [f"{len(s)} tokens" for s in sources]
+    )
+    (tmp_path / "text").write_text("w1 w2\n\n" + "w3 " * 30 + "\n \nw4\n")
+    translate.main([str(path), "--pretokenized", "--on-long", on_long, "--input", f"{tmp_path}/text"])
+    captured = capsys.readouterr()
+    assert captured.out.split("\n") == ["3 tokens", "", third, "", "2 tokens", ""]
+    assert "line 3 has 31 tokens" in captured.err
+
+
+def test_average_refuses_what_does_not_belong_together(capsys, tmp_path):
+    arguments = [tmp_path, "--num", "2", "--out", tmp_path / "out.pt"]
+    assert "holds no numbered checkpoints" in fails(capsys, average.main, *arguments)
+    checkpoint(tmp_path / "checkpoint_1_10.pt", updates=10)
+    assert "there are only 1 checkpoints" in fails(capsys, average.main, *arguments)
+    checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, encoder_ffn_embed_dim=48)
+    assert "differ in the size of encoder.layers.0.feed_forward" in fails(capsys, average.main, *arguments)
+    checkpoint(tmp_path / "checkpoint_1_20.pt", "rposnet", updates=20)
+    assert "is a rposnet_tiny and" in fails(capsys, average.main, *arguments)
+    assert "there is no such directory" in fails(capsys, average.main, tmp_path / "no", "--num", 1, "--out", "x")
+    assert not (tmp_path / "out.pt").exists()
+
+
+def fairseq_fails(command, *arguments, cwd=None):
+    """The last line that a fairseq command prints when it refuses its input, without a traceback."""
+    process = commands.start(command, *arguments)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert "Traceback" not in output, output
+    return output.strip().split("\n")[-1]
+
+
+def train(data, *more, arch="rposnet_tiny"):
+    return ["train", *commands.train_arguments(data, "unused", "--max-update", "1", "--no-save", *more, arch=arch)]
+
+
+def test_fairseq_bad_options(tmp_path):
+    assert "--encoder-self-mixer rposnt: there is no such mixer" in fairseq_fails(
+        *train(tmp_path, "--encoder-self-mixer", "rposnt")
+    )
+    assert "--clip-distance 0: K must be at least 1" in fairseq_fails(*train(tmp_path, "--clip-distance", "0"))
+
+
+def test_fairseq_missing_data(tmp_path):
+    assert "nothing: there is no such file or directory" in fairseq_fails(*train(tmp_path / "nothing"))
+    assert "there is no binarised data" in fairseq_fails(*train(tmp_path))
+
+
+def test_fairseq_bad_checkpoints(tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    generate = ["generate", tmp_path, "-s", "xx", "-t", "yy", "--cpu", "--path"]
+    (tmp_path / "cut.pt").write_bytes(path.read_bytes()[:1000])
+    assert "damaged or no checkpoint" in fairseq_fails(*generate, tmp_path / "cut.pt")
+    torch.save({"cfg": Malicious()}, tmp_path / "bad.pt")
+    assert "was refused: it holds objects that could run code" in fairseq_fails(*generate, tmp_path / "bad.pt")
+    assert not os.path.exists(commands.ROOT / "malicious-code-ran")
+    assert "none.pt: there is no such checkpoint" in fairseq_fails(*generate, tmp_path / "none.pt")
+
+
+def test_quickstart_refuses_a_bad_number():
+    script = commands.ROOT / "recipes" / "quickstart.sh"
+    done = subprocess.run(
+        ["bash", script], env=os.environ | {"QUICKSTART_UPDATES": "many"}, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "QUICKSTART_UPDATES=many: give the number of updates" in done.stderr

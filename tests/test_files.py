@@ -1,0 +1,59 @@
+import pytest
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import read_lines, read_parallel, replacing, write_lines
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"\xef\xbb\xbfa\r\nb\r\n", ["a", "b"]),
+        ("a\u2028b\x0bc\x85d\re\n".encode(), ["a\u2028b\x0bc\x85d\re"]),
+    ],
+)
+def test_only_line_feeds_end_lines(tmp_path, content, expected):
+    (tmp_path / "file").write_bytes(content)
+    assert read_lines(tmp_path / "file") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "where"), [(b"ok\nbad \xff", "line 2 .* offset 7"), (b"\xef\xbb\xbf\xff", "line 1 .* offset 3")]
+)
+def test_invalid_utf8_is_located(tmp_path, content, where):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(UsageError, match=f"file is not UTF-8: {where}"):
+        read_lines(tmp_path / "file")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(UsageError, match="nothing: No such file"):
+        read_lines(tmp_path / "nothing")
+
+
+def test_parallel_files_have_equally_many_lines(tmp_path):
+    (tmp_path / "a").write_text("1\n2\n")
+    (tmp_path / "b").write_text("1\n")
+    with pytest.raises(UsageError, match=r"a has 2 lines, .*b has 1 lines"):
+        read_parallel(tmp_path / "a", tmp_path / "b")
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    write_lines(tmp_path / "file", ["old"])
+
+    def fail():
+        yield "new"
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_lines(tmp_path / "file", fail())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert read_lines(tmp_path / "file") == ["old"]
+
+
+def test_unwritable_place(tmp_path):
+    with pytest.raises(UsageError, match="cannot write"), replacing(tmp_path / "no" / "file"):
+        pass
