@@ -52,6 +52,7 @@ setup(
     entry_points={
         "console_scripts": [
             "posnet-average=posnet_fairseq.cli.average:main",
+            "posnet-bench=posnet_fairseq.cli.bench:main",
             "posnet-doctor=posnet_fairseq.cli.doctor:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import shutil
 import time
 from importlib.metadata import version
@@ -27,7 +28,7 @@ SETS = ("train", "valid", "test")
 BPE_MERGES = 3000
 MAX_TRAIN_WORDS = 20
 
-_console = Console(stderr=True, highlight=False)
+_console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
@@ -107,6 +108,7 @@ def _binarise(folder, source_lang, target_lang, workers):
     arguments += ["--destdir", str(folder), "--workers", str(workers)]
     for name in SETS:
         arguments += [f"--{name}pref", str(folder / f"{name}.bpe")]
+    logging.getLogger("fairseq_cli.preprocess").setLevel(logging.WARNING)  # it logs every option
     preprocess.main(fairseq_options.get_preprocessing_parser().parse_args(arguments))
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios between things that run in turn in one process."""
