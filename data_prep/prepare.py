@@ -11,7 +11,7 @@ from pathlib import Path
 from fairseq import options as fairseq_options
 from fairseq_cli import preprocess
 from rich.console import Console
-from subword_nmt.learn_bpe import learn_bpe
+from sentencepiece import SentencePieceTrainer
 
 from posnet_data_prep.catalogs import WHEELS, read_wheel
 from posnet_data_prep.clean import sentence_pairs
@@ -19,13 +19,13 @@ from posnet_data_prep.download import fetch
 from posnet_data_prep.split import split_by_document
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_parallel, write_lines
-from posnet_fairseq.text_pipeline import CARD, TextPipeline
+from posnet_fairseq.files import read_lines, write_lines
+from posnet_fairseq.text_pipeline import CARD, SentencePieces
 
 DATASETS = {"quickstart.en-de": ("en", "de")}
-CODES = "codes.bpe"
+MODEL = "sentencepiece.model"
 SETS = ("train", "valid", "test")
-BPE_MERGES = 3000
+VOCABULARY = 3000
 MAX_TRAIN_WORDS = 20
 
 _console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -61,7 +61,7 @@ def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
         for side, language in enumerate((source_lang, target_lang)):
             write_lines(partial / f"{name}.{language}", (pair[side] for pair in pairs))
 
-    _console.print(f"3/4 learning {BPE_MERGES} BPE merges, applying them")
+    _console.print(f"3/4 learning {VOCABULARY} sentencepiece BPE pieces, applying them")
     _split_words(partial, source_lang, target_lang)
 
     _console.print("4/4 binarising")
@@ -70,11 +70,10 @@ def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
     card = {
         "source_lang": source_lang,
         "target_lang": target_lang,
-        "bpe_codes": CODES,
-        "bpe_merges": BPE_MERGES,
+        "sentencepiece_model": MODEL,
         "sentences": {name: len(pairs) for name, pairs in sets.items()},
         "archives": {f"{wheel.package}=={wheel.version}": wheel.sha256 for wheel in WHEELS},
-        "versions": {package: version(package) for package in ("posnet", "sacremoses", "subword-nmt")},
+        "versions": {package: version(package) for package in ("posnet", "sentencepiece")},
         "seconds": round(time.perf_counter() - start, 1),
     }
     write_lines(partial / CARD, [json.dumps(card, indent=2)])
@@ -84,22 +83,21 @@ def prepare_quickstart(source_lang, target_lang, out, downloads, workers):
 
 
 def _split_words(folder, source_lang, target_lang):
-    """Moses tokens, joint BPE of both training sides, the sets as ``SET.bpe.LANG``."""
-    words = TextPipeline(source_lang, target_lang)
-    texts = {name: read_parallel(folder / f"{name}.{source_lang}", folder / f"{name}.{target_lang}") for name in SETS}
-    tokens = {
-        name: [
-            [encode(line) for line in lines]
-            for encode, lines in zip((words.encode_source, words.encode_target), sides, strict=True)
-        ]
-        for name, sides in texts.items()
-    }
-    with open(folder / CODES, "w", encoding="utf-8", newline="\n") as codes:
-        learn_bpe((line for side in tokens["train"] for line in side), codes, BPE_MERGES)
-    pieces = TextPipeline(source_lang, target_lang, folder / CODES)
-    for name, sides in tokens.items():
-        for language, lines in zip((source_lang, target_lang), sides, strict=True):
-            write_lines(folder / f"{name}.bpe.{language}", (pieces.split(line) for line in lines))
+    """Pieces of one model for both languages, the sets as ``SET.bpe.LANG``."""
+    files = [folder / f"{name}.{language}" for name in SETS for language in (source_lang, target_lang)]
+    with open(folder / MODEL, "wb") as model:
+        SentencePieceTrainer.train(
+            sentence_iterator=(line for path in files[:2] for line in read_lines(path)),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=VOCABULARY,
+            character_coverage=1.0,
+            normalization_rule_name="identity",  # what comes out is what went in
+            minloglevel=2,
+        )
+    pieces = SentencePieces(folder / MODEL)
+    for path in files:
+        write_lines(path.with_suffix(f".bpe{path.suffix}"), map(pieces.encode, read_lines(path)))
 
 
 def _binarise(folder, source_lang, target_lang, workers):
@@ -108,7 +106,7 @@ def _binarise(folder, source_lang, target_lang, workers):
     arguments += ["--destdir", str(folder), "--workers", str(workers)]
     for name in SETS:
         arguments += [f"--{name}pref", str(folder / f"{name}.bpe")]
-    logging.getLogger("fairseq_cli.preprocess").setLevel(logging.WARNING)  # it logs every option
+    logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
     preprocess.main(fairseq_options.get_preprocessing_parser().parse_args(arguments))
 
 

@@ -21,6 +21,8 @@ posnet_environment() {
     PATH="$venv/bin:$PATH"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down.
     export PATH OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
+    # Keep freed memory: giving it back to the system after every batch costs a CPU about 5% of training.
+    export MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432
 }
 
 posnet_python() {

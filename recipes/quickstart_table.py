@@ -1,5 +1,6 @@
 """The quickstart's result: python recipes/quickstart_table.py DATA RUN RUN, the baseline first."""
 
+import logging
 import re
 import statistics
 import sys
@@ -45,8 +46,14 @@ def sample_indices(sources):
     return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
 
 
+def cells(score):
+    """A score with its interval, and its p-value with the mark."""
+    return f"{score.value:.1f} ± {score.interval:.1f}", "" if score.p is None else f"{score.p:.3f} {score.mark or ' '}"
+
+
 def main():
     """Score, print the table, signatures and samples."""
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
     data, *runs = map(Path, sys.argv[1:])
     sources, reference = read_lines(data / "test.en"), read_lines(data / "test.de")
     names = [run.name.split("_s1")[0] for run in runs]
@@ -54,17 +61,19 @@ def main():
     scores, signatures = compare(outputs | {"source copied": sources}, reference)
 
     table = Table(title=f"English to German, {len(sources):,} test sentences")
-    for column in ("", "parameters", "training tokens/s", "decoding sentences/s", *signatures):
-        table.add_column(column, justify="left" if not column else "right")
+    table.add_column("", no_wrap=True)
+    for column in ("parameters", "training\ntokens/s", "decoding\nsentences/s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for metric in signatures:
+        table.add_column(metric, justify="right", no_wrap=True)
+        table.add_column("p", justify="right", no_wrap=True)
     for name in scores:
-        run = runs[names.index(name)] if name in names else None
-        speeds = [f"{parameters(run) / 1e6:.2f}M", f"{training_speed(run):,.0f}", f"{decoding_speed(run):.1f}"]
-        cells = []
-        for score in scores[name].values():
-            p = "" if score.p is None else f" (p = {score.p:.3f}{score.mark})"
-            cells.append(f"{score.value:.1f} ± {score.interval:.1f}{p}")
-        table.add_row(name, *(speeds if run else ["", "", ""]), *cells)
-    console = Console(width=max(120, Console().width), highlight=False)
+        speeds = ["", "", ""]
+        if name in names:
+            run = runs[names.index(name)]
+            speeds = [f"{parameters(run) / 1e6:.2f}M", f"{training_speed(run):,.0f}", f"{decoding_speed(run):.1f}"]
+        table.add_row(name, *speeds, *(part for score in scores[name].values() for part in cells(score)))
+    console = Console(highlight=False)
     console.print(table)
     console.print(f"± 95% interval; p of the paired bootstrap against {names[0]}: ↑ better, ↓ worse where p ≤ .05.")
     for metric, signature in signatures.items():

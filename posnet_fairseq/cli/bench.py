@@ -44,8 +44,9 @@ def main(arguments=None):
         rounds=options.rounds,
     )
     table = Table(title=f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}")
-    for column in ("", "training tokens/s", "× fairseq", "decoding sentences/s", "× fairseq"):
-        table.add_column(column, justify="right" if column else "left")
+    table.add_column("", no_wrap=True)
+    for column in ("training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, result in results.items():
         training, decoding = f"{result['training']:,.0f}", f"{result['decoding']:.1f}"
         table.add_row(name, training, f"{result['training_ratio']:.2f}", decoding, f"{result['decoding_ratio']:.2f}")

