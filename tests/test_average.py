@@ -6,8 +6,8 @@ from test_bad_input import checkpoint
 from posnet_fairseq.cli.average import Candidate, candidates, choose
 
 
-def run(*losses):
-    return [Candidate(Path(f"{index}.pt"), index, loss) for index, loss in enumerate(losses)]
+def run(*scores, maximize=False):
+    return [Candidate(Path(f"{index}.pt"), index, score, maximize) for index, score in enumerate(scores)]
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,16 @@ def test_best_and_following_or_last(losses, number, first):
     assert [candidate.updates for candidate in chosen] == list(range(first, first + number))
 
 
+def test_best_is_the_largest_of_a_metric_to_maximize():
+    chosen = choose(run(10.0, 30.0, 20.0, 25.0, maximize=True), 2)
+    assert [candidate.updates for candidate in chosen] == [1, 2]
+
+
 def test_candidates_are_the_numbered_checkpoints_in_order_of_training(tmp_path):
     checkpoint(tmp_path / "checkpoint_2_100.pt", updates=100, loss=2.0)
     checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, loss=3.0)
     checkpoint(tmp_path / "checkpoint2.pt", updates=100, loss=2.0)
-    for copy in ("checkpoint_best", "checkpoint_last", "averaged"):
+    for copy in ("checkpoint_best", "checkpoint_last", "checkpoint.best_loss_2.00", "averaged"):
         checkpoint(tmp_path / f"{copy}.pt", updates=100)
     found = candidates(tmp_path)
-    assert [(candidate.updates, candidate.valid_loss) for candidate in found] == [(20, 3.0), (100, 2.0)]
+    assert [(candidate.updates, candidate.valid) for candidate in found] == [(20, 3.0), (100, 2.0)]

@@ -1,6 +1,7 @@
 """posnet-average: one checkpoint from several of a training run."""
 
 import argparse
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +11,26 @@ from posnet_fairseq.checkpoints import model_arch, read_checkpoint, write_checkp
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 
-# Copies of numbered checkpoints, and what this command writes itself.
-_COPIES = ("checkpoint_best", "checkpoint_last", "averaged")
+# checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
+_NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A checkpoint of a run, without its tensors."""
+    """A checkpoint of a run, without its tensors.
+
+    Attributes:
+        path: the file.
+        updates: done when it was written.
+        valid: the run's ``--best-checkpoint-metric`` on the validation set (fairseq's default: the loss), None
+            if it was not validated.
+        maximize: whether more of the metric is better.
+    """
 
     path: Path
     updates: int
-    valid_loss: float | None
+    valid: float | None
+    maximize: bool = False
 
 
 def candidates(folder):
@@ -29,23 +39,25 @@ def candidates(folder):
     Raises:
         UsageError: there are none.
     """
-    paths = [path for path in Path(folder).glob("checkpoint*.pt") if not path.stem.startswith(_COPIES)]
     found = {}
-    for path in sorted(paths):
+    for path in sorted(Path(folder).glob("checkpoint*.pt")):
+        if not _NUMBERED.fullmatch(path.name):
+            continue
         state = read_checkpoint(path)
         updates = state["optimizer_history"][-1]["num_updates"]
+        maximize = state["cfg"].get("checkpoint", {}).get("maximize_best_checkpoint_metric", False)
         # At the end of an epoch fairseq may write the same step twice, under its epoch and under its updates.
-        found.setdefault(updates, Candidate(path, updates, state.get("extra_state", {}).get("val_loss")))
+        found.setdefault(updates, Candidate(path, updates, state.get("extra_state", {}).get("val_loss"), maximize))
     if not found:
         raise UsageError(f"{folder} holds no numbered checkpoints (checkpoint*.pt). Check the path of --save-dir.")
     return [found[updates] for updates in sorted(found)]
 
 
 def choose(run, number):
-    """The best checkpoint by validation loss and the number - 1 that follow it; the last ones where fewer follow.
+    """The best validated checkpoint and the number - 1 that follow it; the last ones where fewer follow.
 
     This is how the PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses. Without validation
-    losses it is the last ones.
+    it is the last ones.
 
     Args:
         run: candidates in the order of training.
@@ -61,8 +73,8 @@ def choose(run, number):
             f"--num {number}: there are only {len(run)} checkpoints. Give a smaller number, or train with a smaller "
             "--save-interval-updates and a larger --keep-interval-updates."
         )
-    validated = [index for index, candidate in enumerate(run) if candidate.valid_loss is not None]
-    best = min(validated, key=lambda index: run[index].valid_loss) if validated else len(run)
+    validated = [index for index, candidate in enumerate(run) if candidate.valid is not None]
+    best = min(validated, key=lambda i: -run[i].valid if run[i].maximize else run[i].valid, default=len(run))
     start = min(best, len(run) - number)
     return run[start : start + number]
 
@@ -111,7 +123,7 @@ def main(arguments=None):
     """Entry point of posnet-average."""
     parser = argparse.ArgumentParser(
         prog="posnet-average",
-        description="Average the checkpoints of a run: the best one by validation loss and those that follow it, "
+        description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
         "or the last ones where fewer follow.",
     )
     parser.add_argument("folder", help="the run's --save-dir")
@@ -126,6 +138,6 @@ def main(arguments=None):
         state = average([candidate.path for candidate in chosen])
     write_checkpoint(state, options.out)
     for candidate in chosen:
-        loss = "" if candidate.valid_loss is None else f", validation loss {candidate.valid_loss:.4f}"
-        print(f"{candidate.path} ({candidate.updates} updates{loss})")
+        valid = "" if candidate.valid is None else f", {candidate.valid:.4f} on the validation set"
+        print(f"{candidate.path} ({candidate.updates} updates{valid})")
     print(f"averaged into {options.out}")

@@ -4,6 +4,8 @@ import commands
 import pytest
 import torch
 
+from posnet_fairseq.cli import average
+
 
 def weights(path):
     return torch.load(path, weights_only=True)["model"]
@@ -79,6 +81,23 @@ checkpoint: {{save_dir: {tmp_path}/run}}
     assert state["cfg"]["model"]["encoder_self_mixer"] == "rposnet"
     assert state["model"]["encoder.layers.0.self_attn.relative"].shape == (11, 192)
     assert "encoder.layers.1.self_attn.relative" not in state["model"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--eval-bleu --best-checkpoint-metric bleu --maximize-best-checkpoint-metric", "--optimizer adafactor"],
+)
+def test_checkpoints_with_more_than_weights_are_loaded_as_data(monkeypatch, data, tmp_path, options):
+    """--eval-bleu keeps numpy arrays in a checkpoint, adafactor its options."""
+    short = "--save-interval-updates 2 --no-epoch-checkpoints".split() + options.split()
+    for updates in ("2", "4"):  # the second run resumes
+        arguments = commands.train_arguments(data, tmp_path, "--max-update", updates, *short)
+        commands.call(monkeypatch, "train", *arguments)
+    averaged = tmp_path / "averaged.pt"
+    average.main([str(tmp_path), "--num", "2", "--out", str(averaged)])
+    test = "--cpu --num-workers 0 --max-len-b 5 --beam 1".split()
+    commands.call(monkeypatch, "generate", data, "--path", averaged, *test)
+    commands.call(monkeypatch, "generate", data, "--path", tmp_path / "checkpoint_last.pt", *test)
 
 
 @pytest.mark.parametrize("precision", ["--amp"])
