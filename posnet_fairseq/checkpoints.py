@@ -1,15 +1,24 @@
-"""Reading checkpoints safely and writing them whole."""
+"""Reading checkpoints as data and writing them whole.
 
+fairseq's own loader evaluates some options that it finds in a checkpoint, as Python. Here a model is built from
+nothing but its tensors and plain values of its own options.
+"""
+
+import dataclasses
 import zipfile
+from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import infer_language_pair
 
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_unreadable
 from posnet_fairseq.files import replacing
-from posnet_fairseq.models.mixer_transformer import arch_names
+from posnet_fairseq.model_config import MixerTransformerConfig
+from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
 
 
 def read_checkpoint(path):
@@ -35,6 +44,9 @@ def read_checkpoint(path):
     if arch not in arch_names():
         what = f"the model {arch}" if arch else "no fairseq model"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
+    missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
+    if missing or not isinstance(state["cfg"].get("task"), dict):
+        raise UsageError(f"{path} lacks {', '.join(missing) or 'its task'}: no complete checkpoint of fairseq-train.")
     return state
 
 
@@ -45,33 +57,77 @@ def model_arch(state):
     return model.get("_name") if isinstance(model, dict) else None
 
 
+def model_options(state):
+    """The options of a checkpoint's model, those that :data:`MixerTransformerConfig` knows and plain values only.
+
+    Raises:
+        UsageError: an option is no plain value.
+    """
+    saved, options = state["cfg"]["model"], {}
+    for option in dataclasses.fields(MixerTransformerConfig):
+        value = saved.get(option.name)
+        if not isinstance(value, (str, int, float, type(None))):
+            raise UsageError(f"the checkpoint's option {option.name} is a {type(value).__name__}, not a plain value.")
+        options[option.name] = value
+    return options
+
+
 def write_checkpoint(state, path):
     """Write a checkpoint, all of it or nothing."""
     with replacing(path) as temporary:
         torch.save(state, temporary)
 
 
+@dataclass(frozen=True)
+class Vocabulary:
+    """The languages and dictionaries of a model; what models ask of a fairseq task."""
+
+    source_lang: str
+    target_lang: str
+    source_dictionary: Dictionary
+    target_dictionary: Dictionary
+
+
 def load_models(paths, data=None):
-    """The models of checkpoints, in evaluation mode, with the task they were trained for.
+    """The models of checkpoints, in evaluation mode.
 
     Args:
         paths: checkpoints; several make an ensemble.
-        data: directory with the dictionaries. Default: the one the checkpoint was trained on.
+        data: directory with the dictionaries. Default: the one the first was trained on.
 
     Returns:
-        list of models, configuration of the last one, task.
+        list of models, their :class:`Vocabulary`, and the data directory.
 
     Raises:
         UsageError: see :func:`read_checkpoint`; or there are no dictionaries, or they do not fit.
     """
     states = [read_checkpoint(path) for path in paths]
-    folder = Path(data or states[0]["cfg"]["task"]["data"])
-    if not list(folder.glob("dict.*.txt")):
-        given = "--data" if data else "the directory the checkpoint was trained on"
-        raise UsageError(f"{folder} ({given}) has no dictionaries (dict.LANG.txt). Give the right one with --data.")
-    models, config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(path) for path in paths], arg_overrides={"data": str(folder)}
+    folder = Path(data or str(states[0]["cfg"]["task"].get("data")).split(":")[0])
+    vocabulary = _read_vocabulary(
+        states[0]["cfg"]["task"], folder, "--data" if data else "the directory of its training"
     )
-    for model in models:
-        model.eval()
-    return models, config, task
+    models = []
+    for state in states:
+        options = model_options(state) | {"encoder_embed_path": None, "decoder_embed_path": None}
+        model = MixerTransformer.build_model(Namespace(**options), vocabulary)
+        model.load_state_dict(state["model"])
+        models.append(model.eval())
+    return models, vocabulary, folder
+
+
+def _read_vocabulary(task, folder, given):
+    languages = [task.get(f"{side}_lang") for side in ("source", "target")]
+    if not all(languages):  # they were not given in training, fairseq took them from the names of the data
+        languages = infer_language_pair(folder) if folder.is_dir() else (None, None)
+    if not all(isinstance(language, str) for language in languages):
+        raise UsageError(
+            f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "
+            "that it was trained on by --data."
+        )
+    paths = [folder / f"dict.{language}.txt" for language in languages]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(
+                f"{folder} ({given}) has no {path.name}. Give the directory with the dictionaries by --data."
+            )
+    return Vocabulary(*languages, *(Dictionary.load(str(path)) for path in paths))

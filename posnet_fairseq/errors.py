@@ -1,6 +1,7 @@
 """The one error that users are meant to see, and how fairseq's commands show it."""
 
 import sys
+from pathlib import Path
 
 
 class UsageError(ValueError):
@@ -22,13 +23,16 @@ def usage_error_in(error):
 
 
 def install_hook(explain):
-    """Let an uncaught error that `explain` has a sentence for end the command with it and exit code 2.
+    """Let an uncaught error that `explain` has a sentence for end one of fairseq's commands with it and exit code 2.
 
-    Without this, fairseq's own commands would print a traceback. All other errors keep theirs.
+    Without this, they would print a traceback. All other errors, and other programs, keep theirs.
 
     Args:
         explain: function from an exception to a sentence or None.
     """
+    program = Path(sys.argv[0])
+    if not (program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"):
+        return
     previous = sys.excepthook
 
     def hook(kind, error, traceback):

@@ -3,6 +3,7 @@
 import errno
 import pickle
 import re
+import traceback
 
 from posnet_fairseq.errors import usage_error_in
 
@@ -40,9 +41,18 @@ def explain(error):
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"{error.filename}: there is no such file or directory. Check the path."
-    return explain_unreadable(error, "the checkpoint")
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}. Check the path."
+    path = _checkpoint_being_loaded(error)
+    return explain_unreadable(error, path) if path else None
+
+
+def _checkpoint_being_loaded(error):
+    """The checkpoint that fairseq was loading when `error` was raised, or None."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "load_checkpoint_to_cpu":
+            return frame.f_locals.get("path")
+    return None
 
 
 def explain_unreadable(error, path):

@@ -21,6 +21,8 @@ def read_lines(path):
     """
     name = "standard input" if str(path) == "-" else str(path)
     try:
+        if str(path) == "-" and sys.stdin is None:
+            raise UsageError("standard input is closed. Give a file, or pipe the text in.")
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}. Check the path.") from error

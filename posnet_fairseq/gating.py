@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import nn
 
-from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 
 GATES = ("none", "gelu", "glu")
 
@@ -24,7 +24,8 @@ class Gating(nn.Module):
     def __init__(self, kind, embed_dim, memory_dim):
         super().__init__()
         self.kind = kind
-        self.value_proj = linear(memory_dim, 2 * embed_dim if kind == "glu" else embed_dim)
+        width = 2 * embed_dim if kind == "glu" else embed_dim
+        self.value_proj = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0)
         self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
 

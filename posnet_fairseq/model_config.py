@@ -66,6 +66,9 @@ class _ModelOptions(FairseqDataclass):
 
 def _with_mixer_options(base):
     """`base` plus the options of all registered mixers, each None until set."""
+    clashes = {field.name for field in dataclasses.fields(base)} & option_fields().keys()
+    if clashes:
+        raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields = [
         (name, Optional[option.type], field(default=None, metadata=dict(option.metadata)))
         for name, option in option_fields().items()
@@ -98,9 +101,15 @@ def apply_arch(cfg, mixer, size):
     values["dropout"] = shape["dropout"]
     _fill(cfg, values)
     _fill(cfg, {"attention_dropout": cfg.dropout})
-    for place in PLACE_OPTIONS:
-        for option in dataclasses.fields(mixer_at(cfg, place).Config):
-            _fill(cfg, {option.name: shape.get(option.name, option.default)})
+    mixers = {mixer_at(cfg, place) for place in PLACE_OPTIONS}
+    read = {option.name: option for mixer in mixers for option in dataclasses.fields(mixer.Config)}
+    for name in option_fields().keys() - read.keys():
+        if getattr(cfg, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} {getattr(cfg, name)}: none of the chosen mixers "
+                f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
+            )
+    _fill(cfg, {name: shape.get(name, option.default) for name, option in read.items()})
     check(cfg)
 
 

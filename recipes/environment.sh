@@ -3,12 +3,23 @@
 
 posnet_environment() {
     local root=$1 venv=$1/.venv python stamp
+    if [ "$(uname -s)" != Linux ]; then
+        echo "posnet: error: works on Linux, this is $(uname -s). On Windows, run it inside WSL 2." >&2
+        return 2
+    fi
     stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/environment.sh" | sha256sum | cut -c1-16)"
-    if [ ! -e "$stamp" ]; then
-        if [ ! -x "$venv/bin/python" ]; then
+    if [ ! -e "$stamp" ] || ! posnet_is_whole "$venv"; then
+        if [ -e "$venv" ] && posnet_is_whole "$venv"; then
+            python=$venv/bin/python
+            if ! posnet_suits "$python"; then
+                echo "posnet: error: $venv is of $("$python" --version), posnet needs 3.11 or 3.12." \
+                    "Remove it and run again." >&2
+                return 2
+            fi
+        else
             python=$(posnet_python) || return
             echo "posnet: making $venv with $("$python" --version)" >&2
-            "$python" -m venv "$venv" || return
+            "$python" -m venv --clear "$venv" || return
         fi
         echo "posnet: installing packages into $venv (a minute or two)" >&2
         posnet_install "$root" "$venv/bin/python" || {
@@ -25,29 +36,39 @@ posnet_environment() {
     export MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432
 }
 
+# Whether an environment has pip and was made at this place: its commands name the place where they were made.
+posnet_is_whole() {
+    "$1/bin/python" -m pip --version >/dev/null 2>&1 && grep -qsF "$1/bin/" "$1/bin/pip"
+}
+
+posnet_suits() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null
+}
+
 posnet_python() {
     local candidate
-    if [ "$(uname -s)" = Linux ]; then
-        for candidate in python3.12 python3.11 python3 python; do
-            if "$candidate" -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
-                command -v "$candidate"
-                return
-            fi
-        done
-    fi
-    echo "posnet: error: needs Python 3.11 or 3.12 on Linux, found $(python3 --version 2>&1) on $(uname -s)." \
-        "Install one of these (on Windows inside WSL 2) and run again." >&2
+    for candidate in python3.12 python3.11 python3 python; do
+        if posnet_suits "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    echo "posnet: error: needs Python 3.11 or 3.12 with venv, found $(python3 --version 2>&1 || echo none)." \
+        "Install one (on Debian and Ubuntu also its -venv package) and run again." >&2
     return 2
 }
 
 posnet_install() {
-    local root=$1 python=$2
+    local root=$1 python=$2 index=https://download.pytorch.org/whl/cpu extra=()
     local pip=("$python" -m pip install --quiet --disable-pip-version-check)
-    # Without a GPU, torch's own index has a build without gigabytes of CUDA. Where it is out of reach, pip takes
-    # the build of the package index.
-    local cpu=()
-    command -v nvidia-smi >/dev/null || cpu=(--retries 0 --timeout 5 --extra-index-url https://download.pytorch.org/whl/cpu)
-    "$python" -c 'import torch' 2>/dev/null || "${pip[@]}" "${cpu[@]}" --no-deps torch==2.13.0 2>/dev/null ||
-        "${pip[@]}" torch==2.13.0 || return
+    if ! "$python" -c 'import torch' 2>/dev/null; then
+        # Without a GPU, torch's own index has a build that lacks gigabytes of CUDA. Where it is out of reach, the
+        # package index serves its own build.
+        if ! command -v nvidia-smi >/dev/null &&
+            "$python" -c "import urllib.request as r; r.urlopen('$index/torch/', timeout=10)" 2>/dev/null; then
+            extra=(--extra-index-url "$index")
+        fi
+        "${pip[@]}" "${extra[@]}" torch==2.13.0 || return
+    fi
     "${pip[@]}" torch==2.13.0 -e "$root[dev]"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first five minutes, made of fifteen: trains a Transformer and rPosNet side by side on real text (English to
+# The first five minutes, made of thirteen: trains a Transformer and rPosNet side by side on real text (English to
 # German, interface texts of open-source programs), one thread each, and compares them. Needs no GPU.
 # Stop it at any time; run again, it goes on where it was.
 #
@@ -8,35 +8,47 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-. recipes/environment.sh
-posnet_environment "$root"
 
 updates=${QUICKSTART_UPDATES:-2000}
-if ! [[ $updates =~ ^[1-9][0-9]*$ ]]; then
-    echo "quickstart: error: QUICKSTART_UPDATES=$updates: give the number of updates to train, 1 or more." >&2
+if ! [[ $updates =~ ^[1-9][0-9]{0,6}$ ]]; then
+    echo "quickstart: error: QUICKSTART_UPDATES=$updates: give the number of updates to train, 1 to 9999999." >&2
     exit 2
 fi
 systems=(transformer_pos_tiny rposnet_tiny)
 data=data/quickstart.en-de
+runs=runs/quickstart.en-de
+interval=$(((updates + 19) / 20))   # of 20 checkpoints, 8 are kept and 5 averaged
 averaged=5
-interval=$(((updates + 19) / 20))   # 20 checkpoints, of which the last ones are kept
 [ "$updates" -ge 100 ] || averaged=1
-export OMP_NUM_THREADS=1
 
 say() { echo "quickstart: $*" >&2; }
-run_of() { echo "runs/quickstart.en-de/$1_s1_u$updates"; }
-children=() working=()
-trap '[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true' EXIT
+run_of() { echo "$runs/$1_s1_u$updates"; }
 
-# Waits for all children; says which failed and where its log is.
+mkdir -p data "$runs"
+exec 9>"$runs/.lock"   # the trainings inherit it, so it is held as long as any of them runs
+if ! flock --nonblock 9; then
+    say "error: another quickstart runs in this folder, or its trainings went on when it was killed." \
+        "Wait for them, or stop them (pkill fairseq-train)."
+    exit 2
+fi
+
+. recipes/environment.sh
+posnet_environment "$root"
+export OMP_NUM_THREADS=1
+
+children=() working=()
+stop() { [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true; }
+trap stop EXIT
+
+# Waits for all children; says which failed and what the end of its log is.
 finish() {
     local i log failed=0
     for i in "${!children[@]}"; do
         wait "${children[i]}" && continue
         failed=2
         log=$(run_of "${working[i]}")/$1.log
-        say "error: ${working[i]} failed; the end of $log:"
-        tail -n 5 "$log" >&2
+        say "error: ${working[i]} was stopped or failed; the end of $log:"
+        tail -n 3 "$log" >&2
     done
     children=() working=()
     return $failed
@@ -44,7 +56,6 @@ finish() {
 
 if [ ! -e "$data" ]; then
     say "preparing the data"
-    mkdir -p data
     posnet-prepare quickstart.en-de --out "$data"
 fi
 
@@ -53,10 +64,10 @@ train() {
     exec fairseq-train "$data" --user-dir posnet_fairseq --arch "$1" --share-all-embeddings --seed 1 --cpu \
         --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-9 \
         --lr 2e-3 --lr-scheduler inverse_sqrt --warmup-updates 400 \
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --best-checkpoint-metric ppl \
         --max-source-positions 256 --max-target-positions 256 --max-tokens 1200 --max-update "$updates" \
-        --save-dir "$2" --save-interval-updates "$interval" --keep-interval-updates "$averaged" --no-epoch-checkpoints \
-        --required-batch-size-multiple 1 --log-format json --log-interval 20 >>"$2/train.log" 2>&1
+        --save-dir "$2" --save-interval-updates "$interval" --keep-interval-updates 8 --no-epoch-checkpoints \
+        --required-batch-size-multiple 1 --log-format json --log-interval "$interval" >>"$2/train.log" 2>&1
 }
 
 watched=()
@@ -64,13 +75,14 @@ for system in "${systems[@]}"; do
     run=$(run_of "$system")
     mkdir -p "$run"
     [ ! -e "$run/averaged.pt" ] || continue
+    python recipes/mend_last_checkpoint.py "$run"
     train "$system" "$run" &
     children+=($!) working+=("$system")
     watched+=("$!:$system:$run/train.log")
 done
 if [ ${#children[@]} -gt 0 ]; then
-    say "training ${systems[*]}, $updates updates each (logs: runs/quickstart.en-de/*/train.log)"
-    python recipes/progress.py "$updates" "${watched[@]}"
+    say "training ${systems[*]}, $updates updates each (logs: $runs/*/train.log)"
+    python recipes/progress.py "$updates" "${watched[@]}" || stop   # one has failed: the other need not go on
     finish train
 fi
 
@@ -92,4 +104,4 @@ if [ ${#children[@]} -gt 0 ]; then
 fi
 
 python recipes/quickstart_table.py "$data" "$(run_of "${systems[0]}")" "$(run_of "${systems[1]}")"
-say "translations, logs and checkpoints are in runs/quickstart.en-de"
+say "translations, logs and checkpoints are in $runs"

@@ -1,10 +1,11 @@
 """The quickstart's result: python recipes/quickstart_table.py DATA RUN RUN, the baseline first."""
 
+import contextlib
 import logging
 import re
 import statistics
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -40,6 +41,13 @@ def decoding_speed(run):
     return float(rate)
 
 
+def versions(*packages):
+    """Those packages that are installed, with their versions."""
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            yield f"{package} {version(package)}"
+
+
 def sample_indices(sources):
     """Evenly spread sentences of a length at which a small model shows what it can do."""
     fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
@@ -48,7 +56,7 @@ def sample_indices(sources):
 
 def cells(score):
     """A score with its interval, and its p-value with the mark."""
-    return f"{score.value:.1f} ± {score.interval:.1f}", "" if score.p is None else f"{score.p:.3f} {score.mark or ' '}"
+    return f"{score.value:.1f} ±{score.interval:.1f}", "" if score.p is None else f"{score.p:.3f}{score.mark or ' '}"
 
 
 def main():
@@ -60,9 +68,10 @@ def main():
     outputs = {name: read_lines(run / "test.de") for name, run in zip(names, runs, strict=True)}
     scores, signatures = compare(outputs | {"source copied": sources}, reference)
 
-    table = Table(title=f"English to German, {len(sources):,} test sentences")
+    title = f"English to German, {len(sources):,} test sentences"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
     table.add_column("", no_wrap=True)
-    for column in ("parameters", "training\ntokens/s", "decoding\nsentences/s"):
+    for column in ("params", "train\ntokens/s", "decode\nsent./s"):
         table.add_column(column, justify="right", no_wrap=True)
     for metric in signatures:
         table.add_column(metric, justify="right", no_wrap=True)
@@ -75,10 +84,10 @@ def main():
         table.add_row(name, *speeds, *(part for score in scores[name].values() for part in cells(score)))
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"± 95% interval; p of the paired bootstrap against {names[0]}: ↑ better, ↓ worse where p ≤ .05.")
+    console.print(f"± 95% interval. p: paired bootstrap against {names[0]}, ↑ better, ↓ worse where p ≤ .05.")
     for metric, signature in signatures.items():
         console.print(f"{metric}: {signature}", soft_wrap=True)
-    console.print("posnet {}, fairseq {}, torch {}".format(*map(version, ("posnet", "ve-fairseq", "torch"))))
+    console.print(f"seed 1, {', '.join(versions('posnet', 've-fairseq', 'fairseq-fixed', 'torch'))}")
     width = max(map(len, [*names, "reference"]))
     for index in sample_indices(sources):
         console.print()

@@ -7,7 +7,7 @@ from posnet_fairseq.cli.average import Candidate, candidates, choose
 
 
 def run(*scores, maximize=False):
-    return [Candidate(Path(f"{index}.pt"), index, score, maximize) for index, score in enumerate(scores)]
+    return [Candidate(Path(f"{index}.pt"), index, score, maximize=maximize) for index, score in enumerate(scores)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.sizes import SIZES
 
 BASELINE = "fairseq transformer"
-POSITIONS = 256
 
 
 def _task(words):
@@ -27,15 +26,15 @@ def _task(words):
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
 
 
-def _fairseq_transformer(task, size):
+def _fairseq_transformer(task, size, positions):
     shape = SIZES[size]
     options = {
         "encoder_normalize_before": True,
         "decoder_normalize_before": True,
         "dropout": shape.dropout,
         "share_all_embeddings": True,
-        "max_source_positions": POSITIONS,
-        "max_target_positions": POSITIONS,
+        "max_source_positions": positions,
+        "max_target_positions": positions,
     }
     for side in ("encoder", "decoder"):
         options[f"{side}_layers"] = shape.layers
@@ -46,11 +45,11 @@ def _fairseq_transformer(task, size):
     return TransformerModel.build_model(arguments, task)
 
 
-def _mixer_transformer(task, mixer, size):
+def _mixer_transformer(task, mixer, size, positions):
     options = Namespace(
         share_all_embeddings=True,
-        max_source_positions=POSITIONS,
-        max_target_positions=POSITIONS,
+        max_source_positions=positions,
+        max_target_positions=positions,
         # fairseq's Transformer has no dropout on attention weights by default.
         attention_dropout=0.0,
     )
@@ -110,8 +109,9 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
     """
     torch.manual_seed(1)
     task = _task(words)
-    models = {BASELINE: _fairseq_transformer(task, size)}
-    models |= {f"{get_mixer(mixer).arch}_{size}": _mixer_transformer(task, mixer, size) for mixer in mixers}
+    positions = length + 2
+    models = {BASELINE: _fairseq_transformer(task, size, positions)}
+    models |= {f"{get_mixer(mixer).arch}_{size}": _mixer_transformer(task, mixer, size, positions) for mixer in mixers}
     sample = _sample(task.source_dictionary, sentences, length)
     training = interleaved({name: _training_step(model, task, sample) for name, model in models.items()}, rounds)
     with torch.inference_mode():

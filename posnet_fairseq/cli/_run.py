@@ -13,9 +13,10 @@ def command(main):
 
     @functools.wraps(main)
     def run(arguments=None):
-        logging.basicConfig(level=logging.WARNING)
+        logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules have set it to all there is
         try:
-            return main(arguments)
+            main(arguments)
+            sys.stdout.flush()
         except KeyboardInterrupt:
             sys.exit(130)
         except BrokenPipeError:

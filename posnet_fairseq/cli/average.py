@@ -1,13 +1,15 @@
 """posnet-average: one checkpoint from several of a training run."""
 
 import argparse
+import math
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import model_arch, read_checkpoint, write_checkpoint
+from posnet_fairseq.checkpoints import model_arch, model_options, read_checkpoint, write_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 
@@ -22,14 +24,18 @@ class Candidate:
     Attributes:
         path: the file.
         updates: done when it was written.
-        valid: the run's ``--best-checkpoint-metric`` on the validation set (fairseq's default: the loss), None
-            if it was not validated.
-        maximize: whether more of the metric is better.
+        valid: the run's ``--best-checkpoint-metric`` on the validation set, None if it was not validated or is no
+            finite number.
+        best: the best value of the run up to here, whether its checkpoint is still there or not.
+        metric: what `valid` and `best` are; fairseq's default is the loss.
+        maximize: whether more of it is better.
     """
 
     path: Path
     updates: int
     valid: float | None
+    best: float | None = None
+    metric: str = "loss"
     maximize: bool = False
 
 
@@ -45,12 +51,26 @@ def candidates(folder):
             continue
         state = read_checkpoint(path)
         updates = state["optimizer_history"][-1]["num_updates"]
-        maximize = state["cfg"].get("checkpoint", {}).get("maximize_best_checkpoint_metric", False)
         # At the end of an epoch fairseq may write the same step twice, under its epoch and under its updates.
-        found.setdefault(updates, Candidate(path, updates, state.get("extra_state", {}).get("val_loss"), maximize))
+        found.setdefault(updates, _candidate(path, updates, state))
     if not found:
         raise UsageError(f"{folder} holds no numbered checkpoints (checkpoint*.pt). Check the path of --save-dir.")
     return [found[updates] for updates in sorted(found)]
+
+
+def _candidate(path, updates, state):
+    settings = state["cfg"].get("checkpoint", {})
+    valid, best = (state.get("extra_state", {}).get(name) for name in ("val_loss", "best"))
+    if valid is not None and not math.isfinite(valid):
+        valid = None
+    return Candidate(
+        path,
+        updates,
+        valid,
+        best,
+        settings.get("best_checkpoint_metric", "loss"),
+        settings.get("maximize_best_checkpoint_metric", False),
+    )
 
 
 def choose(run, number):
@@ -79,6 +99,18 @@ def choose(run, number):
     return run[start : start + number]
 
 
+def lost_best(run):
+    """A sentence if the best validated checkpoint of a run is no longer among its candidates, else None."""
+    best, sign = run[-1].best, -1 if run[-1].maximize else 1
+    values = [candidate.valid for candidate in run if candidate.valid is not None]
+    if best is None or not values or sign * best >= min(sign * value for value in values):
+        return None
+    return (
+        f"the best checkpoint of the run ({run[-1].metric} {best:.4f}) was not kept, so the best of what is left "
+        "counts; train with a larger --keep-interval-updates to keep it."
+    )
+
+
 def average(paths):
     """The content of a checkpoint whose weights are the mean of those at `paths`, ready for inference.
 
@@ -86,36 +118,39 @@ def average(paths):
         UsageError: the checkpoints are of different architectures or sizes.
     """
     state = read_checkpoint(paths[-1])
-    reference = _shapes(state)
+    # Names of one shared tensor, as of embeddings, stay names of one tensor.
+    names = {}
+    for name, tensor in state["model"].items():
+        names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums = {}
     for path in paths:
         other = read_checkpoint(path)
-        _check_same_model(paths[-1], state, reference, path, other)
-        for name, tensor in other["model"].items():
-            if tensor.is_floating_point():
-                sums[name] = sums.get(name, 0) + tensor.double()
-    model = {name: _mean(sums, name, tensor, len(paths)) for name, tensor in state["model"].items()}
+        _check_same_model(paths[-1], state, path, other)
+        for name, *_ in names.values():
+            sums[name] = sums.get(name, 0) + other["model"][name].double()
+    model = {}
+    for first, *others in names.values():
+        mean = (sums[first] / len(paths)).to(state["model"][first].dtype)
+        model |= dict.fromkeys((first, *others), mean)
     kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
     extra = {"averaged": [str(path) for path in paths]}
     return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
-
-
-def _mean(sums, name, tensor, number):
-    return (sums[name] / number).to(tensor.dtype) if name in sums else tensor.clone()
 
 
 def _shapes(state):
     return {name: tuple(tensor.shape) for name, tensor in state["model"].items()}
 
 
-def _check_same_model(path, state, shapes, other_path, other):
+def _check_same_model(path, state, other_path, other):
     if model_arch(other) != model_arch(state):
         raise UsageError(
             f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}. Average checkpoints of one run."
         )
-    if _shapes(other) != shapes:
-        differing = sorted(set(_shapes(other).items()) ^ set(shapes.items()))[0][0]
-        raise UsageError(f"{path} and {other_path} differ in the size of {differing}. Average checkpoints of one run.")
+    sides = {"option": (model_options(state), model_options(other)), "size of": (_shapes(state), _shapes(other))}
+    for what, (ours, theirs) in sides.items():
+        if ours != theirs:
+            name = min(name for name, _ in ours.items() ^ theirs.items())
+            raise UsageError(f"{path} and {other_path} differ in the {what} {name}. Average checkpoints of one run.")
 
 
 @command
@@ -133,11 +168,15 @@ def main(arguments=None):
     if not Path(options.folder).is_dir():
         raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
 
-    chosen = choose(candidates(options.folder), options.num)
+    run = candidates(options.folder)
+    chosen = choose(run, options.num)
+    note = lost_best(run)
+    if note:
+        print(f"posnet-average: {note}", file=sys.stderr)
     with torch.no_grad():
         state = average([candidate.path for candidate in chosen])
     write_checkpoint(state, options.out)
     for candidate in chosen:
-        valid = "" if candidate.valid is None else f", {candidate.valid:.4f} on the validation set"
+        valid = "" if candidate.valid is None else f", validation {candidate.metric} {candidate.valid:.4f}"
         print(f"{candidate.path} ({candidate.updates} updates{valid})")
     print(f"averaged into {options.out}")

@@ -3,9 +3,10 @@
 import argparse
 import sys
 import time
+from pathlib import Path
 
 import torch
-from fairseq import search, utils
+from fairseq import utils
 from fairseq.sequence_generator import SequenceGenerator
 from rich.console import Console
 from rich.progress import Progress
@@ -22,15 +23,15 @@ class Translator:
 
     Args:
         models: an ensemble.
-        task: the fairseq task they were trained for.
+        vocabulary: their :class:`posnet_fairseq.checkpoints.Vocabulary`.
         pipeline: one of :mod:`posnet_fairseq.text_pipeline`.
         beam: hypotheses kept at each step.
         lenpen: hypotheses are scored by log probability over length to this power.
         max_len_a, max_len_b: translations end at a·M + b tokens.
     """
 
-    def __init__(self, models, task, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
-        self.task = task
+    def __init__(self, models, vocabulary, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
+        self.vocabulary = vocabulary
         self.pipeline = pipeline
         self.device = next(models[0].parameters()).device
         self.max_source = min(model.encoder.max_positions() for model in models)
@@ -38,18 +39,17 @@ class Translator:
             model.make_generation_fast_(need_attn=False)
         self.generator = SequenceGenerator(
             models,
-            task.target_dictionary,
+            vocabulary.target_dictionary,
             beam_size=beam,
             len_penalty=lenpen,
             max_len_a=max_len_a,
             max_len_b=max_len_b,
-            search_strategy=search.BeamSearch(task.target_dictionary),
         )
 
     def encode(self, line):
         """Plain text to token ids with the end symbol, (M,)."""
         tokens = self.pipeline.encode(line)
-        return self.task.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
+        return self.vocabulary.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
 
     def translate(self, sources, max_tokens, advance=lambda count: None):
         """Translations of encoded sentences, in their order.
@@ -67,7 +67,7 @@ class Translator:
         return translations
 
     def _translate_batch(self, sources):
-        dictionary = self.task.source_dictionary
+        dictionary = self.vocabulary.source_dictionary
         length = max(map(len, sources))
         tokens = torch.full((len(sources), length), dictionary.pad())
         for row, source in zip(tokens, sources, strict=True):
@@ -79,7 +79,7 @@ class Translator:
             yield self._decode(hypotheses[0]["tokens"])
 
     def _decode(self, tokens):
-        dictionary = self.task.target_dictionary
+        dictionary = self.vocabulary.target_dictionary
         ignore = {dictionary.eos(), dictionary.pad(), dictionary.bos()}
         return self.pipeline.decode(
             dictionary.string(utils.strip_pad(tokens, dictionary.pad()), None, extra_symbols_to_ignore=ignore)
@@ -151,14 +151,14 @@ def _parser():
     return parser
 
 
-def _pipeline(options, config):
+def _pipeline(options, vocabulary, folder):
     if options.pretokenized:
         return Pretokenized()
     if options.sentencepiece_model:
         return SentencePieces(options.sentencepiece_model)
     if options.bpe_codes:
-        return MosesBPE(config.task.source_lang, config.task.target_lang, options.bpe_codes)
-    return pipeline_of(options.data or config.task.data)
+        return MosesBPE(vocabulary.source_lang, vocabulary.target_lang, options.bpe_codes)
+    return pipeline_of(folder)
 
 
 @command
@@ -166,14 +166,20 @@ def _pipeline(options, config):
 def main(arguments=None):
     """Entry point of posnet-translate."""
     options = _parser().parse_args(arguments)
-    for name in ("beam", "max_tokens", "max_len_b"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give 1 or more.")
-    models, config, task = load_models(options.checkpoint, options.data)
+    for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0)):
+        if getattr(options, name) < least:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give {least} or more.")
+    if options.output != "-" and not Path(options.output).parent.is_dir():
+        raise UsageError(
+            f"--output {options.output}: the folder {Path(options.output).parent} is not there. Make it first."
+        )
+    models, vocabulary, folder = load_models(options.checkpoint, options.data)
     if torch.cuda.is_available() and not options.cpu:
         models = [model.cuda() for model in models]
-    pipeline = _pipeline(options, config)
-    translator = Translator(models, task, pipeline, options.beam, options.lenpen, options.max_len_a, options.max_len_b)
+    pipeline = _pipeline(options, vocabulary, folder)
+    translator = Translator(
+        models, vocabulary, pipeline, options.beam, options.lenpen, options.max_len_a, options.max_len_b
+    )
 
     lines = read_lines(options.input)
     encoded, notes = fit_lengths([translator.encode(line) for line in lines], translator.max_source, options.on_long)
@@ -190,6 +196,8 @@ def main(arguments=None):
             [encoded[index] for index in work], options.max_tokens, lambda count: progress.advance(task_id, count)
         )
     seconds = time.perf_counter() - start
+    rate = f", {len(work) / seconds:.1f} a second" if work else ""
+    print(f"posnet-translate: {len(work)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
 
     translations = [""] * len(lines)
     for index, text in zip(work, done, strict=True):
@@ -199,5 +207,3 @@ def main(arguments=None):
         print(*translations, sep="\n", end="\n" if translations else "")
     else:
         write_lines(options.output, translations)
-    rate = f", {len(work) / seconds:.1f} a second" if work else ""
-    print(f"posnet-translate: {len(work)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)

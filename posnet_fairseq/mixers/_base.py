@@ -42,17 +42,15 @@ class MixingContext:
     """Where the tokens of one call stand.
 
     Attributes:
-        query_positions: (P, D) vectors of the query side's positions from 0 on, P ≥ first + N; None if no
+        positions: (P, D) vectors of positions from 0 on, P ≥ first + N and P ≥ M, in self-attention; None if no
             mixer of that side reads them.
-        memory_positions: the same for the memory side, P ≥ M.
         padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
         first: position of the first query: 0 except in step-by-step decoding.
         state: of step-by-step decoding; None in a full pass.
         need_weights: also return the mixing weights.
     """
 
-    query_positions: Tensor | None = None
-    memory_positions: Tensor | None = None
+    positions: Tensor | None = None
     padding_mask: Tensor | None = None
     first: int = 0
     state: DecodingState | None = None
@@ -72,7 +70,7 @@ class TokenMixer(nn.Module):
         places: where it may stand.
         default_gate: ``--gate`` when the user leaves it open.
         position_embedding: kind of position embedding on its side of the model by default.
-        reads_positions: whether it wants ``query_positions`` and ``memory_positions``.
+        reads_positions: whether it wants the context's ``positions``.
     """
 
     @dataclass

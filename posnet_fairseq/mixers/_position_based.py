@@ -8,6 +8,7 @@ from posnet_fairseq.ops.static_mixing import mix_static, static_weights
 class PositionBasedMixer(TokenMixer):
     """Softmax over energies of positions: a subclass says what the energy is, and nothing else."""
 
+    places = ("encoder", "decoder")
     default_gate = "gelu"
     reads_positions = True
 
@@ -38,9 +39,8 @@ class PositionBasedMixer(TokenMixer):
 
     def _energy(self, queries, keys, context):
         """(H, N, M) for the queries of this call; step by step, rows of a table that the steps share."""
+        positions, last = context.positions, context.first + queries
         if context.state is None:
-            return self.energy(context.query_positions[:queries], context.memory_positions[:keys])
-        positions = context.query_positions
-        seen = positions if self.causal else context.memory_positions[:keys]
-        table = context.state.keep_table("energy", context.first + queries, lambda: self.energy(positions, seen))
-        return table[:, context.first : context.first + queries, :keys]
+            return self.energy(positions[:queries], positions[:keys])
+        table = context.state.keep_table("energy", last, lambda: self.energy(positions, positions))
+        return table[:, context.first : last, :keys]

@@ -9,8 +9,6 @@ from posnet_fairseq.registry import register_mixer
 class APosNet(PositionBasedMixer):
     """α̂_nm = (W_Q ñ)·(W_K m̃) / √d: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 8, ñ sinusoidal."""
 
-    places = ("encoder", "decoder")
-
     def __init__(self, settings):
         super().__init__(settings)
         self.query_proj = linear(settings.embed_dim, settings.embed_dim)

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from posnet_fairseq.mixers._base import TokenMixer
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 from posnet_fairseq.ops.masking import at_least_float32, future_mask, masked_energy, padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -15,8 +15,8 @@ class Attention(TokenMixer):
 
     def __init__(self, settings):
         super().__init__(settings)
-        self.query_proj = linear(settings.embed_dim, settings.embed_dim)
-        self.key_proj = linear(settings.memory_dim, settings.embed_dim)
+        self.query_proj = linear(settings.embed_dim, settings.embed_dim, gain=ONE_OF_THREE)
+        self.key_proj = linear(settings.memory_dim, settings.embed_dim, gain=ONE_OF_THREE)
 
     def mix(self, query, memory, context):
         """Values mixed with the weights of their keys."""

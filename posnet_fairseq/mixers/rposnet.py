@@ -16,7 +16,6 @@ class RPosNet(PositionBasedMixer):
     """
 
     Config = ClipDistance
-    places = ("encoder", "decoder")
     position_embedding = "learned"
 
     def __init__(self, settings):

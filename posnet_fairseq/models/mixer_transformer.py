@@ -17,7 +17,10 @@ MODEL_NAME = "mixer_transformer"
 
 @register_model(MODEL_NAME, dataclass=MixerTransformerConfig)
 class MixerTransformer(FairseqEncoderDecoderModel):
-    """A pre-norm Transformer whose attention may be any registered token mixer in each of its three places."""
+    """A pre-norm Transformer whose attention may be any registered token mixer in each of its three places.
+
+    It is not made for TorchScript: fairseq's beam search runs it as it is.
+    """
 
     @classmethod
     def build_model(cls, cfg, task):

@@ -1,13 +1,19 @@
-"""Layers as all models of this package start them: Xavier-uniform matrices, zero biases."""
+"""Layers as all models of this package start them: Xavier-uniform matrices, zero biases.
+
+Embeddings of words and learned positions start as fairseq's do, normally distributed with variance 1/D.
+"""
 
 import torch
 from torch import nn
 
+# Queries, keys and values of attention start as if they were one 3D × D matrix, as in fairseq and PyTorch.
+ONE_OF_THREE = 2**-0.5
 
-def linear(in_features, out_features):
+
+def linear(in_features, out_features, gain=1.0):
     """A Linear layer with a Xavier-uniform matrix and a bias of zeros."""
     layer = nn.Linear(in_features, out_features)
-    nn.init.xavier_uniform_(layer.weight)
+    nn.init.xavier_uniform_(layer.weight, gain=gain)
     nn.init.zeros_(layer.bias)
     return layer
 

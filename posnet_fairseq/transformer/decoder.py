@@ -15,16 +15,16 @@ class MixerDecoder(FairseqIncrementalDecoder):
 
     def __init__(self, cfg, dictionary, embed_tokens):
         super().__init__(dictionary)
-        mixers = [mixer_at(cfg, "decoder"), mixer_at(cfg, "cross")]
+        mixer = mixer_at(cfg, "decoder")
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.positions = Positions(
-            kind=str(cfg.position_embedding or mixers[0].position_embedding),
+            kind=str(cfg.position_embedding or mixer.position_embedding),
             max_positions=cfg.max_target_positions,
             embed_dim=cfg.decoder_embed_dim,
             dropout=cfg.dropout,
             option="--max-target-positions",
-            for_mixers=any(mixer.reads_positions for mixer in mixers),
+            for_mixers=mixer.reads_positions,
         )
         self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.layers = layer_stack(cfg, DecoderLayer, cfg.decoder_layers, cfg.decoder_layerdrop)
@@ -104,7 +104,8 @@ class MixerDecoder(FairseqIncrementalDecoder):
         x = reorder(self.final_norm(x), inverse(order))
         if attn is not None:
             attn = self._as_fairseq_padded(attn.mean(dim=1), encoder_out, order)
-        return x, {"attn": [attn], "inner_states": [state.transpose(0, 1) for state in states]}
+        states = [reorder(state, inverse(order)).transpose(0, 1) for state in states]
+        return x, {"attn": [attn], "inner_states": states}
 
     def output_layer(self, features):
         """(B, N, D) to (B, N, vocabulary)."""

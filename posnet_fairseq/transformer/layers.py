@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x, padding_mask=None, positions=None):
         """(B, N, D) to (B, N, D). `padding_mask` and `positions` as in :class:`MixingContext`."""
         normed = self.self_attn_norm(x)
-        context = MixingContext(query_positions=positions, memory_positions=positions, padding_mask=padding_mask)
+        context = MixingContext(positions=positions, padding_mask=padding_mask)
         mixed, _ = self.self_attn(normed, normed, context)
         return self.feed_forward(x + self.dropout(mixed))
 
@@ -65,7 +65,6 @@ class DecoderLayer(nn.Module):
         memory,
         memory_padding_mask=None,
         positions=None,
-        memory_positions=None,
         first=0,
         incremental_state=None,
         need_attn=False,
@@ -75,7 +74,7 @@ class DecoderLayer(nn.Module):
         Args:
             x: (B, N, D); in a step N = 1.
             memory: the encoder's output, (B, M, D).
-            memory_padding_mask, positions, memory_positions, first: as in :class:`MixingContext`.
+            memory_padding_mask, positions, first: as in :class:`MixingContext`.
             incremental_state: fairseq's, in a step.
             need_attn: also return the cross-attention weights.
 
@@ -84,8 +83,7 @@ class DecoderLayer(nn.Module):
         """
         normed = self.self_attn_norm(x)
         context = MixingContext(
-            query_positions=positions,
-            memory_positions=positions,
+            positions=positions,
             first=first,
             state=self.self_attn.decoding_state(incremental_state),
         )
@@ -93,8 +91,6 @@ class DecoderLayer(nn.Module):
         x = x + self.dropout(mixed)
 
         context = MixingContext(
-            query_positions=positions,
-            memory_positions=memory_positions,
             padding_mask=memory_padding_mask,
             first=first,
             state=self.cross_attn.decoding_state(incremental_state),

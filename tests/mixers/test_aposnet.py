@@ -29,11 +29,11 @@ def test_equals_formula(place, gate):
     lengths = reference.LENGTHS if gate == "gelu" else (1, 2, 7)
     p = positions(max(lengths))
     mixer = build_mixer("aposnet", place, gate)
-    reference.assert_equal_to_reference(mixer, naive_aposnet(p), lengths, query_positions=p, memory_positions=p)
+    reference.assert_equal_to_reference(mixer, naive_aposnet(p), lengths, positions=p)
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_gradcheck(place):
     p = positions(4)[:, :4]
     mixer = build_mixer("aposnet", place, "gelu", embed_dim=4)
-    reference.assert_gradcheck(mixer, query_positions=p, memory_positions=p)
+    reference.assert_gradcheck(mixer, positions=p)

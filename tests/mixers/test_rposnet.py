@@ -36,19 +36,19 @@ def test_equals_formula(place, gate, clip_distance):
     lengths = reference.LENGTHS if (gate, clip_distance) == ("gelu", 3) else (1, 2, 7)
     p = positions(max(lengths))
     mixer = build_mixer("rposnet", place, gate, clip_distance=clip_distance)
-    reference.assert_equal_to_reference(mixer, naive_rposnet(p), lengths, query_positions=p, memory_positions=p)
+    reference.assert_equal_to_reference(mixer, naive_rposnet(p), lengths, positions=p)
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_gradcheck(place):
     p = positions(4)[:, :4]
     mixer = build_mixer("rposnet", place, "gelu", embed_dim=4, clip_distance=2)
-    reference.assert_gradcheck(mixer, query_positions=p, memory_positions=p)
+    reference.assert_gradcheck(mixer, positions=p)
 
 
 def test_weights_need_no_token():
     mixer, p = build_mixer("rposnet"), positions(5)
-    context = MixingContext(query_positions=p, memory_positions=p, need_weights=True)
+    context = MixingContext(positions=p, need_weights=True)
     x, y = torch.randn(2, 3, 5, 8, dtype=torch.float64)
     assert torch.equal(mixer(x, x, context)[1], mixer(y, y, context)[1])
 
