@@ -25,6 +25,11 @@ _FAIRSEQ = (
         "sentences out with --skip-invalid-size-inputs-valid-test (no translation is written for them).",
     ),
     (
+        r"Source and target must contain the same number of examples",
+        "the two sides of the binarised data have different numbers of sentences. Make both text files equally long, "
+        "line by line, and binarise them again.",
+    ),
+    (
         r"Model file not found: (?P<path>.*)",
         "{path}: there is no such checkpoint. Check the path.",
     ),

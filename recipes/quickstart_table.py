@@ -14,7 +14,8 @@ from rich.table import Table
 
 from posnet_eval.compare import compare
 from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.files import read_lines
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.files import read_parallel
 from posnet_fairseq.training_log import records
 
 SAMPLES = 6
@@ -59,13 +60,15 @@ def cells(score):
     return f"{score.value:.1f} ±{score.interval:.1f}", "" if score.p is None else f"{score.p:.3f}{score.mark or ' '}"
 
 
-def main():
+@command
+def main(arguments=None):
     """Score, print the table, signatures and samples."""
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)
-    data, *runs = map(Path, sys.argv[1:])
-    sources, reference = read_lines(data / "test.en"), read_lines(data / "test.de")
+    data, *runs = map(Path, arguments or sys.argv[1:])
+    files = [data / "test.en", data / "test.de", *(run / "test.de" for run in runs)]
+    sources, reference, *hypotheses = read_parallel(*files)
     names = [run.name.split("_s1")[0] for run in runs]
-    outputs = {name: read_lines(run / "test.de") for name, run in zip(names, runs, strict=True)}
+    outputs = dict(zip(names, hypotheses, strict=True))
     scores, signatures = compare(outputs | {"source copied": sources}, reference)
 
     title = f"English to German, {len(sources):,} test sentences"

@@ -55,3 +55,12 @@ def kill_when(process, condition, seconds=120):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
+
+
+def fairseq_fails(command, *arguments):
+    """The last line that a fairseq command prints when it refuses its input, without a traceback."""
+    process = start(command, *arguments)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert "Traceback" not in output, output
+    return output.strip().split("\n")[-1]

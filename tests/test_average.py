@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from test_bad_input import checkpoint
 
-from posnet_fairseq.cli.average import Candidate, candidates, choose
+from posnet_fairseq.cli.average import Candidate, average, candidates, choose, lost_best
 
 
 def run(*scores, maximize=False):
@@ -30,6 +30,26 @@ def test_best_and_following_or_last(losses, number, first):
 def test_best_is_the_largest_of_a_metric_to_maximize():
     chosen = choose(run(10.0, 30.0, 20.0, 25.0, maximize=True), 2)
     assert [candidate.updates for candidate in chosen] == [1, 2]
+
+
+def test_a_lost_best_checkpoint_is_noticed():
+    kept = [Candidate(Path(f"{i}.pt"), i, score, best=2.5, metric="ppl") for i, score in enumerate((4.0, 3.0))]
+    assert "ppl 2.5000) was not kept" in lost_best(kept)
+    kept = [Candidate(Path(f"{i}.pt"), i, score, best=3.0) for i, score in enumerate((4.0, 3.0))]
+    assert lost_best(kept) is None
+    assert lost_best(run(None, None)) is None
+
+
+def test_no_number_is_not_the_best(tmp_path):
+    checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, loss=float("nan"))
+    checkpoint(tmp_path / "checkpoint_1_30.pt", updates=30, loss=3.0)
+    assert choose(candidates(tmp_path), 1)[0].updates == 30
+
+
+def test_shared_tensors_are_saved_once(tmp_path):
+    paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
+    mean = average(paths)["model"]
+    assert mean["encoder.embed_tokens.weight"] is mean["decoder.output_projection.weight"]
 
 
 def test_candidates_are_the_numbered_checkpoints_in_order_of_training(tmp_path):

@@ -82,6 +82,11 @@ def test_bad_options_are_refused():
     refused(r"the encoder is 32 wide and the decoder 16", encoder_embed_dim=32)
 
 
+def test_an_option_that_nobody_reads_is_refused():
+    refused(r"--clip-distance 4: none of the chosen mixers \(attention\) reads it", clip_distance=4)
+    assert build_model("attention", decoder_self_mixer="rposnet", clip_distance=4)
+
+
 def test_shared_embeddings_need_one_dictionary():
     two = task()
     two.target_dictionary = dictionary(30)

@@ -21,7 +21,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["rposnet_tiny", "aposnet_tiny", "transformer_pos_tiny"])
 def trained(request, data, tmp_path_factory):
-    """Folder of a trained run with checkpoints at 100, 200 ... updates."""
+    """Folder of a trained run with its last four checkpoints, 50 updates apart."""
     run = tmp_path_factory.mktemp(request.param)
     patch = pytest.MonkeyPatch()
     interval = "--max-update 700 --save-interval-updates 50 --keep-interval-updates 4 --no-epoch-checkpoints".split()

@@ -1,6 +1,7 @@
 """Training that is cut short, spread over processes, or started through hydra."""
 
 import commands
+import mend_last_checkpoint
 import pytest
 import torch
 
@@ -26,10 +27,23 @@ def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path
     commands.call(monkeypatch, "train", *commands.train_arguments(data, whole, *SHORT))
     process = commands.start("train", *commands.train_arguments(data, cut, *SHORT))
     commands.kill_when(process, lambda: (cut / "checkpoint_last.pt").exists() and list(cut.glob("checkpoint_1_*.pt")))
-    done = torch.load(cut / "checkpoint_last.pt", weights_only=True)["optimizer_history"][-1]["num_updates"]
-    assert 0 < done < 24, "the process was not killed in the middle"
+    assert len(list(cut.glob("checkpoint_1_*.pt"))) < 6, "the process was not killed in the middle"
+    mend_last_checkpoint.main([str(cut)])
     commands.call(monkeypatch, "train", *commands.train_arguments(data, cut, *SHORT))
     assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
+
+
+def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch, capsys, data, tmp_path):
+    """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))
+    last = tmp_path / "checkpoint_last.pt"
+    mend_last_checkpoint.main([str(tmp_path)])
+    whole = last.read_bytes()
+    assert capsys.readouterr().err == ""
+    last.write_bytes(whole[: len(whole) // 2])
+    mend_last_checkpoint.main([str(tmp_path)])
+    assert last.read_bytes() == whole
+    assert "is damaged or no checkpoint" in capsys.readouterr().err
 
 
 def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
@@ -100,8 +114,9 @@ def test_checkpoints_with_more_than_weights_are_loaded_as_data(monkeypatch, data
     commands.call(monkeypatch, "generate", data, "--path", tmp_path / "checkpoint_last.pt", *test)
 
 
-@pytest.mark.parametrize("precision", ["--amp"])
-def test_mixed_precision_trains(monkeypatch, data, tmp_path, precision):
-    commands.call(
-        monkeypatch, "train", *commands.train_arguments(data, tmp_path, "--max-update", "3", "--no-save", precision)
-    )
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="fairseq's half precision needs a GPU")
+@pytest.mark.parametrize("precision", ["--amp", "--fp16", "--bf16"])
+def test_half_precision_trains(monkeypatch, data, tmp_path, precision):
+    arguments = [a for a in commands.train_arguments(data, tmp_path, "--max-update", "3", precision) if a != "--cpu"]
+    commands.call(monkeypatch, "train", *arguments)
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "checkpoint_last.pt").values())

@@ -42,18 +42,35 @@ def the_future_changes_nothing(model):
     source, (target,) = pad(sentences(6)), sentences(9)
     before = decode(model, source, target[None])
     for step in range(1, len(target)):
-        changed = target.clone()
-        changed[step] = 4 + (changed[step] - 3) % 30
-        after = decode(model, source, changed[None])
+        after = decode(model, source, replaced(target, step)[None])
         assert torch.equal(before[:, :step], after[:, :step]), f"token {step} changed what stands before it"
-        assert not torch.equal(before[:, step:], after[:, step:]), f"token {step} changed nothing at all"
 
 
-def the_order_of_words_matters(model):
-    """A mixer that loses positions would pass most other laws."""
-    (source,), target = sentences(8), pad(sentences(5))
-    turned = torch.cat([source[:-1].flip(0), source[-1:]])
-    assert not torch.allclose(decode(model, source[None], target), decode(model, turned[None], target), atol=1e-4)
+def every_token_reaches_every_query(model):
+    """A mixer that mixes nothing would pass most other laws.
+
+    In the encoder every source token must change the output at all positions, in the decoder every target token
+    all later predictions, through cross-attention every source token all predictions.
+    """
+    (source,), (target,) = sentences(5), sentences(6)
+    states = model.encoder(source[None])["encoder_out"][0].squeeze(1)
+    scores = decode(model, source[None], target[None]).squeeze(0)
+    for index in range(len(source)):
+        changed = replaced(source, index)
+        new_states = model.encoder(changed[None])["encoder_out"][0].squeeze(1)
+        assert (new_states != states).any(dim=-1).all(), f"source token {index} does not reach all positions"
+        new_scores = decode(model, changed[None], target[None]).squeeze(0)
+        assert (new_scores != scores).any(dim=-1).all(), f"source token {index} does not reach all predictions"
+    for index in range(len(target)):
+        new_scores = decode(model, source[None], replaced(target, index)[None]).squeeze(0)
+        assert (new_scores != scores).any(dim=-1)[index:].all(), f"target token {index} does not reach what follows"
+
+
+def replaced(tokens, index):
+    """The sentence with another word at `index`."""
+    changed = tokens.clone()
+    changed[index] = 4 + (changed[index] - 3) % 30
+    return changed
 
 
 def steps_equal_the_full_pass(model, beam=3):
@@ -97,11 +114,24 @@ def saving_and_loading_change_nothing(model, twin):
 
 def half_precision_stays_finite(model, dtype):
     """Also with a sentence of padding only, whose queries have no real key at all."""
-    source = pad(sentences(5, 2), left=True)
-    source = torch.cat([source, torch.full_like(source[:1], 1)])
-    target = pad(sentences(4, 6, 3), left=True)
-    scores = decode(model.to(dtype), source, target)
+    scores = decode(model.to(dtype), *_with_a_sentence_of_padding_only())
     assert scores.dtype == dtype
+    _assert_finite(model, scores)
+
+
+def autocast_stays_finite(model, dtype):
+    """The same where only the products are in half precision, as under ``--amp``."""
+    with torch.autocast("cpu", dtype=dtype):
+        scores = decode(model, *_with_a_sentence_of_padding_only())
+    _assert_finite(model, scores)
+
+
+def _with_a_sentence_of_padding_only():
+    source = pad(sentences(5, 2), left=True)
+    return torch.cat([source, torch.full_like(source[:1], 1)]), pad(sentences(4, 6, 3), left=True)
+
+
+def _assert_finite(model, scores):
     assert torch.isfinite(scores).all()
     for parameter in model.parameters():
         parameter.grad = None

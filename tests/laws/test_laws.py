@@ -17,7 +17,7 @@ every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids="-".join)
         laws.padding_on_either_side_changes_nothing,
         laws.order_of_the_batch_changes_nothing,
         laws.the_future_changes_nothing,
-        laws.the_order_of_words_matters,
+        laws.every_token_reaches_every_query,
         laws.steps_equal_the_full_pass,
         laws.every_length_works,
         laws.every_parameter_learns,
@@ -37,6 +37,12 @@ def test_saving_and_loading_change_nothing(case):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_half_precision_stays_finite(case, dtype):
     laws.half_precision_stays_finite(build_case(*case), dtype)
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_autocast_stays_finite(case, dtype):
+    laws.autocast_stays_finite(build_case(*case), dtype)
 
 
 @every_case

@@ -1,4 +1,4 @@
-"""Each law against a mixer that breaks it: a law that nothing breaks proves nothing."""
+"""Laws against a mixer that breaks them: a law that nothing breaks proves nothing."""
 
 import dataclasses
 
@@ -7,6 +7,8 @@ import pytest
 import torch
 from building import build_case
 
+from posnet_fairseq import positions
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.mixers import _base, _position_based, attention
 from posnet_fairseq.mixers.rposnet import RPosNet
 from posnet_fairseq.ops import masking, static_mixing
@@ -53,6 +55,31 @@ def _with_constant_weights(monkeypatch):
     monkeypatch.setattr(RPosNet, "energy", lambda self, q, m: q.new_zeros(self.num_heads, len(q), len(m)))
 
 
+def _mixing_nothing(monkeypatch):
+    mix = _position_based.mix_static
+    monkeypatch.setattr(_position_based, "mix_static", lambda weights, value: 0 * mix(weights, value))
+
+
+def _with_one_position_less(monkeypatch):
+    check = positions.Positions.check_length
+    monkeypatch.setattr(positions.Positions, "check_length", lambda self, longest: check(self, longest + 1))
+
+
+def _with_a_number_that_is_not_saved(monkeypatch):
+    energy = RPosNet.energy
+
+    def shifted(self, query_positions, memory_positions):
+        if not hasattr(self, "unsaved"):
+            self.unsaved = torch.randn(len(memory_positions))
+        return energy(self, query_positions, memory_positions) + self.unsaved[: len(memory_positions)]
+
+    monkeypatch.setattr(RPosNet, "energy", shifted)
+
+
+def _saving_and_loading(model):
+    laws.saving_and_loading_change_nothing(model, build_case("rposnet", "decoder", "gelu"))
+
+
 @pytest.mark.parametrize(
     ("place", "breakage", "law"),
     [
@@ -62,11 +89,16 @@ def _with_constant_weights(monkeypatch):
         ("decoder", _without_reorder, laws.steps_equal_the_full_pass),
         ("decoder", _off_by_one_step, laws.steps_equal_the_full_pass),
         ("encoder", _with_infinite_mask, lambda model: laws.half_precision_stays_finite(model, torch.float16)),
+        ("encoder", _with_infinite_mask, lambda model: laws.autocast_stays_finite(model, torch.float16)),
         ("encoder", _with_constant_weights, laws.every_parameter_learns),
+        ("encoder", _mixing_nothing, laws.every_token_reaches_every_query),
+        ("decoder", _mixing_nothing, laws.every_token_reaches_every_query),
+        ("decoder", _with_a_number_that_is_not_saved, _saving_and_loading),
+        ("decoder", _with_one_position_less, laws.steps_equal_the_full_pass),
     ],
 )
 def test_law_fails(monkeypatch, place, breakage, law):
     law(build_case("rposnet", place, "gelu"))
     breakage(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, UsageError)):
         law(build_case("rposnet", place, "gelu"))

@@ -1,0 +1,21 @@
+"""Data that fairseq trips over: one sentence and exit code 2."""
+
+from commands import fairseq_fails, train_arguments
+from fairseq import options
+from fairseq_cli import preprocess
+
+
+def test_sides_of_unequal_length(tmp_path):
+    (tmp_path / "text.xx").write_text("a1 a2\na3\n")
+    (tmp_path / "text.yy").write_text("b1\n")
+    arguments = f"-s xx -t yy --trainpref {tmp_path}/text --destdir {tmp_path}/data --joined-dictionary --workers 1"
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
+    said = fairseq_fails("train", *train_arguments(tmp_path / "data", tmp_path / "run", "--disable-validation"))
+    assert "the two sides of the binarised data have different numbers of sentences" in said
+
+
+def test_source_over_the_limit(data, tmp_path):
+    short = "--max-update 1 --max-source-positions 4".split()
+    said = fairseq_fails("train", *train_arguments(data, tmp_path / "run", *short))
+    assert "the limit is (4, 32)" in said
+    assert "--skip-invalid-size-inputs-valid-test" in said
