@@ -45,8 +45,8 @@ setup(
         "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
-        "comet": ["unbabel-comet==2.2.7"],
-        "bleurt": ["bleurt-pytorch==0.0.1"],
+        "comet": ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"],
+        "bleurt": ["bleurt-pytorch==0.0.1", "transformers<5"],
         "dev": ["pytest", "ruff>=0.12", "pre-commit"],
     },
     entry_points={

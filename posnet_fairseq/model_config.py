@@ -163,11 +163,15 @@ def check(cfg):
                 f"Choose one of: {', '.join(allowed)}."
             )
         mixer_settings(cfg, place)
+    for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+        if not 0 <= getattr(cfg, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(cfg, name)}: give 0 or more and less than 1.")
     for side in ("encoder", "decoder"):
-        width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
-        for option, value in (("embed-dim", width), ("attention-heads", heads)):
+        for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
+            value = getattr(cfg, f"{side}_{name}")
             if value < 1:
-                raise UsageError(f"--{side}-{option} {value}: give 1 or more.")
+                raise UsageError(f"--{side}-{name.replace('_', '-')} {value}: give 1 or more.")
+        width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
         if width % heads:
             raise UsageError(
                 f"--{side}-attention-heads {heads}: the width {width} of the {side} does not divide by it. "

@@ -103,7 +103,7 @@ def lost_best(run):
     """A sentence if the best validated checkpoint of a run is no longer among its candidates, else None."""
     best, sign = run[-1].best, -1 if run[-1].maximize else 1
     values = [candidate.valid for candidate in run if candidate.valid is not None]
-    if best is None or not values or sign * best >= min(sign * value for value in values):
+    if best is None or not math.isfinite(best) or not values or sign * best >= min(sign * value for value in values):
         return None
     return (
         f"the best checkpoint of the run ({run[-1].metric} {best:.4f}) was not kept, so the best of what is left "
