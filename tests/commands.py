@@ -8,8 +8,10 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+import posnet_fairseq
+
 ROOT = Path(__file__).parent.parent
-USER_DIR = str(ROOT / "posnet_fairseq")
+USER_DIR = str(Path(posnet_fairseq.__file__).parent)
 
 # Small and quick to train. The tests of a size are elsewhere.
 SMALL_MODEL = (

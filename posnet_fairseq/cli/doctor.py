@@ -104,7 +104,9 @@ def main(arguments=None):
         prog="posnet-doctor", description="Report what is installed, what works, and how to mend what does not."
     ).parse_args(arguments)
     findings = list(examine())
-    table = Table("", "", "", "how to mend it", show_lines=True)
+    table = Table("", "", show_lines=True)
+    for title in ("", "how to mend it"):
+        table.add_column(title, overflow="fold")  # paths are there to be copied
     for finding in findings:
         mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
         table.add_row(mark, *map(escape, (finding.what, finding.says, "" if finding.works else finding.mend)))
