@@ -118,7 +118,7 @@ def load_models(paths, data=None):
 def _read_vocabulary(task, folder, given):
     languages = [task.get(f"{side}_lang") for side in ("source", "target")]
     if not all(languages):  # they were not given in training, fairseq took them from the names of the data
-        languages = infer_language_pair(folder) if folder.is_dir() else (None, None)
+        languages = infer_language_pair(str(folder)) if folder.is_dir() else (None, None)
     if not all(isinstance(language, str) for language in languages):
         raise UsageError(
             f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "

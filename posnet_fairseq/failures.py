@@ -41,7 +41,7 @@ def explain(error):
     usage = usage_error_in(error)
     if usage is not None:
         return str(usage)
-    text = str(error)
+    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(error))  # numpy 2 shows its numbers so
     for pattern, sentence in _FAIRSEQ:
         match = re.search(pattern, text)
         if match:
