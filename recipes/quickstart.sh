@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first five minutes, made of thirteen: trains a Transformer and rPosNet side by side on real text (English to
+# The first five minutes, made of twelve: trains a Transformer and rPosNet side by side on real text (English to
 # German, interface texts of open-source programs), one thread each, and compares them. Needs no GPU.
 # Stop it at any time; run again, it goes on where it was.
 #
