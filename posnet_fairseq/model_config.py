@@ -66,7 +66,7 @@ class _ModelOptions(FairseqDataclass):
 
 def _with_mixer_options(base):
     """`base` plus the options of all registered mixers, each None until set."""
-    clashes = {field.name for field in dataclasses.fields(base)} & option_fields().keys()
+    clashes = {option.name for option in dataclasses.fields(base)} & option_fields().keys()
     if clashes:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields = [
