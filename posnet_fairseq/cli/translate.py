@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from fairseq import utils
+from fairseq.data.data_utils import collate_tokens
 from fairseq.sequence_generator import SequenceGenerator
 from rich.console import Console
 from rich.progress import Progress
@@ -35,8 +36,6 @@ class Translator:
         self.pipeline = pipeline
         self.device = next(models[0].parameters()).device
         self.max_source = min(model.encoder.max_positions() for model in models)
-        for model in models:
-            model.make_generation_fast_(need_attn=False)
         self.generator = SequenceGenerator(
             models,
             vocabulary.target_dictionary,
@@ -67,12 +66,7 @@ class Translator:
         return translations
 
     def _translate_batch(self, sources):
-        dictionary = self.vocabulary.source_dictionary
-        length = max(map(len, sources))
-        tokens = torch.full((len(sources), length), dictionary.pad())
-        for row, source in zip(tokens, sources, strict=True):
-            row[: len(source)] = source
-        tokens = tokens.to(self.device)
+        tokens = collate_tokens(sources, self.vocabulary.source_dictionary.pad()).to(self.device)
         lengths = torch.tensor([len(source) for source in sources], device=self.device)
         sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
         for hypotheses in self.generator.generate(self.generator.model.models, sample):

@@ -88,7 +88,6 @@ class TokenMixer(nn.Module):
         self.num_heads = settings.num_heads
         self.embed_dim = settings.embed_dim
         self.head_dim = settings.embed_dim // settings.num_heads
-        self.options = settings.options
         self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = FairseqDropout(settings.dropout, module_name=self.__class__.__name__)
