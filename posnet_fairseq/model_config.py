@@ -6,6 +6,7 @@ architecture fills only what is None, so whatever a user gives wins.
 """
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -14,9 +15,11 @@ from fairseq.utils import get_available_activation_fns
 from omegaconf import II
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options become flags)
+from posnet_fairseq import length_ratio
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import GATES
 from posnet_fairseq.mixers._base import MixerSettings
+from posnet_fairseq.mixers._options import configure
 from posnet_fairseq.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.sizes import SIZES
@@ -40,6 +43,10 @@ class _ModelOptions(FairseqDataclass):
     gate: Optional[_GATE] = _option("gate of the self-attention mixers (default: each mixer's own)")
     cross_gate: Optional[_GATE] = _option("gate of the cross-attention mixer (default: none)")
     position_embedding: Optional[_POSITION_EMBEDDING] = _option("kind of positions (default: each side's mixer's own)")
+    length_ratio: Optional[str] = _option(
+        "γ of position-based and relative cross-attention: source tokens per target token, a number, or auto: "
+        "measured on the training set and stored in the checkpoint (default: auto)"
+    )
     encoder_layers: Optional[int] = _option("encoder layers")
     decoder_layers: Optional[int] = _option("decoder layers")
     encoder_embed_dim: Optional[int] = _option("width D of the encoder")
@@ -65,15 +72,23 @@ class _ModelOptions(FairseqDataclass):
 
 
 def _with_mixer_options(base):
-    """`base` plus the options of all registered mixers, each None until set."""
+    """`base` plus the options of all registered mixers, each None until set.
+
+    An option that may differ between layers is text, such as "4,8,16": see :func:`of_layer`.
+    """
     clashes = {option.name for option in dataclasses.fields(base)} & option_fields().keys()
     if clashes:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields = [
-        (name, Optional[option.type], field(default=None, metadata=dict(option.metadata)))
+        (name, Optional[str if per_layer(option) else option.type], field(default=None, metadata=dict(option.metadata)))
         for name, option in option_fields().items()
     ]
     return dataclasses.make_dataclass("MixerTransformerConfig", fields, bases=(base,))
+
+
+def per_layer(option):
+    """Whether the layers of a side may have different values of a mixer's option (a dataclasses.Field)."""
+    return option.metadata.get("per_layer", False)
 
 
 MixerTransformerConfig = _with_mixer_options(_ModelOptions)
@@ -93,7 +108,9 @@ def apply_arch(cfg, mixer, size):
     """
     _fill(cfg, {option.name: option.default for option in dataclasses.fields(MixerTransformerConfig)})
     shape = dataclasses.asdict(SIZES[size])
-    values = {"encoder_self_mixer": mixer, "decoder_self_mixer": mixer, "cross_mixer": "attention"}
+    # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
+    decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
+    values = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
     for side in ("encoder", "decoder"):
         values[f"{side}_layers"] = shape["layers"]
         for width in ("embed_dim", "ffn_embed_dim", "attention_heads"):
@@ -104,13 +121,22 @@ def apply_arch(cfg, mixer, size):
     mixers = {mixer_at(cfg, place) for place in PLACE_OPTIONS}
     read = {option.name: option for mixer in mixers for option in dataclasses.fields(mixer.Config)}
     for name in option_fields().keys() - read.keys():
-        if getattr(cfg, name) is not None:
-            raise UsageError(
-                f"--{name.replace('_', '-')} {getattr(cfg, name)}: none of the chosen mixers "
-                f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
-            )
+        _check_unread(cfg, name, mixers)
+    if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
+        raise UsageError(
+            f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
+            "Leave it out or choose another mixer there."
+        )
     _fill(cfg, {name: shape.get(name, option.default) for name, option in read.items()})
     check(cfg)
+
+
+def _check_unread(cfg, name, mixers):
+    if getattr(cfg, name) not in (None, False):
+        raise UsageError(
+            f"--{name.replace('_', '-')} {getattr(cfg, name)}: none of the chosen mixers "
+            f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
+        )
 
 
 def _fill(cfg, values):
@@ -126,26 +152,67 @@ def mixer_at(cfg, place):
     return get_mixer(getattr(cfg, option), "--" + option.replace("_", "-"))
 
 
-def mixer_settings(cfg, place):
-    """How the mixer at `place` is to be built, a :class:`MixerSettings`."""
-    mixer = mixer_at(cfg, place)
-    side = "encoder" if place == "encoder" else "decoder"
+def _side(place):
+    return "encoder" if place == "encoder" else "decoder"
+
+
+def of_layer(name, value, layer, layers):
+    """The value that one layer has of an option given as "16" for all or as "4,8,16" for each of them.
+
+    Raises:
+        UsageError: there are not as many values as layers, or one is no whole number.
+    """
+    values = str(value).split(",")
+    if not all(re.fullmatch(r"\s*-?\d+\s*", number) for number in values):
+        raise UsageError(f"{name} {value}: give a whole number such as 16, or one for each layer such as 4,8,16.")
+    if len(values) not in (1, layers):
+        raise UsageError(
+            f"{name} {value}: these are {len(values)} values for {layers} layers. Give one for all layers or one for "
+            "each; encoder and decoder need the same number of layers then."
+        )
+    return values[layer if len(values) > 1 else 0].strip()
+
+
+def mixer_settings(cfg, place, layer=0):
+    """How the mixer at `place` in layer `layer` is to be built, a :class:`MixerSettings`."""
+    mixer, side = mixer_at(cfg, place), _side(place)
     gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
-    chosen = {option.name: getattr(cfg, option.name) for option in dataclasses.fields(mixer.Config)}
+    chosen = {}
+    for option in dataclasses.fields(mixer.Config):
+        value = getattr(cfg, option.name)
+        if value is not None and per_layer(option):
+            name = f"--{option.name.replace('_', '-')}"
+            value = of_layer(name, value, layer, getattr(cfg, f"{side}_layers"))
+        if value is not None:
+            chosen[option.name] = value
     return MixerSettings(
         place=place,
         embed_dim=getattr(cfg, f"{side}_embed_dim"),
         memory_dim=cfg.encoder_embed_dim if place == "cross" else getattr(cfg, f"{side}_embed_dim"),
         num_heads=getattr(cfg, f"{side}_attention_heads"),
+        max_positions=cfg.max_source_positions if place == "encoder" else cfg.max_target_positions,
         dropout=cfg.attention_dropout,
         gate=str(gate),
-        options=mixer.Config(**{name: value for name, value in chosen.items() if value is not None}),
+        options=configure(mixer.Config, chosen),
     )
 
 
-def build_mixer(cfg, place):
-    """The mixer module that stands at `place`."""
-    return mixer_at(cfg, place)(mixer_settings(cfg, place))
+def build_mixer(cfg, place, layer):
+    """The mixer module that stands at `place` in layer `layer`."""
+    return mixer_at(cfg, place)(mixer_settings(cfg, place, layer))
+
+
+def position_readers(cfg, side):
+    """The mixers that want position vectors of one side of the model: a list of classes, self-attention's first."""
+    cross = mixer_at(cfg, "cross")
+    reads = cross.reads_positions if side == "decoder" else cross.reads_memory_positions
+    return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions + [cross] * reads
+
+
+def position_kind(cfg, side):
+    """The kind of position embedding of one side: as given, else as the mixers that read it have it by default."""
+    default = (*position_readers(cfg, side), mixer_at(cfg, side))[0].position_embedding
+    return str(cfg.position_embedding or default)
 
 
 def check(cfg):
@@ -162,7 +229,6 @@ def check(cfg):
                 f"--{option.replace('_', '-')} {mixer.name}: this mixer cannot stand there. "
                 f"Choose one of: {', '.join(allowed)}."
             )
-        mixer_settings(cfg, place)
     for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
         if not 0 <= getattr(cfg, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(cfg, name)}: give 0 or more and less than 1.")
@@ -171,9 +237,24 @@ def check(cfg):
             value = getattr(cfg, f"{side}_{name}")
             if value < 1:
                 raise UsageError(f"--{side}-{name.replace('_', '-')} {value}: give 1 or more.")
+        limit = "max_source_positions" if side == "encoder" else "max_target_positions"
+        if getattr(cfg, limit) < 1:
+            raise UsageError(f"--{limit.replace('_', '-')} {getattr(cfg, limit)}: give 1 or more, such as 128.")
         width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
         if width % heads:
             raise UsageError(
                 f"--{side}-attention-heads {heads}: the width {width} of the {side} does not divide by it. "
                 f"Choose a number of heads that does, or change --{side}-embed-dim."
             )
+    for place in PLACE_OPTIONS:
+        for layer in range(getattr(cfg, f"{_side(place)}_layers")):
+            mixer_at(cfg, place).check(mixer_settings(cfg, place, layer))
+    for side in ("encoder", "decoder"):
+        readers = position_readers(cfg, side)
+        if readers and position_kind(cfg, side) == "none":
+            raise UsageError(
+                f"--position-embedding none: {readers[0].name} computes its weights from position embeddings. "
+                "Choose sinusoidal or learned."
+            )
+    if mixer_at(cfg, "cross").reads_length_ratio:
+        length_ratio.parse(cfg.length_ratio)

@@ -8,6 +8,10 @@ D     model width
 H     heads
 d     width of a head, D / H
 K     clip distance: offsets beyond ±K share one weight
+K̂, T  rows of a table of relative positions, 2K + 1
+n, m  a query's and a memory token's position, counted from 0
+γ     length ratio, source tokens per target token; queries of cross-attention stand at ⌊γn⌋
+δ     offset n - m, in cross-attention ⌊γn⌋ - m: positive to the left of the query
 L     longest sentence a model takes (``--max-source-positions``, ``--max-target-positions``)
 ====  ==========================================================================
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from posnet_fairseq.errors import UsageError
 
-POSITION_EMBEDDINGS = ("sinusoidal", "learned")
+POSITION_EMBEDDINGS = ("sinusoidal", "learned", "none")
 
 
 class Positions(nn.Module):
@@ -17,7 +17,8 @@ class Positions(nn.Module):
     Sinusoidal ones (Vaswani et al., 2017) are added to scaled words, x√D + p; learned ones (Gehring et al.,
     2017) before scaling, (x + p)√D: the two ways in which the results of the PosNet paper were made.
     Mixers get the sinusoidal ones as they are and the learned ones through one LayerNorm that all layers of
-    a side share, in both cases after dropout. One draw of that dropout serves all sentences of a batch.
+    a side share, in both cases after dropout. One draw of that dropout serves all sentences of a batch. With ``none``
+    the words are left alone.
 
     Args:
         kind: one of :data:`POSITION_EMBEDDINGS`.
@@ -34,7 +35,9 @@ class Positions(nn.Module):
         self.scale = math.sqrt(embed_dim)
         self.option = option
         self.learned = kind == "learned"
-        if self.learned:
+        if kind == "none":
+            self.weight = None
+        elif self.learned:
             self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
         else:
             vectors = SinusoidalPositionalEmbedding.get_embedding(max_positions, embed_dim)
@@ -44,14 +47,16 @@ class Positions(nn.Module):
 
     def add_to(self, words, first=0):
         """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
-        vectors = self.weight[self._rows(first + words.size(1))][first:]
+        if self.weight is None:
+            return words * self.scale
+        vectors = self._vectors(first + words.size(1))[first:]
         return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
 
     def for_mixers(self, count):
         """The vectors of positions 0 ... count - 1 as mixers get them, (count, D); None if no mixer reads them."""
         if self.dropout is None:
             return None
-        vectors = self.weight[self._rows(count)]
+        vectors = self._vectors(count)
         return self.dropout(vectors if self.norm is None else self.norm(vectors))
 
     def check_length(self, longest):
@@ -66,6 +71,14 @@ class Positions(nn.Module):
                 f"positions of this model. Shorten or leave out such sentences, or train with a larger {self.option}."
             )
 
-    def _rows(self, count):
-        # Batches padded to a multiple may be wider than L; what stands beyond L there is padding.
-        return slice(count) if count <= self.max_positions else torch.arange(count).clamp(max=self.max_positions - 1)
+    def _vectors(self, count):
+        """Those of positions 0 ... count - 1, also beyond L.
+
+        Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
+        have no end; of learned ones the last stands for all beyond.
+        """
+        if count <= self.max_positions:
+            return self.weight[:count]
+        if self.learned:
+            return self.weight[torch.arange(count).clamp(max=self.max_positions - 1)]
+        return SinusoidalPositionalEmbedding.get_embedding(count, self.weight.size(1)).to(self.weight)

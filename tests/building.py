@@ -1,13 +1,16 @@
 """Small models, mixers and batches for tests."""
 
+import dataclasses
 from argparse import Namespace
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 import torch
-from fairseq.data import Dictionary
 
+from posnet_fairseq import synthetic
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES, MixerSettings
+from posnet_fairseq.mixers._base import MixerSettings
+from posnet_fairseq.mixers._options import choices
 from posnet_fairseq.model_config import PLACE_OPTIONS, apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -15,16 +18,7 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 MAX_POSITIONS = 24
 
 
-def dictionary(words=40):
-    result = Dictionary()
-    for index in range(words - result.nspecial):
-        result.add_symbol(f"w{index}")
-    return result
-
-
-def task(words=40):
-    entries = dictionary(words)
-    return SimpleNamespace(source_dictionary=entries, target_dictionary=entries)
+WORDS = 40
 
 
 def model_options(mixer="attention", size="tiny", **options):
@@ -48,36 +42,76 @@ def model_options(mixer="attention", size="tiny", **options):
 
 def build_model(mixer="attention", **options):
     cfg = model_options(mixer, **options)
-    return _spread(MixerTransformer.build_model(cfg, task()).eval())
+    return _spread(MixerTransformer.build_model(cfg, synthetic.task(WORDS)).eval())
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mixer at one place, with a gate and options other than its default ones."""
+
+    mixer: str
+    place: str
+    gate: str
+    options: tuple = ()
+
+    def __str__(self):
+        return "-".join([self.mixer, self.place, self.gate, *(f"{name}={value}" for name, value in self.options)])
+
+
+def variants(name):
+    """Every choice of every option of a mixer that has choices, one option away from the defaults at a time."""
+    for option in dataclasses.fields(get_mixer(name).Config):
+        yield from (((option.name, choice),) for choice in choices(option) or () if choice != option.default)
+
+
+def possible(case):
+    """Whether the mixer takes this gate with these options."""
+    try:
+        mixer_options = get_mixer(case.mixer).Config(**dict(case.options))
+        get_mixer(case.mixer).check(settings(case.mixer, case.place, case.gate, mixer_options))
+    except UsageError:
+        return False
+    return True
 
 
 def mixer_cases():
-    """Every mixer in every place where it may stand, with every gate."""
+    """Every mixer in every place where it may stand, with every gate, and with every choice of its options."""
     for name in mixer_names():
-        for place in PLACES:
-            if place in get_mixer(name).places:
-                yield from ((name, place, gate) for gate in GATES)
+        mixer = get_mixer(name)
+        for place in mixer.places:
+            yield from (Case(name, place, gate) for gate in GATES)
+            for options in variants(name):
+                case = Case(name, place, mixer.default_gate if place != "cross" else "none", options)
+                yield case if possible(case) else dataclasses.replace(case, gate="none")
 
 
-def build_case(name, place, gate, **options):
-    """A model with a mixer at one place and attention elsewhere."""
-    gates = {"cross_gate": gate} if place == "cross" else {"gate": gate}
-    return build_model("attention", **{PLACE_OPTIONS[place]: name}, **gates, **options)
+def build_case(case, **options):
+    """A model with a mixer at one place and attention elsewhere; γ is such that ⌊γn⌋ leaves positions out."""
+    gates = {"cross_gate": case.gate} if case.place == "cross" else {"gate": case.gate}
+    if case.place == "cross" and get_mixer(case.mixer).reads_length_ratio:
+        gates["length_ratio"] = "1.25"
+    return build_model("attention", **{PLACE_OPTIONS[case.place]: case.mixer}, **gates, **dict(case.options), **options)
+
+
+def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, max_positions=64):
+    return MixerSettings(
+        place=place,
+        embed_dim=embed_dim,
+        memory_dim=embed_dim,
+        num_heads=num_heads,
+        max_positions=max_positions,
+        dropout=0.0,
+        gate=gate,
+        options=options or get_mixer(name).Config(),
+    )
 
 
 def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **options):
     """A mixer alone, in float64, with weights away from their starting point."""
     cls = get_mixer(name)
-    settings = MixerSettings(
-        place=place,
-        embed_dim=embed_dim,
-        memory_dim=embed_dim,
-        num_heads=num_heads,
-        dropout=0.0,
-        gate=gate,
-        options=cls.Config(**options),
-    )
-    return _spread(cls(settings).double().eval())
+    chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads)
+    cls.check(chosen)
+    return _spread(cls(chosen).double().eval())
 
 
 def _spread(module):
@@ -88,9 +122,9 @@ def _spread(module):
     return module
 
 
-def sentences(*lengths, words=40):
+def sentences(*lengths, words=WORDS):
     """Random sentences of the given numbers of tokens, the last of each the end symbol."""
-    entries = dictionary(words)
+    entries = synthetic.dictionary(words)
     rows = [torch.randint(entries.nspecial, len(entries), (length,)) for length in lengths]
     for row in rows:
         row[-1] = entries.eos()
@@ -100,7 +134,7 @@ def sentences(*lengths, words=40):
 def pad(rows, left=False, width=None):
     """Sentences as one batch, padded on either side."""
     width = width or max(map(len, rows))
-    batch = torch.full((len(rows), width), dictionary().pad())
+    batch = torch.full((len(rows), width), synthetic.dictionary(WORDS).pad())
     for into, row in zip(batch, rows, strict=True):
         if left:
             into[width - len(row) :] = row

@@ -1,5 +1,7 @@
 """Mixers as slow loops in float64, straight from the formulas, to hold the fast ones against."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
@@ -7,11 +9,28 @@ from torch.autograd import gradcheck
 from posnet_fairseq.mixers._base import MixingContext
 
 LENGTHS = (1, 2, 7, 63)
+SHORT = (1, 2, 7)
+# γ in cross-attention: source and target tokens.
+RATIO = (5, 4)
 
 
 def split(x, num_heads):
     """(N, D) to a list of H (N, d)."""
     return x.chunk(num_heads, dim=-1)
+
+
+def project(x, linear, num_heads):
+    """(N, D) through a Linear layer, to a list of H (N, d)."""
+    return split(x @ linear.weight.T + (0 if linear.bias is None else linear.bias), num_heads)
+
+
+def at(mixer, n):
+    """n in self-attention, ⌊γn⌋ in cross-attention."""
+    return math.floor(1.25 * n) if mixer.place == "cross" else n
+
+
+def clip(offset, limit):
+    return max(-limit, min(limit, offset))
 
 
 def values(mixer, memory):
@@ -36,55 +55,79 @@ def gate(mixer, query):
     return 0.5 * g * (1 + torch.erf(g / 2**0.5))
 
 
-def mix_one_sentence(mixer, query, memory, energies):
-    """Softmax of given energies [h][n][m] (minus infinity where masked), weighted sum, gate, output projection."""
+def softmax(energies):
+    """energies [h][n][m] (minus infinity where masked) to weights [h][n] of (M,)."""
+    return [[torch.stack(row).softmax(0) for row in head] for head in energies]
+
+
+def mix_one_sentence(mixer, query, memory, weights, relative_value=None):
+    """Weighted sum, gate, output projection.
+
+    Args:
+        weights: [h][n] of (M,).
+        relative_value: function (h, n, m) to what is added to v_m, (d,).
+    """
     heads = split(values(mixer, memory), mixer.num_heads)
     rows = []
     for n in range(len(query)):
         context = []
         for h, v in enumerate(heads):
-            weights = torch.stack([energies[h][n][m] for m in range(len(memory))]).softmax(0)
-            context.append(sum(weights[m] * v[m] for m in range(len(memory))))
+            vectors = [v[m] if relative_value is None else v[m] + relative_value(h, n, m) for m in range(len(memory))]
+            context.append(sum(weights[h][n][m] * vector for m, vector in enumerate(vectors)))
         rows.append(torch.cat(context))
     context = torch.stack(rows) * gate(mixer, query)
     return context @ mixer.out_proj.weight.T + mixer.out_proj.bias
 
 
-def allowed(mixer, n, m):
-    return m <= n or mixer.place != "decoder"
+def attend(mixer, query, memory, energy, relative_value=None):
+    """The softmax of energy(h, n, m) over what a query may see, then :func:`mix_one_sentence`."""
+    weights = softmax(masked(mixer, energy, len(query), len(memory)))
+    return mix_one_sentence(mixer, query, memory, weights, relative_value)
 
 
-def masked(mixer, energy, queries, keys):
-    """energy(h, n, m) as nested lists, minus infinity where the future is."""
-    never = torch.tensor(-torch.inf, dtype=torch.float64)
-    return [
-        [[energy(h, n, m) if allowed(mixer, n, m) else never for m in range(keys)] for n in range(queries)]
-        for h in range(mixer.num_heads)
-    ]
+def masked(mixer, energy, queries, keys, hidden=-torch.inf):
+    """energy(h, n, m) as nested lists, `hidden` where the future is."""
+    hidden = torch.tensor(hidden, dtype=torch.float64)
+
+    def of_pair(h, n, m):
+        return energy(h, n, m) if m <= n or mixer.place != "decoder" else hidden
+
+    heads = range(mixer.num_heads)
+    return [[[of_pair(h, n, m) for m in range(keys)] for n in range(queries)] for h in heads]
+
+
+def content(mixer, x, y):
+    """q and k of one sentence, as lists of H."""
+    heads = mixer.num_heads
+    return project(x, mixer.query_proj, heads), project(y, mixer.key_proj, heads)
 
 
 def assert_equal_to_reference(mixer, reference, lengths=LENGTHS, **context):
     """Forward and every gradient of a padded batch against reference(mixer, tokens) sentence by sentence.
 
     Args:
-        mixer: for self-attention, in float64.
-        reference: function of the mixer and the tokens (N, D) of one sentence, to (N, D).
+        mixer: in float64. In cross-attention the memory's sentences are as long as the queries', in another order.
+        reference: function of the mixer, the queries (N, D) and the memory (M, D) of one sentence, to (N, D).
         lengths: of the sentences; the batch is padded to the longest.
-        context: what :class:`MixingContext` gets besides the padding mask.
+        context: what :class:`MixingContext` gets besides the padding mask and γ.
     """
-    longest = max(lengths)
-    sentences = [torch.randn(n, mixer.embed_dim, dtype=torch.float64, requires_grad=True) for n in lengths]
-    cotangents = [torch.randn_like(sentence) for sentence in sentences]
-    batch = torch.stack([F.pad(sentence, (0, 0, 0, longest - len(sentence))) for sentence in sentences])
-    padding_mask = torch.tensor([[m >= n for m in range(longest)] for n in lengths])
-    inputs = [*sentences, *mixer.parameters(), *(t for t in context.values() if torch.is_tensor(t) and t.requires_grad)]
-    mask = None if mixer.place == "decoder" else padding_mask
+    queries = [_tokens(mixer, n) for n in lengths]
+    memories = [_tokens(mixer, n) for n in lengths[::-1]] if mixer.place == "cross" else queries
+    cotangents = [torch.randn_like(sentence) for sentence in queries]
+    vectors = [t for t in context.values() if torch.is_tensor(t) and t.requires_grad]
+    inputs = [*queries, *(memories if mixer.place == "cross" else []), *mixer.parameters(), *vectors]
+    if mixer.place != "decoder":
+        context["padding_mask"] = torch.tensor([[m >= len(y) for m in range(max(lengths))] for y in memories])
+    if mixer.place == "cross":
+        context["length_ratio"] = RATIO
 
-    fast, _ = mixer(batch, batch, MixingContext(padding_mask=mask, **context))
+    batch = _padded(queries, max(lengths))
+    memory = batch if memories is queries else _padded(memories, max(lengths))
+    fast, _ = mixer(batch, memory, MixingContext(**context))
     outputs = [row[:n] for row, n in zip(fast, lengths, strict=True)]
     gradients = torch.autograd.grad(_pair(outputs, cotangents), inputs, allow_unused=True)
 
-    slow = [reference(mixer, sentence) for sentence in sentences]
+    slow = [reference(mixer, x, y) for x, y in zip(queries, memories, strict=True)]
     expected = torch.autograd.grad(_pair(slow, cotangents), inputs, allow_unused=True)
     for got, want, n in zip(outputs, slow, lengths, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, msg=lambda m, n=n: f"length {n}: {m}")
@@ -94,8 +137,23 @@ def assert_equal_to_reference(mixer, reference, lengths=LENGTHS, **context):
 
 def assert_gradcheck(mixer, length=4, **context):
     """Numerical against analytical gradients of inputs and parameters."""
-    x = torch.randn(1, length, mixer.embed_dim, dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda x, *_: mixer(x, x, MixingContext(**context))[0], (x, *mixer.parameters()))
+    x = _tokens(mixer, length)[None]
+    y = _tokens(mixer, length + 1)[None] if mixer.place == "cross" else x
+    ratio = RATIO if mixer.place == "cross" else (1, 1)
+
+    def mix(x, y, *_):
+        memory = y if mixer.place == "cross" else x
+        return mixer(x, memory, MixingContext(length_ratio=ratio, **context))[0]
+
+    assert gradcheck(mix, (x, y, *mixer.parameters()))
+
+
+def _tokens(mixer, length):
+    return torch.randn(length, mixer.embed_dim, dtype=torch.float64, requires_grad=True)
+
+
+def _padded(sentences, longest):
+    return torch.stack([F.pad(sentence, (0, 0, 0, longest - len(sentence))) for sentence in sentences])
 
 
 def _pair(outputs, cotangents):

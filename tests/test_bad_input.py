@@ -9,8 +9,9 @@ from argparse import Namespace
 import commands
 import pytest
 import torch
-from building import model_options, task
+from building import model_options
 
+from posnet_fairseq import synthetic
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.cli import average, translate
 from posnet_fairseq.errors import UsageError
@@ -25,7 +26,7 @@ class Malicious:
 def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
     """A checkpoint as fairseq writes it, with a dictionary beside it."""
     cfg = model_options(mixer, **options)
-    entries = task(words)
+    entries = synthetic.task(words)
     path.parent.mkdir(exist_ok=True)
     for language in ("xx", "yy"):
         entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
@@ -179,6 +180,12 @@ def test_fairseq_bad_options(tmp_path):
         *train(tmp_path, "--encoder-self-mixer", "rposnt")
     )
     assert "--clip-distance 0: K must be at least 1" in commands.fairseq_fails(*train(tmp_path, "--clip-distance", "0"))
+    assert "--decoder-self-mixer fouriernet: this mixer cannot stand there" in commands.fairseq_fails(
+        *train(tmp_path, "--decoder-self-mixer", "fouriernet")
+    )
+    assert "--irpe-undirected True: none of the chosen mixers (attention, rposnet)" in commands.fairseq_fails(
+        *train(tmp_path, "--irpe-undirected")
+    )
 
 
 def test_fairseq_missing_data(tmp_path):

@@ -1,32 +1,42 @@
 import pytest
 import torch
-from building import build_model, dictionary, model_options, task
+from building import WORDS, build_model, model_options
 
+from posnet_fairseq import counting, synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.registry import get_mixer
 
-# Trained parameters of the Base model with a dictionary of 43,650 words and 128 positions, in millions.
-PAPER = {"attention": 66.5, "rposnet": 66.9, "aposnet": 69.7}
+# Parameters of the Base model in millions, with a dictionary of 43,650 words and 128 positions, tables stored:
+# PosNet (Schmidt and Di Gangi, WMT 2023) Tables 2 and 6.
+PAPER = {
+    ("attention", "none"): 66.5,
+    ("shaw", "none"): 66.7,
+    ("fouriernet", "none"): 63.4,
+    ("gaussiannet", "none"): 60.2,
+    ("linearnet", "none"): 61.8,
+    ("lightconv", "glu"): 63.4,
+    ("glinearnet", "gelu"): 65.0,
+    ("aposnet", "gelu"): 65.0,
+    ("rposnet", "gelu"): 63.9,
+    ("attention", "gelu"): 69.7,
+    ("shaw", "gelu"): 69.9,
+    ("relative", "none"): 63.6,
+    ("relative", "gelu"): 66.7,
+    ("aposnet", "none"): 61.8,
+    ("rposnet", "none"): 60.8,
+}
 
 
-@pytest.fixture(scope="module")
-def german():
-    return task(words=43650)
+@pytest.mark.parametrize(("mixer", "gate", "millions"), [(*which, millions) for which, millions in PAPER.items()])
+def test_parameters_of_the_paper(mixer, gate, millions):
+    model = counting.build(mixer, "base", words=43650, max_positions=128, gate=gate)
+    assert counting.stored_parameters(model) / 1e6 == pytest.approx(millions, abs=0.1)
 
 
-@pytest.mark.parametrize(("mixer", "millions"), PAPER.items())
-def test_parameters_of_the_paper(german, mixer, millions):
-    cfg = model_options(
-        mixer,
-        "base",
-        max_source_positions=128,
-        max_target_positions=128,
-        **dict.fromkeys(("encoder_layers", "decoder_layers", "encoder_embed_dim", "decoder_embed_dim")),
-        **dict.fromkeys(("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")),
-    )
-    with torch.device("meta"):
-        model = MixerTransformer.build_model(cfg, german)
-    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)
+@pytest.mark.parametrize(("mixer", "gate"), list(PAPER)[:9])
+def test_gate_of_the_paper_is_the_default(mixer, gate):
+    assert get_mixer(mixer).default_gate == gate
 
 
 def test_users_values_win_over_the_arch():
@@ -75,7 +85,16 @@ def refused(message, **options):
 
 def test_bad_options_are_refused():
     refused(r"--encoder-self-mixer rposnt: there is no such mixer.*Did you mean rposnet\?", encoder_self_mixer="rposnt")
-    refused(r"--cross-mixer rposnet: this mixer cannot stand there.*Choose one of: attention", cross_mixer="rposnet")
+    refused(
+        r"--cross-mixer rope: this mixer cannot stand there.*"
+        r"Choose one of: aposnet, arposnet, attention, irpe, relative, rposnet, shaw\.",
+        cross_mixer="rope",
+    )
+    refused(r"--decoder-self-mixer fouriernet: this mixer cannot stand there", decoder_self_mixer="fouriernet")
+    refused(r"--decoder-attention-heads 16: heads of 1 features", decoder_self_mixer="rope", decoder_attention_heads=16)
+    refused(r"--irpe-beta 0: give 1 or more", mixer="irpe", irpe_beta=0)
+    refused(r"--position-embedding none: rposnet computes its weights from", mixer="rposnet", position_embedding="none")
+    refused(r"--gate glu: with --fourier-2d there are no values", mixer="fouriernet", gate="glu", fourier_2d=True)
     refused(r"--clip-distance 0: K must be at least 1", mixer="rposnet", clip_distance=0)
     refused(r"--encoder-attention-heads 3: the width 16 .*does not divide", encoder_attention_heads=3)
     refused(r"--decoder-attention-heads 0: give 1 or more", decoder_attention_heads=0)
@@ -86,18 +105,109 @@ def test_bad_options_are_refused():
 
 def test_an_option_that_nobody_reads_is_refused():
     refused(r"--clip-distance 4: none of the chosen mixers \(attention\) reads it", clip_distance=4)
+    refused(r"--irpe-on k: none of the chosen mixers \(attention, rposnet\) reads it", mixer="rposnet", irpe_on="k")
+    refused(r"--shaw-values True: none of the chosen", shaw_values=True)
     assert build_model("attention", decoder_self_mixer="rposnet", clip_distance=4)
 
 
 def test_shared_embeddings_need_one_dictionary():
-    two = task()
-    two.target_dictionary = dictionary(30)
+    two = synthetic.task(WORDS)
+    two.target_dictionary = synthetic.dictionary(30)
     with pytest.raises(UsageError, match="two different dictionaries"):
         MixerTransformer.build_model(model_options(), two)
 
 
 def test_checkpoint_of_another_dictionary_is_named_as_such():
     state = build_model("attention").state_dict()
-    other = MixerTransformer.build_model(model_options(), task(words=50))
+    other = MixerTransformer.build_model(model_options(), synthetic.task(50))
     with pytest.raises(UsageError, match=r"dictionary has 50 entries, .* trained with 40"):
         other.load_state_dict(state)
+
+
+def test_mixers_may_differ_between_layers_in_their_clip_distance():
+    model = build_model("rposnet", clip_distance="3,5", cross_mixer="shaw", length_ratio="1")
+    assert [layer.self_attn.energies[0].clip_distance for layer in model.encoder.layers] == [3, 5]
+    assert [layer.cross_attn.clip_distance for layer in model.decoder.layers] == [3, 5]
+
+
+def test_bad_clip_distances_are_refused():
+    refused(r"--clip-distance 3,4,5: these are 3 values for 2 layers", mixer="rposnet", clip_distance="3,4,5")
+    refused(r"--clip-distance 3,x: give a whole number such as 16, or one", mixer="rposnet", clip_distance="3,x")
+    refused(r"--clip-distance 2.5: give a whole number", mixer="rposnet", clip_distance="2.5")
+    refused(r"--clip-distance 0: K must be at least 1", mixer="rposnet", clip_distance="3,0")
+    refused(r"--clip-distance 3,4: .*encoder and decoder need", mixer="rposnet", clip_distance="3,4", decoder_layers=1)
+
+
+def test_fourier_leaves_the_decoder_to_attention():
+    model = build_model("fouriernet")
+    assert (model.encoder.layers[0].self_attn.name, model.decoder.layers[0].self_attn.name) == (
+        "fouriernet",
+        "attention",
+    )
+
+
+def test_positions_of_cross_attention():
+    """The side on which only cross-attention reads positions has the kind that its mixer has by default."""
+    model = build_model("attention", cross_mixer="rposnet", length_ratio="1")
+    assert not model.encoder.positions.learned
+    assert model.decoder.positions.learned
+    assert model.encoder.positions.dropout is None
+    model = build_model("rposnet", cross_mixer="aposnet", length_ratio="1", decoder_self_mixer="attention")
+    assert model.encoder.positions.learned
+    assert not model.decoder.positions.learned
+
+
+def test_no_position_embedding_leaves_words_alone():
+    model = build_model("attention", position_embedding="none")
+    words = torch.randn(1, 3, 16)
+    assert torch.equal(model.encoder.positions.add_to(words), words * 4)
+    assert not any("positions" in name for name, _ in model.named_parameters())
+
+
+def test_checkpoint_of_another_mixer_names_both():
+    state = build_model("rposnet").state_dict()
+    with pytest.raises(UsageError, match=r"trained with --encoder-self-mixer rposnet .*, but the options say aposnet"):
+        build_model("aposnet").load_state_dict(state)
+    with pytest.raises(UsageError, match=r"--decoder-self-mixer rposnet .*, but the options say arposnet"):
+        build_model("rposnet", decoder_self_mixer="arposnet").load_state_dict(state)
+    state = build_model("attention", cross_mixer="shaw", length_ratio="1").state_dict()
+    with pytest.raises(UsageError, match=r"--cross-mixer shaw .*, but the options say relative"):
+        build_model("attention", cross_mixer="relative", length_ratio="1").load_state_dict(state)
+
+
+def test_checkpoint_of_other_options_names_them():
+    state = build_model("shaw", clip_distance=3).state_dict()
+    with pytest.raises(UsageError, match=r"shaw --clip-distance 3, but the options say shaw --clip-distance 5"):
+        build_model("shaw", clip_distance=5).load_state_dict(state)
+    with pytest.raises(UsageError, match=r"but the options say shaw --gate gelu --clip-distance 3"):
+        build_model("shaw", clip_distance=3, gate="gelu").load_state_dict(state)
+    # Nothing but the function differs here.
+    state = build_model("irpe").state_dict()
+    with pytest.raises(UsageError, match=r"but the options say irpe .*--irpe-index clip"):
+        build_model("irpe", irpe_index="clip").load_state_dict(state)
+    build_model("irpe", irpe_on="k", irpe_share_heads="shared").load_state_dict(state)
+
+
+def test_checkpoint_of_another_shape_names_the_first_weight():
+    state = build_model("attention").state_dict()
+    with pytest.raises(
+        UsageError, match=r"does not fit the options: it has .*feed_forward.inner.weight \(32, 16\), the"
+    ):
+        build_model("attention", encoder_ffn_embed_dim=48).load_state_dict(state)
+    with pytest.raises(UsageError, match=r"it lacks encoder.layers.2"):
+        build_model("attention", encoder_layers=3).load_state_dict(state)
+    with pytest.raises(UsageError, match=r"it lacks encoder.positions.weight"):
+        build_model("attention", position_embedding="learned").load_state_dict(state)
+
+
+def test_absurd_lengths_are_refused():
+    refused(r"--max-target-positions 0: give 1 or more", max_target_positions=0)
+    refused(r"--max-source-positions 5000: linearnet trains a matrix", mixer="linearnet", max_source_positions=5000)
+    refused(r"--clip-distance 99999999999999: give a whole number", mixer="shaw", clip_distance="99999999999999")
+
+
+def test_choices_are_checked_wherever_they_come_from():
+    """As --model-overrides brings them past the command line."""
+    refused(r"--irpe-index foo: choose one of piecewise, clip", mixer="irpe", irpe_index="foo")
+    refused(r"--irpe-share-heads maybe: choose one of shared, separate", mixer="irpe", irpe_share_heads="maybe")
+    refused(r"--irpe-beta 2.5: give a whole number", mixer="irpe", irpe_beta=2.5)

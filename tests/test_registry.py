@@ -55,7 +55,7 @@ def test_every_option_has_help():
 
 
 def test_unknown_name_lists_names_and_the_nearest():
-    with pytest.raises(UsageError, match=r"--cross-mixer atention: .* aposnet, attention, rposnet\. .* attention\?"):
+    with pytest.raises(UsageError, match=r"--cross-mixer atention: .* aposnet, arposnet, attention, .* attention\?"):
         get_mixer("atention", "--cross-mixer")
 
 

@@ -1,11 +1,14 @@
 """What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
 
+import dataclasses
 from dataclasses import dataclass
 
+import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import Gating
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
@@ -23,6 +26,7 @@ class MixerSettings:
         embed_dim: D.
         memory_dim: width of the mixed tokens; D except in cross-attention.
         num_heads: H.
+        max_positions: L, the longest sequence of queries.
         dropout: on mixing weights.
         gate: one of :data:`posnet_fairseq.gating.GATES`.
         options: the mixer's own :attr:`TokenMixer.Config`.
@@ -32,6 +36,7 @@ class MixerSettings:
     embed_dim: int
     memory_dim: int
     num_heads: int
+    max_positions: int
     dropout: float
     gate: str
     options: object
@@ -42,19 +47,39 @@ class MixingContext:
     """Where the tokens of one call stand.
 
     Attributes:
-        positions: (P, D) vectors of positions from 0 on, P ≥ first + N and P ≥ M, in self-attention; None if no
-            mixer of that side reads them.
+        positions: (P, D) vectors of the queries' positions from 0 on, P ≥ first + N; None if no mixer reads them.
+        memory_positions: (P, D) vectors of the memory's positions, P ≥ M, in cross-attention.
         padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
         first: position of the first query: 0 except in step-by-step decoding.
+        ahead: in step-by-step decoding, the number of queries that tables which the steps share are made for.
+        length_ratio: γ as source tokens, target tokens; 1 to 1 in self-attention.
         state: of step-by-step decoding; None in a full pass.
         need_weights: also return the mixing weights.
     """
 
     positions: Tensor | None = None
+    memory_positions: Tensor | None = None
     padding_mask: Tensor | None = None
     first: int = 0
+    ahead: int = 0
+    length_ratio: tuple[int, int] = (1, 1)
     state: DecodingState | None = None
     need_weights: bool = False
+
+    def offsets(self, queries, keys, device=None):
+        """⌊γn⌋ - m for queries n and keys 0 ... M - 1: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
+
+        Args:
+            queries: range of query positions n.
+            keys: M.
+            device: of the result.
+
+        Returns:
+            (N, M), whole numbers.
+        """
+        source, target = self.length_ratio
+        at = torch.arange(queries.start, queries.stop, device=device) * source // target
+        return at[:, None] - torch.arange(keys, device=device)
 
 
 @with_incremental_state
@@ -71,6 +96,9 @@ class TokenMixer(nn.Module):
         default_gate: ``--gate`` when the user leaves it open.
         position_embedding: kind of position embedding on its side of the model by default.
         reads_positions: whether it wants the context's ``positions``.
+        reads_memory_positions: whether it wants ``memory_positions`` in cross-attention.
+        reads_length_ratio: whether γ has a part in it in cross-attention.
+        static: whether no token has a part in its weights.
     """
 
     @dataclass
@@ -81,6 +109,17 @@ class TokenMixer(nn.Module):
     default_gate = "none"
     position_embedding = "sinusoidal"
     reads_positions = False
+    reads_memory_positions = False
+    reads_length_ratio = False
+    static = False
+
+    @classmethod
+    def check(cls, settings):
+        """Refuse settings that this mixer cannot be built with.
+
+        Raises:
+            UsageError: with the option, the value, and what is allowed.
+        """
 
     def __init__(self, settings):
         super().__init__()
@@ -91,11 +130,30 @@ class TokenMixer(nn.Module):
         self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = FairseqDropout(settings.dropout, module_name=self.__class__.__name__)
+        # What the weights are of is stored with them, as whole numbers, which averaging and half precision leave
+        # alone; fairseq's moving average leaves alone what is called a version.
+        self.register_buffer("mixer_version", torch.tensor(list(self._description(settings).encode())))
+
+    def _description(self, settings):
+        """The mixer's name, and what was chosen beside its defaults."""
+        gate, default = ("--cross-gate", "none") if self.place == "cross" else ("--gate", self.default_gate)
+        chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
+        for field in dataclasses.fields(settings.options):
+            value = getattr(settings.options, field.name)
+            if value != field.default:
+                flag = f"--{field.name.replace('_', '-')}"
+                chosen.append(flag if value is True else f"{flag} {value}")
+        return " ".join([self.name, *chosen])
 
     @property
     def causal(self):
         """Whether queries must not see what follows them."""
         return self.place == "decoder"
+
+    @property
+    def reads_queries(self):
+        """Whether the query tokens have a part in the result, other than as memory."""
+        return not self.static or self.gating.kind == "gelu"
 
     def forward(self, query, memory, context):
         """Mix memory tokens for every query.
@@ -127,6 +185,10 @@ class TokenMixer(nn.Module):
             return context.state.keep(name, make)
         return context.state.append(name, make())
 
+    def outweighs(self, keys):
+        """Whether a query's weights of all heads, on so many keys, are too much to keep for the backward pass."""
+        return self.num_heads * keys > 4 * self.embed_dim
+
     def decoding_state(self, incremental_state):
         """This mixer's part of fairseq's `incremental_state`, or None for None."""
         if incremental_state is None:
@@ -145,3 +207,21 @@ class TokenMixer(nn.Module):
             # The hypotheses of one sentence share its memory: only the end of a sentence changes these rows.
             if self.place != "cross" or tensor.size(0) != new_order.size(0):
                 rows[name] = tensor.index_select(0, new_order)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        """Refuse the weights of another mixer or of other options before torch complains of names and shapes.
+
+        Raises:
+            UsageError: they are another's.
+        """
+        ours, stored = (
+            bytes(codes.tolist()).decode(errors="replace")
+            for codes in (self.mixer_version, state_dict.get(f"{prefix}mixer_version", self.mixer_version))
+        )
+        if stored != ours:
+            options = {"encoder": "--encoder-self-mixer", "decoder": "--decoder-self-mixer", "cross": "--cross-mixer"}
+            raise UsageError(
+                f"the checkpoint was trained with {options[self.place]} {stored}, but the options say {ours}. "
+                "Give the options it was trained with, or another --save-dir to train a new model."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

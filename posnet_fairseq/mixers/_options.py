@@ -1,17 +1,73 @@
 """Options that several mixers read, declared once, and their checks."""
 
-from dataclasses import dataclass, field
+import enum
+import re
+from dataclasses import dataclass, field, fields
+from typing import get_args
 
 from posnet_fairseq.errors import UsageError
+
+
+def option(help_text, default, **metadata):
+    """A field of a mixer's Config. `default` holds where neither the user nor the size says otherwise."""
+    return field(default=default, metadata={"help": help_text, **metadata})
+
+
+def kind(option):
+    """The type of an option's values: of a dataclasses.Field that may also be None."""
+    return next(kind for kind in get_args(option.type) or (option.type,) if kind is not type(None))
+
+
+def choices(option):
+    """The values that an option may take, or None if they are numbers or text."""
+    if kind(option) is bool:
+        return [False, True]
+    return [choice.value for choice in kind(option)] if issubclass(kind(option), enum.Enum) else None
+
+
+def configure(config, values):
+    """A mixer's Config from values given as the command line, hydra or a benchmark give them.
+
+    Args:
+        config: the dataclass.
+        values: dict from names of its fields to values; what is left out has its default.
+
+    Raises:
+        UsageError: a value is not one that its option may take.
+    """
+    checked = {}
+    for field_ in fields(config):
+        if field_.name in values:
+            checked[field_.name] = _checked(field_, values[field_.name])
+    return config(**checked)
+
+
+def _checked(field_, value):
+    flag, allowed = f"--{field_.name.replace('_', '-')}", choices(field_)
+    if value is None:
+        return None
+    if kind(field_) is bool:
+        if not isinstance(value, bool):
+            raise UsageError(f"{flag} {value}: this is a switch, it takes no value.")
+        return value
+    if allowed:
+        if str(value) not in allowed:
+            raise UsageError(f"{flag} {value}: choose one of {', '.join(allowed)}.")
+        return str(value)
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
+        raise UsageError(f"{flag} {value}: give a whole number, such as {field_.default}.")
+    return int(value)
 
 
 @dataclass
 class ClipDistance:
     """The distance beyond which all offsets share one vector or weight."""
 
-    clip_distance: int = field(
+    clip_distance: int = option(
+        "K: relative positions beyond ±K share one vector or weight; 4,8,16,... gives every layer its own "
+        "(PosNet Eq. 10)",
         default=16,
-        metadata={"help": "K: relative positions beyond ±K share one vector (default: 16; 8 for tiny)"},
+        per_layer=True,
     )
 
     def __post_init__(self):

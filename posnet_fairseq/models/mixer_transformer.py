@@ -5,8 +5,9 @@ import functools
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 
+from posnet_fairseq import length_ratio
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check
+from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check, mixer_at
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.sizes import SIZES
 from posnet_fairseq.transformer.decoder import MixerDecoder
@@ -49,14 +50,26 @@ class MixerTransformer(FairseqEncoderDecoderModel):
             if cfg.share_all_embeddings
             else build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
         )
-        return cls(MixerEncoder(cfg, source, encoder_embedding), MixerDecoder(cfg, target, decoder_embedding))
+        reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
+        ratio = length_ratio.of_model(cfg, task) if reads_length_ratio else None
+        decoder = MixerDecoder(cfg, target, decoder_embedding, ratio)
+        model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
+        model.given_length_ratio = length_ratio.parse(cfg.length_ratio)
+        return model
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As fairseq's, but a dictionary of another size is named as what it is.
+        """As fairseq's, but what does not fit is named as what it is.
 
         Raises:
-            UsageError: the checkpoint was trained with a dictionary of another size.
+            UsageError: the checkpoint was trained with a dictionary of another size, with other mixers or options.
         """
+        stored = state_dict.get("decoder.length_ratio_version")
+        if self.given_length_ratio and stored is not None and tuple(stored.tolist()) != self.given_length_ratio:
+            source, target = stored.tolist()
+            raise UsageError(
+                f"the checkpoint was trained with a length ratio of {source / target:.6g}, but --length-ratio says "
+                f"{self.given_length_ratio[0] / self.given_length_ratio[1]:.6g}. Leave the option out or give the same."
+            )
         for side, module in (("source", self.encoder), ("target", self.decoder)):
             name = f"{'encoder' if side == 'source' else 'decoder'}.embed_tokens.weight"
             if name in state_dict and len(state_dict[name]) != module.embed_tokens.num_embeddings:
@@ -64,7 +77,27 @@ class MixerTransformer(FairseqEncoderDecoderModel):
                     f"the {side} dictionary has {module.embed_tokens.num_embeddings} entries, but the checkpoint was "
                     f"trained with {len(state_dict[name])}. Give the data directory that it was trained on."
                 )
-        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+        try:
+            return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
+        except RuntimeError as error:
+            raise UsageError(
+                f"the checkpoint does not fit the options: {_first_difference(state_dict, self)}"
+            ) from error
+
+
+def _first_difference(state_dict, model):
+    """A sentence on the first weight that one has and the other has not, or that differs in shape."""
+    theirs, ours = (
+        dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())
+        for side in (state_dict, model.state_dict())
+    )
+    too_much = next((weight for weight in theirs if weight not in ours), None)
+    missing = next((weight for weight in ours if weight not in theirs), None)
+    if too_much and missing:
+        difference = f"it has {too_much}, the model has {missing}"
+    else:
+        difference = f"it has {too_much}, which the model lacks" if too_much else f"it lacks {missing}"
+    return f"{difference}. Give the options it was trained with, or another --save-dir to train a new model."
 
 
 def _check_shared(cfg, source, target):

@@ -10,3 +10,9 @@ def split_heads(x, num_heads):
 def merge_heads(x):
     """(B, H, N, d) to (B, N, D)."""
     return x.transpose(1, 2).flatten(2)
+
+
+def split_table(table, num_heads):
+    """(T, D) to (H, T, d): each head has its columns."""
+    rows, width = table.shape
+    return table.view(rows, num_heads, width // num_heads).transpose(0, 1)

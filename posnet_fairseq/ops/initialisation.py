@@ -10,14 +10,23 @@ from torch import nn
 ONE_OF_THREE = 2**-0.5
 
 
-def linear(in_features, out_features, gain=1.0):
-    """A Linear layer with a Xavier-uniform matrix and a bias of zeros."""
-    layer = nn.Linear(in_features, out_features)
+def linear(in_features, out_features, gain=1.0, bias=True):
+    """A Linear layer with a Xavier-uniform matrix and a bias of zeros, or none."""
+    layer = nn.Linear(in_features, out_features, bias=bias)
     nn.init.xavier_uniform_(layer.weight, gain=gain)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 
 def table(rows, columns):
     """A trainable (rows, columns) table, Xavier-uniform."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
+
+
+def zeros_without_decay(*shape):
+    """A trainable table of zeros that takes no weight decay."""
+    parameter = nn.Parameter(torch.zeros(*shape))
+    # fairseq's own way to say it; compat.py makes it hold for all of fairseq's optimisers.
+    parameter.optim_overrides = {"optimizer": {"weight_decay_scale": 0.0}}
+    return parameter

@@ -8,11 +8,6 @@ room to add an energy without overflow in half precision.
 import torch
 
 
-def at_least_float32(energy):
-    """Energies in a precision fit for a softmax: half precision becomes float32, float64 stays."""
-    return energy.to(torch.promote_types(energy.dtype, torch.float32))
-
-
 def masked_energy(dtype):
     """The energy of a masked pair in `dtype`."""
     return torch.finfo(dtype).min / 2
@@ -26,7 +21,20 @@ def padding_energy(padding_mask, dtype):
     return energy.masked_fill_(padding_mask, masked_energy(dtype))[:, None, None, :]
 
 
-def future_mask(num_queries, num_keys, first, device):
-    """(N, M), True where key m lies after query first + n."""
-    queries = torch.arange(first, first + num_queries, device=device)
-    return torch.arange(num_keys, device=device) > queries[:, None]
+def normalized(energy, padding_mask=None, hidden=None):
+    """Softmax of energies over the keys that a query may see, in float32 at least.
+
+    Args:
+        energy: (B, H, N, M), or (1, H, N, M) for all sentences.
+        padding_mask: (B, M), True at padding, or None if there is none.
+        hidden: (N, M), True at pairs that no sentence mixes, such as the future; or None.
+
+    Returns:
+        Weights (B, H, N, M), or (1, H, N, M) where `energy` is shared and nothing is padded.
+    """
+    energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
+    if hidden is not None:
+        energy = energy.masked_fill(hidden, masked_energy(energy.dtype))
+    if padding_mask is not None:
+        energy = energy.masked_fill(padding_mask[:, None, None, :], masked_energy(energy.dtype))
+    return energy.softmax(dim=-1)

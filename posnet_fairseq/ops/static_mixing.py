@@ -1,22 +1,4 @@
-"""Mixing with energies that no token has a part in, one table for all sentences of a batch."""
-
-from posnet_fairseq.ops.masking import at_least_float32, masked_energy
-
-
-def static_weights(energy, padding_mask=None):
-    """Softmax of shared energies over each sentence's real keys, in float32 at least.
-
-    Args:
-        energy: (H, N, M), future already masked.
-        padding_mask: (B, M), True at padding, or None if there is none.
-
-    Returns:
-        (1, H, N, M) without padding, else (B, H, N, M).
-    """
-    energy = at_least_float32(energy).unsqueeze(0)
-    if padding_mask is not None:
-        energy = energy.masked_fill(padding_mask[:, None, None, :], masked_energy(energy.dtype))
-    return energy.softmax(dim=-1)
+"""Mixing with weights that no token has a part in, one table for all sentences of a batch."""
 
 
 def mix_static(weights, value):

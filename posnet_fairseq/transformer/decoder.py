@@ -1,31 +1,46 @@
 """The decoder."""
 
+from dataclasses import replace
+
+import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import nn
 
-from posnet_fairseq.model_config import mixer_at
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.length_ratio import UNKNOWN
+from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.model_config import position_kind, position_readers
 from posnet_fairseq.ops.layout import front_order, inverse, reorder
 from posnet_fairseq.positions import Positions
 from posnet_fairseq.transformer.layers import DecoderLayer, layer_stack
 
 
 class MixerDecoder(FairseqIncrementalDecoder):
-    """Embeddings, the layers, a final LayerNorm, the output projection."""
+    """Embeddings, the layers, a final LayerNorm, the output projection.
 
-    def __init__(self, cfg, dictionary, embed_tokens):
+    Args:
+        cfg: options of the model.
+        dictionary: of the target.
+        embed_tokens: embedding of the target's words.
+        length_ratio: γ as source tokens, target tokens, which becomes part of the checkpoint; None where the
+            cross-attention does not read it.
+    """
+
+    def __init__(self, cfg, dictionary, embed_tokens, length_ratio):
         super().__init__(dictionary)
-        mixer = mixer_at(cfg, "decoder")
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.positions = Positions(
-            kind=str(cfg.position_embedding or mixer.position_embedding),
+            kind=position_kind(cfg, "decoder"),
             max_positions=cfg.max_target_positions,
             embed_dim=cfg.decoder_embed_dim,
             dropout=cfg.dropout,
             option="--max-target-positions",
-            for_mixers=mixer.reads_positions,
+            for_mixers=bool(position_readers(cfg, "decoder")),
         )
+        # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
+        self.register_buffer("length_ratio_version", None if length_ratio is None else torch.tensor(length_ratio))
         self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.layers = layer_stack(cfg, DecoderLayer, cfg.decoder_layers, cfg.decoder_layerdrop)
         self.final_norm = LayerNorm(cfg.decoder_embed_dim)
@@ -70,40 +85,44 @@ class MixerDecoder(FairseqIncrementalDecoder):
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None):
         """As :meth:`forward` without the output projection."""
-        order = None
+        order, first = None, 0
         if incremental_state is None:
             padding_mask = prev_output_tokens.eq(self.padding_idx)
             order = front_order(padding_mask)
-            tokens, first = reorder(prev_output_tokens, order), 0
+            tokens = reorder(prev_output_tokens, order)
             if tokens.size(1) > self.positions.max_positions:
                 self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
-            positions = self.positions.for_mixers(tokens.size(1))
+            ahead = tokens.size(1)
         else:
             tokens, first = prev_output_tokens[:, -1:], prev_output_tokens.size(1) - 1
             self.positions.check_length(first + 1)
-            positions = self.positions.for_mixers(self._rows_ahead(first))
+            ahead = self._rows_ahead(first)
 
         memory = encoder_out["encoder_out"][0].transpose(0, 1)
-        memory_padding_mask = encoder_out["encoder_padding_mask"][0]
-        if not memory_padding_mask.any():
-            memory_padding_mask = None
+        self_context, cross_context = self._contexts(encoder_out, first, ahead)
+        # Cross-attention looks positions up at ⌊γn⌋.
+        source, target = cross_context.length_ratio
+        positions = self.positions.for_mixers(max(ahead, (ahead - 1) * source // target + 1))
+        memory_positions = encoder_out["positions"][0] if encoder_out["positions"] else None
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
         states, attn = [x], None
         for layer in self.layers:
-            need_attn = self.need_attn and layer is self.layers[-1]
+            if self.need_attn and layer is self.layers[-1]:
+                cross_context = replace(cross_context, need_weights=True)
             x, attn = layer(
                 x,
                 memory,
-                memory_padding_mask=memory_padding_mask,
+                self_context,
+                cross_context,
                 positions=positions,
-                first=first,
+                memory_positions=memory_positions,
                 incremental_state=incremental_state,
-                need_attn=need_attn,
             )
             states.append(x)
         x = reorder(self.final_norm(x), inverse(order))
         if attn is not None:
-            attn = self._as_fairseq_padded(attn.mean(dim=1), encoder_out, order)
+            attn = attn.mean(dim=1).expand(x.size(0), -1, -1)
+            attn = self._as_fairseq_padded(attn, encoder_out, order)
         states = [reorder(state, inverse(order)).transpose(0, 1) for state in states]
         return x, {"attn": [attn], "inner_states": states}
 
@@ -118,6 +137,20 @@ class MixerDecoder(FairseqIncrementalDecoder):
     def make_generation_fast_(self, need_attn=False, **kwargs):
         """Called by fairseq before generation; `need_attn` with ``--print-alignment``."""
         self.need_attn = need_attn
+
+    def _contexts(self, encoder_out, first, ahead):
+        """Where the tokens of a call stand in self-attention, and in cross-attention."""
+        ratio = (1, 1) if self.length_ratio_version is None else tuple(self.length_ratio_version.tolist())
+        if ratio == UNKNOWN:
+            raise UsageError(
+                "the length ratio of source to target is unknown: the data directory holds no training set to measure "
+                "it on. Give --length-ratio a number, or binarise the training set there."
+            )
+        padding_mask = encoder_out["encoder_padding_mask"][0]
+        cross = MixingContext(
+            padding_mask=padding_mask if padding_mask.any() else None, first=first, ahead=ahead, length_ratio=ratio
+        )
+        return MixingContext(first=first, ahead=ahead), cross
 
     def _rows_ahead(self, step):
         # Steps share tables over positions. Doubling their size keeps the cost of making them anew below one table.

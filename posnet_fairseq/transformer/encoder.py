@@ -3,7 +3,7 @@
 from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout, LayerNorm
 
-from posnet_fairseq.model_config import mixer_at
+from posnet_fairseq.model_config import position_kind, position_readers
 from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.positions import Positions
 from posnet_fairseq.transformer.layers import EncoderLayer, layer_stack
@@ -13,21 +13,21 @@ class MixerEncoder(FairseqEncoder):
     """Embeddings, the layers, a final LayerNorm.
 
     Sentences are put in front of their padding first, so ``encoder_out`` and its padding mask are padded on
-    the right wherever fairseq padded the source; ``src_order`` is how they were moved.
+    the right wherever fairseq padded the source; ``src_order`` is how they were moved. ``positions`` are the vectors
+    of positions that mixers got.
     """
 
     def __init__(self, cfg, dictionary, embed_tokens):
         super().__init__(dictionary)
-        mixer = mixer_at(cfg, "encoder")
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.positions = Positions(
-            kind=str(cfg.position_embedding or mixer.position_embedding),
+            kind=position_kind(cfg, "encoder"),
             max_positions=cfg.max_source_positions,
             embed_dim=cfg.encoder_embed_dim,
             dropout=cfg.dropout,
             option="--max-source-positions",
-            for_mixers=mixer.reads_positions,
+            for_mixers=bool(position_readers(cfg, "encoder")),
         )
         self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.layers = layer_stack(cfg, EncoderLayer, cfg.encoder_layers, cfg.encoder_layerdrop)
@@ -42,7 +42,7 @@ class MixerEncoder(FairseqEncoder):
             return_all_hiddens: also return the input of the first layer and the output of every layer.
 
         Returns:
-            dict of lists, as fairseq's encoders return it, plus ``src_order``.
+            dict of lists, as fairseq's encoders return it, plus ``src_order`` and ``positions``.
 
         Raises:
             UsageError: a sentence is longer than ``--max-source-positions``.
@@ -70,15 +70,18 @@ class MixerEncoder(FairseqEncoder):
             "src_tokens": [],
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True)],  # B x 1
             "src_order": [] if order is None else [order],  # B x M
+            "positions": [] if positions is None else [positions],  # M x D, those of every sentence
         }
 
     def reorder_encoder_out(self, encoder_out, new_order):
         """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
-        time_first = ("encoder_out", "encoder_states")
-        return {
-            name: [tensor.index_select(1 if name in time_first else 0, new_order) for tensor in tensors]
+        batch_dim = dict.fromkeys(encoder_out, 0) | {"encoder_out": 1, "encoder_states": 1}
+        reordered = {
+            name: [tensor.index_select(batch_dim[name], new_order) for tensor in tensors]
             for name, tensors in encoder_out.items()
+            if name != "positions"
         }
+        return reordered | {"positions": encoder_out["positions"]}
 
     def max_positions(self):
         """The longest source."""

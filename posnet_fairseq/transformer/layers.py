@@ -1,5 +1,7 @@
 """Encoder and decoder layers, pre-norm. Between the models of this package only the token mixers differ."""
 
+from dataclasses import replace
+
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
 from fairseq.modules import FairseqDropout, LayerDropModuleList, LayerNorm
@@ -32,9 +34,9 @@ class FeedForward(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention by the encoder's mixer, then feed-forward."""
 
-    def __init__(self, cfg):
+    def __init__(self, cfg, layer):
         super().__init__()
-        self.self_attn = build_mixer(cfg, "encoder")
+        self.self_attn = build_mixer(cfg, "encoder", layer)
         self.self_attn_norm = LayerNorm(cfg.encoder_embed_dim)
         self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.feed_forward = FeedForward(cfg, cfg.encoder_embed_dim, cfg.encoder_ffn_embed_dim)
@@ -50,12 +52,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
 
-    def __init__(self, cfg):
+    def __init__(self, cfg, layer):
         super().__init__()
-        self.self_attn = build_mixer(cfg, "decoder")
+        self.self_attn = build_mixer(cfg, "decoder", layer)
         self.self_attn_norm = LayerNorm(cfg.decoder_embed_dim)
-        self.cross_attn = build_mixer(cfg, "cross")
-        self.cross_attn_norm = LayerNorm(cfg.decoder_embed_dim)
+        self.cross_attn = build_mixer(cfg, "cross", layer)
+        # Where no query token has a part in it, a norm of them would be trained in vain.
+        self.cross_attn_norm = LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
         self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.feed_forward = FeedForward(cfg, cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim)
 
@@ -63,52 +66,50 @@ class DecoderLayer(nn.Module):
         self,
         x,
         memory,
-        memory_padding_mask=None,
+        self_context,
+        cross_context,
         positions=None,
-        first=0,
+        memory_positions=None,
         incremental_state=None,
-        need_attn=False,
     ):
         """One layer for a full pass or a step.
 
         Args:
             x: (B, N, D); in a step N = 1.
             memory: the encoder's output, (B, M, D).
-            memory_padding_mask, positions, first: as in :class:`MixingContext`.
+            self_context, cross_context: a :class:`MixingContext` for each of the two mixers, without vectors of
+                positions and states.
+            positions, memory_positions: as in :class:`MixingContext`. Activation checkpointing wants tensors that
+                have gradients by themselves.
             incremental_state: fairseq's, in a step.
-            need_attn: also return the cross-attention weights.
 
         Returns:
-            (B, N, D), and (B, H, N, M) or None.
+            (B, N, D), and the cross-attention weights if their context asks for them, (B or 1, H, N, M), else None.
         """
         normed = self.self_attn_norm(x)
-        context = MixingContext(
-            positions=positions,
-            first=first,
-            state=self.self_attn.decoding_state(incremental_state),
-        )
+        state = self.self_attn.decoding_state(incremental_state)
+        context = replace(self_context, positions=positions, state=state)
         mixed, _ = self.self_attn(normed, normed, context)
         x = x + self.dropout(mixed)
 
-        context = MixingContext(
-            padding_mask=memory_padding_mask,
-            first=first,
-            state=self.cross_attn.decoding_state(incremental_state),
-            need_weights=need_attn,
-        )
+        state = self.cross_attn.decoding_state(incremental_state)
+        context = replace(cross_context, positions=positions, memory_positions=memory_positions, state=state)
         mixed, attn = self.cross_attn(self.cross_attn_norm(x), memory, context)
         return self.feed_forward(x + self.dropout(mixed)), attn
 
 
 def layer_stack(cfg, layer, count, layerdrop):
-    """`count` layers in fairseq's list: LayerDrop, activation checkpointing and sharding as for its own models."""
+    """`count` layers, each `layer` (cfg, index), in fairseq's list.
 
-    def build():
-        built = layer(cfg)
+    LayerDrop, activation checkpointing and sharding work as for fairseq's own models.
+    """
+
+    def build(index):
+        built = layer(cfg, index)
         if cfg.checkpoint_activations or cfg.offload_activations:
             built = checkpoint_wrapper(built, offload_to_cpu=cfg.offload_activations)
         return fsdp_wrap(built)
 
     layers = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
-    layers.extend(build() for _ in range(count))
+    layers.extend(build(index) for index in range(count))
     return layers

@@ -16,6 +16,9 @@ def data(tmp_path_factory):
     preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
     for name in ("test.xx", "test.yy"):
         (binary / name).write_text((text / name).read_text())
+    # What fairseq counts as positions: words and an end symbol for each line.
+    sentences = (text / "train.xx").read_text().split("\n")[:-1]
+    (binary / "train.size").write_text(str(sum(len(line.split()) + 1 for line in sentences)))
     return binary
 
 

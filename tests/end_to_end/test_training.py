@@ -93,8 +93,8 @@ checkpoint: {{save_dir: {tmp_path}/run}}
     assert process.returncode == 0, output
     state = torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)
     assert state["cfg"]["model"]["encoder_self_mixer"] == "rposnet"
-    assert state["model"]["encoder.layers.0.self_attn.relative"].shape == (11, 192)
-    assert "encoder.layers.1.self_attn.relative" not in state["model"]
+    assert state["model"]["encoder.layers.0.self_attn.energies.0.relative"].shape == (11, 192)
+    assert "encoder.layers.1.self_attn.energies.0.relative" not in state["model"]
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,18 @@ def test_half_precision_trains(monkeypatch, data, tmp_path, precision):
     arguments = [a for a in commands.train_arguments(data, tmp_path, "--max-update", "3", precision) if a != "--cpu"]
     commands.call(monkeypatch, "train", *arguments)
     assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "checkpoint_last.pt").values())
+
+
+def test_moving_average_of_fairseq(monkeypatch, data, tmp_path):
+    """It averages all that a checkpoint holds, also whole numbers, but what is called a version."""
+    ema = "--max-update 4 --no-epoch-checkpoints --disable-validation --store-ema --ema-decay 0.5 --ema-fp32".split()
+    arguments = commands.train_arguments(data, tmp_path, *ema, "--cross-mixer", "rposnet")
+    commands.call(monkeypatch, "train", *arguments)
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    model, averaged = state["model"], state["extra_state"]["ema"]
+    names = {name for name in model if name.endswith("_version")}
+    assert "decoder.length_ratio_version" in names
+    assert all(torch.equal(model[name], averaged[name]) for name in names & averaged.keys())
+    assert not torch.equal(
+        model["encoder.layers.0.self_attn.out_proj.weight"], averaged["encoder.layers.0.self_attn.out_proj.weight"]
+    )

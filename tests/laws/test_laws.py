@@ -6,8 +6,10 @@ import torch
 from building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._base import TokenMixer
+from posnet_fairseq.ops import chunks
 
-every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids="-".join)
+every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 
 
 @every_case
@@ -25,30 +27,44 @@ every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids="-".join)
     ids=lambda law: law.__name__,
 )
 def test_law(case, law):
-    law(build_case(*case))
+    law(build_case(case))
+
+
+def compiled_cases():
+    """Every place and option with one gate; tracing takes seconds, so one of each mixer, the others are slow tests."""
+    seen = set()
+    for case in mixer_cases():
+        if case.gate == "gelu" or case.options:
+            yield pytest.param(case, marks=[pytest.mark.slow] * (case.mixer in seen), id=str(case))
+            seen.add(case.mixer)
+
+
+@pytest.mark.parametrize("case", compiled_cases())
+def test_compiling_changes_nothing(case):
+    laws.compiling_changes_nothing(build_case(case))
 
 
 @every_case
 def test_saving_and_loading_change_nothing(case):
-    laws.saving_and_loading_change_nothing(build_case(*case), build_case(*case))
+    laws.saving_and_loading_change_nothing(build_case(case), build_case(case))
 
 
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_half_precision_stays_finite(case, dtype):
-    laws.half_precision_stays_finite(build_case(*case), dtype)
+    laws.half_precision_stays_finite(build_case(case), dtype)
 
 
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 def test_autocast_stays_finite(case, dtype):
-    laws.autocast_stays_finite(build_case(*case), dtype)
+    laws.autocast_stays_finite(build_case(case), dtype)
 
 
 @every_case
 def test_activation_checkpointing_changes_no_gradient(case):
     source, target = pad(sentences(5, 8), left=True), pad(sentences(6, 9))
-    plain, checkpointed = build_case(*case), build_case(*case, checkpoint_activations=True)
+    plain, checkpointed = build_case(case), build_case(case, checkpoint_activations=True)
     checkpointed.load_state_dict(plain.state_dict())
     for model in (plain, checkpointed):
         model.train()
@@ -58,8 +74,26 @@ def test_activation_checkpointing_changes_no_gradient(case):
 
 
 @every_case
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+def test_a_few_sentences_at_a_time_change_nothing(monkeypatch, case, recompute):
+    """As energies of long sentences are computed, also within activation checkpointing."""
+    source, target = pad(sentences(5, 8, 3), left=True), pad(sentences(6, 9, 4))
+    at_once, in_chunks = build_case(case), build_case(case, checkpoint_activations=recompute)
+    in_chunks.load_state_dict(at_once.state_dict())
+    expected = laws.decode(at_once, source, target)
+    expected.logsumexp(-1).mean().backward()
+    monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
+    monkeypatch.setattr(TokenMixer, "outweighs", lambda *_: recompute)
+    scores = laws.decode(in_chunks.train(), source, target)
+    scores.logsumexp(-1).mean().backward()
+    torch.testing.assert_close(scores, expected, **laws.TOLERANCE)
+    for (name, a), b in zip(at_once.named_parameters(), in_chunks.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@every_case
 def test_too_long_sentence_is_refused(case):
-    model = build_case(*case)
+    model = build_case(case)
     with pytest.raises(UsageError, match=r"25 tokens .* 24 positions .* --max-source-positions"):
         laws.decode(model, pad(sentences(MAX_POSITIONS + 1)), pad(sentences(3)))
     with pytest.raises(UsageError, match="--max-target-positions"):
@@ -69,7 +103,7 @@ def test_too_long_sentence_is_refused(case):
 @every_case
 def test_padding_beyond_the_longest_sentence_is_no_sentence(case):
     """fairseq pads batches to a multiple of 8, also beyond the model's limit."""
-    model, sources, targets = build_case(*case), sentences(24, 3), sentences(5, 24)
+    model, sources, targets = build_case(case), sentences(24, 3), sentences(5, 24)
     expected = laws.decode(model, pad(sources), pad(targets))
     for left in (False, True):
         wider = laws.decode(model, pad(sources, left=left, width=32), pad(targets, width=32))

@@ -5,26 +5,27 @@ import dataclasses
 import laws
 import pytest
 import torch
-from building import build_case
+from building import MAX_POSITIONS, Case, build_case
 
 from posnet_fairseq import positions
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers import _base, _position_based, attention
-from posnet_fairseq.mixers.rposnet import RPosNet
-from posnet_fairseq.ops import masking, static_mixing
+from posnet_fairseq.mixers import _base, _position_based
+from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
+from posnet_fairseq.ops import masking
 
 
 def _without_padding_mask(monkeypatch):
-    monkeypatch.setattr(_position_based, "static_weights", lambda energy, mask: energy.softmax(-1).unsqueeze(0))
+    normalized = masking.normalized
+    monkeypatch.setattr(_position_based, "normalized", lambda energy, mask: normalized(energy))
 
 
 def _with_padding_of_the_first_sentence(monkeypatch):
-    static_weights = _position_based.static_weights
+    normalized = masking.normalized
 
     def first_for_all(energy, mask):
-        return static_weights(energy, None if mask is None else mask[:1].expand_as(mask))
+        return normalized(energy, None if mask is None else mask[:1].expand_as(mask))
 
-    monkeypatch.setattr(_position_based, "static_weights", first_for_all)
+    monkeypatch.setattr(_position_based, "normalized", first_for_all)
 
 
 def _seeing_the_future(monkeypatch):
@@ -38,21 +39,22 @@ def _without_reorder(monkeypatch):
 def _off_by_one_step(monkeypatch):
     energy = RPosNet._energy
 
-    def late(self, queries, keys, context):
+    def late(self, query, keys, context):
         if context.state is None or context.first == 0:
-            return energy(self, queries, keys, context)
-        return energy(self, queries, keys, dataclasses.replace(context, first=context.first - 1))
+            return energy(self, query, keys, context)
+        return energy(self, query, keys, dataclasses.replace(context, first=context.first - 1))
 
     monkeypatch.setattr(RPosNet, "_energy", late)
 
 
 def _with_infinite_mask(monkeypatch):
-    for module in (_position_based, attention, masking, static_mixing):
+    for module in (_position_based, masking):
         monkeypatch.setattr(module, "masked_energy", lambda dtype: -torch.inf)
 
 
 def _with_constant_weights(monkeypatch):
-    monkeypatch.setattr(RPosNet, "energy", lambda self, q, m: q.new_zeros(self.num_heads, len(q), len(m)))
+    forward = RelativeEnergy.forward
+    monkeypatch.setattr(RelativeEnergy, "forward", lambda *arguments: torch.zeros_like(forward(*arguments)))
 
 
 def _mixing_nothing(monkeypatch):
@@ -66,23 +68,48 @@ def _with_one_position_less(monkeypatch):
 
 
 def _with_a_number_that_is_not_saved(monkeypatch):
-    energy = RPosNet.energy
+    forward = RelativeEnergy.forward
 
-    def shifted(self, query_positions, memory_positions):
+    def shifted(self, offsets, *arguments):
         if not hasattr(self, "unsaved"):
-            self.unsaved = torch.randn(len(memory_positions))
-        return energy(self, query_positions, memory_positions) + self.unsaved[: len(memory_positions)]
+            self.unsaved = torch.randn(MAX_POSITIONS)
+        return forward(self, offsets, *arguments) + self.unsaved[: offsets.size(1)]
 
-    monkeypatch.setattr(RPosNet, "energy", shifted)
+    monkeypatch.setattr(RelativeEnergy, "forward", shifted)
+
+
+def _with_a_length_ratio_of_one_in_steps(monkeypatch):
+    offsets = _base.MixingContext.offsets
+
+    def forgetful(self, queries, keys, device=None):
+        return offsets(
+            self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), queries, keys, device
+        )
+
+    monkeypatch.setattr(_base.MixingContext, "offsets", forgetful)
+
+
+def _compiled_to_something_else(monkeypatch):
+    compiled = torch.compile
+
+    def wrong(model, **options):
+        traced = compiled(model, **options)
+        return lambda *arguments: (1.1 * traced(*arguments)[0],)
+
+    monkeypatch.setattr(torch, "compile", wrong)
 
 
 def _saving_and_loading(model):
-    laws.saving_and_loading_change_nothing(model, build_case("rposnet", "decoder", "gelu"))
+    laws.saving_and_loading_change_nothing(model, build_case(Case("rposnet", "decoder", "gelu")))
 
 
 @pytest.mark.parametrize(
     ("place", "breakage", "law"),
     [
+        ("cross", _without_padding_mask, laws.padding_on_either_side_changes_nothing),
+        ("cross", _with_a_length_ratio_of_one_in_steps, laws.steps_equal_the_full_pass),
+        ("cross", _mixing_nothing, laws.every_token_reaches_every_query),
+        ("encoder", _compiled_to_something_else, laws.compiling_changes_nothing),
         ("encoder", _without_padding_mask, laws.padding_on_either_side_changes_nothing),
         ("encoder", _with_padding_of_the_first_sentence, laws.order_of_the_batch_changes_nothing),
         ("decoder", _seeing_the_future, laws.the_future_changes_nothing),
@@ -98,7 +125,7 @@ def _saving_and_loading(model):
     ],
 )
 def test_law_fails(monkeypatch, place, breakage, law):
-    law(build_case("rposnet", place, "gelu"))
+    law(build_case(Case("rposnet", place, "gelu")))
     breakage(monkeypatch)
     with pytest.raises((AssertionError, UsageError)):
-        law(build_case("rposnet", place, "gelu"))
+        law(build_case(Case("rposnet", place, "gelu")))

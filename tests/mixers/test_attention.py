@@ -4,31 +4,30 @@ import torch
 from building import build_mixer
 
 from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers._base import PLACES, MixingContext
+
+every_place = pytest.mark.parametrize("place", PLACES)
 
 
-def naive_attention(mixer, x):
+def naive_attention(mixer, x, y):
     """PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 1-3, scaled by the width of a head."""
-    q = reference.split(x @ mixer.query_proj.weight.T + mixer.query_proj.bias, mixer.num_heads)
-    k = reference.split(x @ mixer.key_proj.weight.T + mixer.key_proj.bias, mixer.num_heads)
-    scale = mixer.head_dim**0.5
-    energies = reference.masked(mixer, lambda h, n, m: q[h][n] @ k[h][m] / scale, len(x), len(x))
-    return reference.mix_one_sentence(mixer, x, x, energies)
+    q, k = reference.content(mixer, x, y)
+    return reference.attend(mixer, x, y, lambda h, n, m: q[h][n] @ k[h][m] / mixer.head_dim**0.5)
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
+@every_place
 @pytest.mark.parametrize("gate", GATES)
 def test_equals_formula(place, gate):
-    lengths = reference.LENGTHS if gate == "none" else (1, 2, 7)
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
     reference.assert_equal_to_reference(build_mixer("attention", place, gate), naive_attention, lengths)
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
+@every_place
 def test_gradcheck(place):
     reference.assert_gradcheck(build_mixer("attention", place, "gelu", embed_dim=4))
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder", "cross"])
+@every_place
 def test_asking_for_weights_changes_nothing_and_they_are_the_ones_used(place):
     mixer = build_mixer("attention", place)
     query = torch.randn(2, 6, 8, dtype=torch.float64)

@@ -2,53 +2,54 @@ import pytest
 import reference
 import torch
 from building import build_mixer
+from test_aposnet import vectors
 
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers._base import PLACES, MixingContext
+
+every_place = pytest.mark.parametrize("place", PLACES)
 
 
-def positions(count):
-    return torch.randn(count, 8, dtype=torch.float64, requires_grad=True)
+def relative_energy(mixer, energy, positions):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 9 and 10 as a function (h, n, m)."""
+    q = reference.project(positions, energy.query_proj, mixer.num_heads)
+    table = reference.split(energy.relative, mixer.num_heads)
+    limit = energy.clip_distance
+
+    def of_pair(h, n, m):
+        offset = reference.clip(reference.at(mixer, n) - m, limit)
+        return q[h][n] @ table[h][offset + limit] / mixer.head_dim**0.5
+
+    return of_pair
 
 
-def naive_rposnet(vectors):
-    """PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 9 and 10."""
-
-    def mix(mixer, x):
-        q = [reference.split(p @ mixer.query_proj.weight.T + mixer.query_proj.bias, mixer.num_heads) for p in vectors]
-        table = reference.split(mixer.relative, mixer.num_heads)
-        clip = mixer.clip_distance
-
-        def energy(h, n, m):
-            offset = max(-clip, min(clip, n - m))
-            return q[n][h] @ table[h][offset + clip] / mixer.head_dim**0.5
-
-        return reference.mix_one_sentence(mixer, x, x, reference.masked(mixer, energy, len(x), len(x)))
+def naive_rposnet(positions, memory_positions):
+    def mix(mixer, x, y):
+        return reference.attend(mixer, x, y, relative_energy(mixer, mixer.energies[0], positions))
 
     return mix
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
+@every_place
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("clip_distance", [1, 3, 100])
 def test_equals_formula(place, gate, clip_distance):
-    lengths = reference.LENGTHS if (gate, clip_distance) == ("gelu", 3) else (1, 2, 7)
-    p = positions(max(lengths))
+    lengths = reference.LENGTHS if (gate, clip_distance) == ("gelu", 3) else reference.SHORT
+    p = vectors(max(lengths))
     mixer = build_mixer("rposnet", place, gate, clip_distance=clip_distance)
-    reference.assert_equal_to_reference(mixer, naive_rposnet(p), lengths, positions=p)
+    reference.assert_equal_to_reference(mixer, naive_rposnet(**p), lengths, **p)
 
 
-@pytest.mark.parametrize("place", ["encoder", "decoder"])
+@every_place
 def test_gradcheck(place):
-    p = positions(4)[:, :4]
     mixer = build_mixer("rposnet", place, "gelu", embed_dim=4, clip_distance=2)
-    reference.assert_gradcheck(mixer, positions=p)
+    reference.assert_gradcheck(mixer, **vectors(4, 4))
 
 
 def test_weights_need_no_token():
-    mixer, p = build_mixer("rposnet"), positions(5)
-    context = MixingContext(positions=p, need_weights=True)
+    mixer, p = build_mixer("rposnet"), vectors(5)
+    context = MixingContext(positions=p["positions"], need_weights=True)
     x, y = torch.randn(2, 3, 5, 8, dtype=torch.float64)
     assert torch.equal(mixer(x, x, context)[1], mixer(y, y, context)[1])
 
@@ -57,3 +58,23 @@ def test_weights_need_no_token():
 def test_clip_distance_below_one_is_refused(clip_distance):
     with pytest.raises(UsageError, match=f"--clip-distance {clip_distance}: .* at least 1"):
         build_mixer("rposnet", clip_distance=clip_distance)
+
+
+def test_with_a_table_for_every_offset_it_is_any_softmax_over_positions():
+    """K ≥ L - 1 and one-hot position vectors: every energy of a static softmax has its own product of two tables."""
+    length, width = 4, 8
+    mixer = build_mixer("rposnet", num_heads=1, embed_dim=width, clip_distance=length - 1)
+    wanted = torch.randn(length, length, dtype=torch.float64)
+    relative = mixer.energies[0]
+    with torch.no_grad():
+        relative.query_proj.bias.zero_()
+        # The table is one-hot per offset (7 offsets, 8 features); the query of position n lists its row of energies.
+        relative.relative.copy_(torch.eye(2 * length - 1, width, dtype=torch.float64))
+        relative.query_proj.weight.zero_()
+        for n in range(length):
+            for m in range(length):
+                relative.query_proj.weight[n - m + length - 1, n] = wanted[n, m] * width**0.5
+    x = torch.randn(3, length, width, dtype=torch.float64)
+    positions = torch.eye(length, width, dtype=torch.float64)
+    _, weights = mixer(x, x, MixingContext(positions=positions, need_weights=True))
+    torch.testing.assert_close(weights[0, 0], wanted.softmax(-1))

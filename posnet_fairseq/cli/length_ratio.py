@@ -1,0 +1,22 @@
+"""posnet-length-ratio: γ of a binarised training set."""
+
+import argparse
+
+from posnet_fairseq import length_ratio
+from posnet_fairseq.cli._run import command
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-length-ratio."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-length-ratio",
+        description="Print γ, the source tokens per target token of a binarised training set (end symbols counted), "
+        "as --length-ratio auto measures it.",
+    )
+    parser.add_argument("data", help="a directory that fairseq-preprocess wrote")
+    parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
+    parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
+    options = parser.parse_args(arguments)
+    source, target = length_ratio.measure(options.data, options.source_lang, options.target_lang)
+    print(f"{source / target:.6f} ({source:,} source tokens / {target:,} target tokens)")

@@ -1,0 +1,43 @@
+"""Gated positional self-attention."""
+
+import torch
+from torch import nn
+
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers.gaussiannet import centres
+from posnet_fairseq.ops.masking import normalized
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("gpsa")
+class GPSA(ContentBasedMixer):
+    """α_nm = (1 - σ(λ_h)) softmax(q_n·k_m / √d) + σ(λ_h) softmax(w_h·r_{n-m}): ConViT (d'Ascoli et al., 2021) Eqs. 5-8.
+
+    r_δ = (δ², δ), ConViT's features in one dimension (also Translution, 2025, App. E). As there, w starts so that a
+    head looks at one neighbour, w·r = -(δ - Δ_h)² up to a constant, and λ at 1.
+    """
+
+    places = ("encoder", "decoder")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        neighbour = -centres(settings.place, settings.num_heads).float()  # the offset n - m of what a head looks at
+        self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbour), 2 * neighbour], dim=1))
+        self.gate = nn.Parameter(torch.ones(settings.num_heads))
+
+    def energy(self, q, k, index):
+        """That of tokens, (B, H, N, M)."""
+        return q @ k.mT
+
+    def position_energy(self, offsets):
+        """That of positions, (1, H, N, M), in float32 at least: squares of distances do not fit in half precision."""
+        dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
+        square, linear = self.position_weight.to(dtype).T[:, :, None, None]
+        offsets = offsets.to(dtype)
+        return (square * offsets**2 + linear * offsets).unsqueeze(0)
+
+    def weights(self, q, k, index, padding_mask, future):
+        """The mean of both, weighted by the gate; `index` are the offsets."""
+        content = super().weights(q, k, index, padding_mask, future)
+        position = normalized(self.position_energy(index), padding_mask, future)
+        return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])

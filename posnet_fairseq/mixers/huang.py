@@ -1,0 +1,35 @@
+"""Huang's relative positions for queries and keys."""
+
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers._options import ClipDistance
+from posnet_fairseq.ops.heads import split_table
+from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.offsets import clip_index
+from posnet_fairseq.ops.relative import key_energy, plus_products, spread
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("huang")
+class Huang(ContentBasedMixer):
+    """α̂_nm = ((q_n + p)·(k_m + p) - p·p) / √d, p = P[clip(n - m, ±K)]: Huang et al. (2020); iRPE (ICCV 2021) Eq. 11.
+
+    P, (2K + 1, D), is this layer's own, split over heads and shared by queries and keys. Multiplied out, p·p goes:
+    q·k + q·p + k·p.
+    """
+
+    Config = ClipDistance
+    places = ("encoder", "decoder")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.clip_distance = settings.options.clip_distance
+        self.relative = table(2 * self.clip_distance + 1, settings.embed_dim)
+
+    def prepare(self, offsets):
+        """Rows of the table, (N, M)."""
+        return clip_index(offsets, self.clip_distance)
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        table = split_table(self.relative, self.num_heads)
+        return plus_products(spread(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)

@@ -1,0 +1,109 @@
+"""iRPE in one dimension."""
+
+from dataclasses import dataclass
+
+from fairseq.dataclass import ChoiceEnum
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers._options import option
+from posnet_fairseq.ops.heads import split_table
+from posnet_fairseq.ops.initialisation import zeros_without_decay
+from posnet_fairseq.ops.offsets import table_index
+from posnet_fairseq.ops.relative import collect, key_energy, plus_products, spread
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("irpe")
+class IRPE(ContentBasedMixer):
+    """α̂_nm = (q_n·k_m + b_nm) / √d: iRPE (Wu et al., ICCV 2021) Eqs. 13-18 and 26-28, in one dimension.
+
+    Contextual mode: b_nm = q_n·r^K[I] + k_m·r^Q[I] and values v_m + r^V[I], each where ``--irpe-on`` names it.
+    Bias mode: b_nm = r[I]. I = g(n - m), or g(|n - m|) undirected. Tables start at zero and take no weight decay.
+    In cross-attention n is ⌊γn⌋.
+    """
+
+    @dataclass
+    class Config:
+        """Section 3.2 of the paper. In one dimension Cross and Product coincide, and Euclidean and Quantization."""
+
+        irpe_mode: ChoiceEnum(["contextual", "bias"]) = option(
+            "vectors that tokens are multiplied with, or scalars (iRPE Eqs. 14-17)",
+            default="contextual",
+        )
+        irpe_on: ChoiceEnum(["k", "q", "v", "qk", "qv", "kv", "qkv"]) | None = option(
+            "what contextual vectors are on: queries, keys, values (iRPE Eqs. 15-17; default: k)", default=None
+        )
+        irpe_share_heads: ChoiceEnum(["shared", "separate"]) | None = option(
+            "one table for all heads (iRPE Table 2; default: shared in contextual mode, separate in bias mode)",
+            default=None,
+        )
+        irpe_index: ChoiceEnum(["piecewise", "clip"]) = option(
+            "how distances share rows of a table (iRPE Eqs. 18 and 9)", default="piecewise"
+        )
+        irpe_beta: int = option("β: tables have 2β + 1 rows (iRPE Eq. 18)", default=16)
+        irpe_undirected: bool = option(
+            "do not tell left from right (iRPE Eqs. 19-21; default: directed, Eqs. 22-25)", default=False
+        )
+
+        def __post_init__(self):
+            if self.irpe_beta < 1:
+                raise UsageError(f"--irpe-beta {self.irpe_beta}: give 1 or more, such as 16.")
+            if self.irpe_mode == "bias" and self.irpe_on is not None:
+                raise UsageError(
+                    f"--irpe-on {self.irpe_on}: the scalars of --irpe-mode bias are on none of them. "
+                    "Leave it out, or give --irpe-mode contextual."
+                )
+            if self.irpe_mode == "contextual":
+                self.irpe_on = self.irpe_on or "k"
+            self.irpe_share_heads = self.irpe_share_heads or ("separate" if self.irpe_mode == "bias" else "shared")
+
+    places = PLACES
+    reads_length_ratio = True
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        options = settings.options
+        self.index_kind = options.irpe_index
+        self.beta = options.irpe_beta
+        self.directed = not options.irpe_undirected
+        bias_mode = options.irpe_mode == "bias"
+        shared = options.irpe_share_heads == "shared"
+        # Undirected, only half of the rows could ever be used.
+        rows = 2 * self.beta + 1 if self.directed else self.beta + 1
+        heads = 1 if shared else self.num_heads
+        self.bias = zeros_without_decay(heads, rows) if bias_mode else None
+        on = "" if bias_mode else options.irpe_on
+        width = self.head_dim if shared else self.embed_dim
+        self.on_queries, self.on_keys, self.on_values = (
+            zeros_without_decay(rows, width) if letter in on else None for letter in "qkv"
+        )
+
+    def prepare(self, offsets):
+        """Rows of the tables, (N, M)."""
+        if self.directed:
+            return table_index(self.index_kind, offsets, self.beta)
+        return table_index(self.index_kind, offsets.abs(), self.beta) - self.beta
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        added = []
+        if self.bias is not None:
+            added.append(self.bias[:, index].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale)
+        if self.on_keys is not None:
+            added.append(spread(q @ self._per_head(self.on_keys).mT, index))
+        if self.on_queries is not None:
+            added.append(key_energy(k, self._per_head(self.on_queries) * self.scale, index))
+        return plus_products(sum(added), q, k) if added else q @ k.mT
+
+    def mix_values(self, weights, v, index):
+        """Σ_m α_nm (v_m + r^V[I])."""
+        mixed = super().mix_values(weights, v, index)
+        if self.on_values is None:
+            return mixed
+        return mixed + collect(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
+
+    def _per_head(self, table):
+        """(1, T, d) if heads share the table, else (H, T, d)."""
+        return split_table(table, table.size(1) // self.head_dim)

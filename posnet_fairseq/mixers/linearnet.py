@@ -1,0 +1,44 @@
+"""LinearNet: a trained matrix over positions."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.registry import register_mixer
+
+MOST_POSITIONS = 4096
+
+
+@register_mixer("linearnet")
+class LinearNet(PositionBasedMixer):
+    """α_nm = W_nm, no softmax: MLP-Mixer (Tolstikhin et al., 2021); PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 13.
+
+    W is (H, L, L), L the longest sentence. Padding, and in the decoder the future, counts 0.
+    """
+
+    softmax = False
+
+    @classmethod
+    def check(cls, settings):
+        """W grows with the square of the longest sentence."""
+        if settings.max_positions > MOST_POSITIONS:
+            side = "source" if settings.place == "encoder" else "target"
+            raise UsageError(
+                f"--max-{side}-positions {settings.max_positions}: {cls.name} trains a matrix of that many rows and "
+                f"columns for every head of every layer. Give at most {MOST_POSITIONS}, such as 128."
+            )
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        length = settings.max_positions
+        self.weight = nn.Parameter(torch.empty(settings.num_heads, length, length))
+        for matrix in self.weight:
+            nn.init.xavier_uniform_(matrix)
+
+    def energy(self, offsets, positions, memory_positions):
+        """Rows and columns of W; a batch padded beyond L has zeros there."""
+        queries, keys = offsets.shape
+        length = self.weight.size(1)
+        return F.pad(self.weight[:, :queries, :keys], (0, max(0, keys - length), 0, max(0, queries - length)))

@@ -1,0 +1,37 @@
+"""Relative attention: queries of tokens, keys of relative positions."""
+
+from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers._options import ClipDistance
+from posnet_fairseq.ops.heads import split_table
+from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.offsets import clip_index
+from posnet_fairseq.ops.relative import spread
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("relative")
+class Relative(ContentBasedMixer):
+    """α̂_nm = q_n·E_rel[clip(n - m, ±K)] / √d: "Rel. Self-Attention", PosNet (WMT 2023) Section 7.1; Eq. 10 for n - m.
+
+    The same as dynamic convolution (Wu et al., 2019) with global context: there are no keys of tokens. In
+    cross-attention n is ⌊γn⌋.
+    """
+
+    Config = ClipDistance
+    places = PLACES
+    reads_length_ratio = True
+    has_keys = False
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.clip_distance = settings.options.clip_distance
+        self.relative_key = table(2 * self.clip_distance + 1, settings.embed_dim)
+
+    def prepare(self, offsets):
+        """Rows of the table, (N, M)."""
+        return clip_index(offsets, self.clip_distance)
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        return spread(q @ split_table(self.relative_key, self.num_heads).mT, index)

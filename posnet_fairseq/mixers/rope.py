@@ -1,0 +1,41 @@
+"""RoPE: queries and keys turned by their position."""
+
+import torch
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers.attention import Attention
+from posnet_fairseq.ops.sinusoids import rotate
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("rope")
+class RoPE(Attention):
+    """α̂_nm = (R_n q_n)·(R_m k_m) / √d: RoFormer (Su et al., 2021) Eqs. 14-16 and 34; Translution (2025) App. E.
+
+    R turns pairs of features by angles that grow with the position; energies depend on n - m. RoFormer itself has no
+    other position embedding: ``--position-embedding none``.
+    """
+
+    places = ("encoder", "decoder")
+
+    @classmethod
+    def check(cls, settings):
+        """Features are turned in pairs."""
+        width = settings.embed_dim // settings.num_heads
+        if width % 2:
+            side = settings.place
+            raise UsageError(
+                f"--{side}-attention-heads {settings.num_heads}: heads of {width} features cannot be turned in pairs "
+                f"by rope. Choose heads so that --{side}-embed-dim {settings.embed_dim} / heads is even."
+            )
+
+    def project_queries(self, query, context):
+        """q_n turned by n."""
+        return self._turn(super().project_queries(query, context), context.first)
+
+    def project_keys(self, memory, context):
+        """k_m turned by m; steps remember it so."""
+        return self._turn(super().project_keys(memory, context), context.first)
+
+    def _turn(self, x, first):
+        return rotate(x, torch.arange(first, first + x.size(2), device=x.device))

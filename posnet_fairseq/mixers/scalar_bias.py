@@ -1,0 +1,45 @@
+"""Attention with a scalar for every relative position."""
+
+from dataclasses import dataclass
+
+from fairseq.dataclass import ChoiceEnum
+
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers._options import ClipDistance, option
+from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.offsets import table_index
+from posnet_fairseq.ops.relative import plus_products
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("scalar_bias")
+class ScalarBias(ContentBasedMixer):
+    """α̂_nm = q_n·k_m / √d + b_h[index(n - m)]: T5 (Raffel et al., 2020), Swin (2021); Translution (2025) App. E, Eq. 5.
+
+    b is (H, 2K + 1), of this layer.
+    """
+
+    @dataclass
+    class Config(ClipDistance):
+        """How distances share scalars."""
+
+        scalar_bias_index: ChoiceEnum(["clip", "piecewise"]) = option(
+            "distances beyond K share one scalar, or distances share ever more (iRPE Eqs. 9 and 18)",
+            default="clip",
+        )
+
+    places = ("encoder", "decoder")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.clip_distance = settings.options.clip_distance
+        self.index_kind = settings.options.scalar_bias_index
+        self.bias = table(self.num_heads, 2 * self.clip_distance + 1)
+
+    def prepare(self, offsets):
+        """Rows of the table, (N, M)."""
+        return table_index(self.index_kind, offsets, self.clip_distance)
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        return plus_products(self.bias[:, index].unsqueeze(0), q, k)

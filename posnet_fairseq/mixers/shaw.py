@@ -1,0 +1,56 @@
+"""Shaw's relative position representations."""
+
+from dataclasses import dataclass
+
+from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers._options import ClipDistance, option
+from posnet_fairseq.ops.heads import split_table
+from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.offsets import clip_index
+from posnet_fairseq.ops.relative import collect, plus_products, spread
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("shaw")
+class Shaw(ContentBasedMixer):
+    """α̂_nm = q_n·(k_m + E_K[clip(n - m, ±K)]) / √d: Shaw et al. (2018) Eqs. 3-5; iRPE (ICCV 2021) Eqs. 7-9.
+
+    E_K, (2K + 1, D), is this layer's own and split over heads. ``--shaw-values``: values are v_m + E_V[clip(n - m)].
+    In cross-attention n is ⌊γn⌋.
+    """
+
+    @dataclass
+    class Config(ClipDistance):
+        """Keys, or keys and values."""
+
+        shaw_values: bool = option(
+            "also add relative position vectors to values (Shaw et al., 2018, Eq. 3; Translution App. E)",
+            default=False,
+        )
+
+    places = PLACES
+    reads_length_ratio = True
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.clip_distance = settings.options.clip_distance
+        rows = 2 * self.clip_distance + 1
+        self.relative_key = table(rows, settings.embed_dim)
+        self.relative_value = table(rows, settings.embed_dim) if settings.options.shaw_values else None
+
+    def prepare(self, offsets):
+        """Rows of the tables, (N, M)."""
+        return clip_index(offsets, self.clip_distance)
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        return plus_products(spread(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
+
+    def mix_values(self, weights, v, index):
+        """Σ_m α_nm (v_m + E_V[clip(n - m)])."""
+        mixed = super().mix_values(weights, v, index)
+        if self.relative_value is None:
+            return mixed
+        sums = collect(weights, index, len(self.relative_value))
+        return mixed + sums @ split_table(self.relative_value, self.num_heads)

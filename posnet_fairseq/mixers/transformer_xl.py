@@ -1,0 +1,46 @@
+"""Transformer-XL's relative positions."""
+
+import torch
+from torch import nn
+
+from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.ops.heads import split_table
+from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.relative import plus_products, spread
+from posnet_fairseq.ops.sinusoids import sinusoids
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("transformer_xl")
+class TransformerXL(ContentBasedMixer):
+    """α̂_nm = ((q_n + u)·k_m + (q_n + v)·(W_R s_{n-m})) / √d: Dai et al. (2019); iRPE (ICCV 2021) Eq. 10.
+
+    s is sinusoidal; u and v, of width D, are trained and start at zero. W_R has no bias: it would add the same to
+    all energies of a query, which the softmax takes out again.
+    """
+
+    places = ("encoder", "decoder")
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.relative_proj = linear(settings.embed_dim, settings.embed_dim, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(settings.embed_dim))
+        self.position_bias = nn.Parameter(torch.zeros(settings.embed_dim))
+
+    def prepare(self, offsets):
+        """Rows of a table, (N, M), and the table (H, T, d): W_R s for all distances of this call."""
+        # From the rightmost key to the leftmost as the last query sees them; in the decoder none is right of its query.
+        keys = offsets.size(1)
+        lowest = 0 if self.causal else 1 - keys
+        distances = torch.arange(lowest, keys, device=offsets.device)
+        table = self.relative_proj(sinusoids(distances, self.embed_dim).to(self.relative_proj.weight))
+        return (offsets - lowest).clamp(min=0), split_table(table, self.num_heads)
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        rows, table = index
+        energy = spread((q + self._per_head(self.position_bias)) @ table.mT, rows)
+        return plus_products(energy, q + self._per_head(self.content_bias), k)
+
+    def _per_head(self, bias):
+        return bias.view(self.num_heads, 1, self.head_dim) * self.scale

@@ -1,0 +1,50 @@
+"""The real part of the discrete Fourier transform along the tokens of sentences."""
+
+import math
+
+import torch
+
+# Up to this length a product with a matrix of cosines is faster than the fast transform (docs/measurements.md).
+LONGEST_PRODUCT = 128
+
+
+def real_transform(x):
+    """Re Σ_m exp(-2πi·nm/M) x_m / √M, for real x: the cosines alone.
+
+    Args:
+        x: (B, M, D).
+
+    Returns:
+        (B, M, D).
+    """
+    length = x.size(1)
+    if length > LONGEST_PRODUCT:
+        half = torch.fft.rfft(x, dim=1, norm="ortho").real
+        return torch.cat([half, half[:, 1 : (length + 1) // 2].flip(1)], dim=1)  # real input: n and M - n are equal
+    steps = torch.arange(length, device=x.device)
+    angles = (steps[:, None] * steps % length).double() * (2 * math.pi / length)
+    return (angles.cos() / math.sqrt(length)).to(x) @ x
+
+
+def per_length(transform, x, padding_mask):
+    """Transform the real tokens of each sentence, sentences of equal length at once; padding becomes 0.
+
+    Args:
+        transform: function (B, M, D) to (B, M, D).
+        x: (B, M, D).
+        padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+
+    Returns:
+        (B, M, D).
+    """
+    dtype = x.dtype
+    x = x.to(torch.promote_types(dtype, torch.float32))  # there is no transform in half precision
+    if padding_mask is None:
+        return transform(x).to(dtype)
+    lengths = (~padding_mask).sum(dim=1)
+    mixed = torch.zeros_like(x)
+    for length in lengths.unique().tolist():
+        if length:
+            (rows,) = torch.where(lengths == length)
+            mixed[rows, :length] = transform(x[rows, :length]).to(mixed.dtype)
+    return mixed.to(dtype)

@@ -1,0 +1,45 @@
+"""Sine waves over positions (Vaswani et al., 2017), also for negative ones.
+
+Angles are computed in float64, in every precision of the model: they are few, and large positions lose digits.
+"""
+
+import torch
+
+
+def frequencies(count, base=10000.0, device=None):
+    """base^(-i / count) for i = 0 ... count - 1, in float64."""
+    return base ** -(torch.arange(count, dtype=torch.float64, device=device) / count)
+
+
+def sinusoids(offsets, width):
+    """Sines of every offset, then cosines.
+
+    Args:
+        offsets: (T,) whole numbers, negative ones included.
+        width: D.
+
+    Returns:
+        (T, D) in float64.
+    """
+    half = (width + 1) // 2
+    angles = offsets[:, None] * frequencies(half, device=offsets.device)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+
+
+def rotate(x, positions):
+    """Turn pairs of features by an angle that grows with the position: RoFormer (Su et al., 2021) Eq. 34.
+
+    Feature i is paired with feature i + d/2.
+
+    Args:
+        x: (B, H, N, d), d even.
+        positions: (N,) whole numbers.
+
+    Returns:
+        (B, H, N, d). The product of two results depends on the difference of their positions only.
+    """
+    half = x.size(-1) // 2
+    angles = positions[:, None] * frequencies(half, device=x.device)
+    sin, cos = angles.sin().to(x), angles.cos().to(x)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

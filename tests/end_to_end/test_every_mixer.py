@@ -1,0 +1,71 @@
+"""Every architecture trains, resumes and translates under fairseq's own commands."""
+
+import commands
+import pytest
+import torch
+
+from posnet_fairseq.cli import length_ratio, translate
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+CROSS = [name for name in mixer_names() if "cross" in get_mixer(name).places]
+
+
+def generated(monkeypatch, data, run, capsys):
+    """The translations of fairseq-generate, in the order of the test set."""
+    settings = "--cpu --beam 2 --required-batch-size-multiple 1 --num-workers 0 --max-len-b 7 --results-path".split()
+    commands.call(monkeypatch, "generate", data, "--path", run / "checkpoint_last.pt", *settings, run)
+    output = (run / "generate-test.txt").read_text().split("\n")
+    capsys.readouterr()
+    found = {int(line.split("\t")[0][2:]): line.split("\t")[2] for line in output if line.startswith("D-")}
+    return [found[index] for index in range(61)]
+
+
+def train_and_translate(monkeypatch, capsys, data, run, arch, *more):
+    short = "--save-interval-updates 2 --no-epoch-checkpoints --disable-validation --weight-decay 0.01".split()
+    for updates in ("2", "4"):  # the second run resumes
+        arguments = commands.train_arguments(data, run, "--max-update", updates, *short, *more, arch=arch)
+        commands.call(monkeypatch, "train", *arguments)
+    capsys.readouterr()
+    arguments = "--pretokenized --beam 2 --max-len-a 0 --max-len-b 7".split()
+    translate.main([str(run / "checkpoint_last.pt"), *arguments, "--input", str(data / "test.xx")])
+    ours = capsys.readouterr().out.split("\n")[:-1]
+    assert ours == generated(monkeypatch, data, run, capsys)
+    return torch.load(run / "checkpoint_last.pt", weights_only=True)
+
+
+@pytest.mark.parametrize("name", mixer_names())
+def test_arch_trains_resumes_and_translates(monkeypatch, capsys, data, tmp_path, name):
+    state = train_and_translate(monkeypatch, capsys, data, tmp_path, f"{get_mixer(name).arch}_tiny")
+    assert state["cfg"]["model"]["encoder_self_mixer"] == name
+    assert state["optimizer_history"][-1]["num_updates"] == 4
+
+
+@pytest.mark.parametrize("name", CROSS)
+def test_cross_mixer_measures_the_length_ratio_and_keeps_it(monkeypatch, capsys, data, tmp_path, name):
+    state = train_and_translate(monkeypatch, capsys, data, tmp_path, "rposnet_tiny", "--cross-mixer", name)
+    stored = state["model"].get("decoder.length_ratio_version")
+    if not get_mixer(name).reads_length_ratio:
+        assert stored is None
+        return
+    length_ratio.main([str(data)])
+    source, target = stored.tolist()
+    assert capsys.readouterr().out == f"1.000000 ({source:,} source tokens / {target:,} target tokens)\n"
+    text = (data / "train.size").read_text()
+    assert str(source) == text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--arch lightconv_tiny --gate gelu --lightconv-global-context --clip-distance 2,3",
+        "--arch fouriernet_tiny --fourier-2d --gate none",
+        "--arch shaw_tiny --shaw-values --position-embedding none",
+        "--arch irpe_tiny --irpe-on qkv --irpe-index clip --irpe-beta 4 --irpe-share-heads separate --irpe-undirected",
+        "--arch irpe_tiny --irpe-mode bias",
+        "--arch scalar_bias_tiny --scalar-bias-index piecewise",
+        "--arch shaw_tiny --cross-mixer irpe --length-ratio 1.5 --cross-gate glu",
+    ],
+)
+def test_options_train_and_translate(monkeypatch, capsys, data, tmp_path, options):
+    _, arch, *more = options.split()
+    train_and_translate(monkeypatch, capsys, data, tmp_path, arch, *more)

@@ -1,0 +1,36 @@
+import pytest
+import reference
+from building import build_mixer
+from test_aposnet import absolute_energy, vectors
+from test_rposnet import relative_energy
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import PLACES
+
+every_place = pytest.mark.parametrize("place", PLACES)
+
+
+def naive_arposnet(positions, memory_positions):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 8 plus Eqs. 9 and 10."""
+
+    def mix(mixer, x, y):
+        relative = relative_energy(mixer, mixer.energies[0], positions)
+        absolute = absolute_energy(mixer, mixer.energies[1], positions, memory_positions)
+        return reference.attend(mixer, x, y, lambda h, n, m: relative(h, n, m) + absolute(h, n, m))
+
+    return mix
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "gelu" else reference.SHORT
+    p = vectors(max(lengths))
+    mixer = build_mixer("arposnet", place, gate, clip_distance=3)
+    reference.assert_equal_to_reference(mixer, naive_arposnet(**p), lengths, **p)
+
+
+@every_place
+def test_gradcheck(place):
+    mixer = build_mixer("arposnet", place, "gelu", embed_dim=4, clip_distance=2)
+    reference.assert_gradcheck(mixer, **vectors(4, 4))

@@ -1,0 +1,44 @@
+import math
+
+import pytest
+import reference
+import torch
+from building import build_mixer
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixingContext
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def naive_gaussiannet(mixer, x, y):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 12, σ = 1; heads look left, at themselves, right, and so on."""
+    cycle = (-1, 0, 1) if mixer.place == "encoder" else (-1, 0)
+
+    def weight(h, n, m):
+        distance = m - (n + cycle[h % len(cycle)])
+        return torch.tensor(math.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi), dtype=torch.float64)
+
+    weights = reference.masked(mixer, weight, len(x), len(y), hidden=0.0)
+    return reference.mix_one_sentence(mixer, x, y, weights)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    mixer = build_mixer("gaussiannet", place, gate, num_heads=4)
+    reference.assert_equal_to_reference(mixer, naive_gaussiannet, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("gaussiannet", place, "gelu", embed_dim=4))
+
+
+def test_heads_look_at_their_neighbours():
+    mixer = build_mixer("gaussiannet", num_heads=4)
+    x = torch.randn(1, 9, 8, dtype=torch.float64)
+    _, weights = mixer(x, x, MixingContext(need_weights=True))
+    assert weights[0, :, 4].argmax(-1).tolist() == [3, 4, 5, 3]
+    assert weights[0, 1, 4, 4].item() == pytest.approx(1 / math.sqrt(2 * math.pi))

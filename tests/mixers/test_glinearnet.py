@@ -1,0 +1,19 @@
+import pytest
+import reference
+from building import build_mixer, settings
+from test_linearnet import naive_linearnet
+
+from posnet_fairseq.registry import get_mixer
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def test_is_gated_by_default():
+    assert get_mixer("glinearnet").default_gate == "gelu"
+    assert get_mixer("linearnet").default_gate == "none"
+    assert get_mixer("glinearnet")(settings("glinearnet", "encoder", "gelu")).gating.kind == "gelu"
+
+
+@every_place
+def test_equals_formula(place):
+    reference.assert_equal_to_reference(build_mixer("glinearnet", place, "gelu"), naive_linearnet)

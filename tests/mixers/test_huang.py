@@ -1,0 +1,31 @@
+import pytest
+import reference
+from building import build_mixer
+
+from posnet_fairseq.gating import GATES
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def naive_huang(mixer, x, y):
+    """iRPE (Wu et al., ICCV 2021) Eq. 11."""
+    q, k = reference.content(mixer, x, y)
+    table, limit = reference.split(mixer.relative, mixer.num_heads), mixer.clip_distance
+
+    def energy(h, n, m):
+        p = table[h][reference.clip(n - m, limit) + limit]
+        return ((q[h][n] + p) @ (k[h][m] + p) - p @ p) / mixer.head_dim**0.5
+
+    return reference.attend(mixer, x, y, energy)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    reference.assert_equal_to_reference(build_mixer("huang", place, gate, clip_distance=3), naive_huang, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("huang", place, "gelu", embed_dim=4, clip_distance=2))

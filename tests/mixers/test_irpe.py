@@ -1,0 +1,133 @@
+import math
+
+import pytest
+import reference
+import torch
+from building import build_mixer
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import PLACES, MixingContext
+from posnet_fairseq.ops.offsets import piecewise_index
+
+every_place = pytest.mark.parametrize("place", PLACES)
+
+
+def piecewise(x, beta):
+    """iRPE (Wu et al., ICCV 2021) Eq. 18 with α : β : γ = 1 : 2 : 8."""
+    alpha, gamma = beta / 2, 4 * beta
+    if abs(x) <= alpha:
+        return round(x)
+    bucket = round(alpha + math.log(abs(x) / alpha) / math.log(gamma / alpha) * (beta - alpha))
+    return int(math.copysign(min(beta, bucket), x))
+
+
+def naive_irpe(mixer, x, y):
+    """iRPE (Wu et al., ICCV 2021) Eqs. 13-17: a vector for every pair."""
+    q, k = reference.content(mixer, x, y)
+    heads, beta = mixer.num_heads, mixer.beta
+
+    def row(n, m):
+        offset = reference.at(mixer, n) - m
+        index = piecewise if mixer.index_kind == "piecewise" else reference.clip
+        return index(offset, beta) + beta if mixer.directed else index(abs(offset), beta)
+
+    def vector(table, h, n, m):
+        return reference.split(table[row(n, m)], heads)[h] if table.size(1) == mixer.embed_dim else table[row(n, m)]
+
+    def energy(h, n, m):
+        b = 0
+        if mixer.bias is not None:
+            b = mixer.bias[h % len(mixer.bias), row(n, m)]
+        if mixer.on_keys is not None:
+            b = b + q[h][n] @ vector(mixer.on_keys, h, n, m)
+        if mixer.on_queries is not None:
+            b = b + k[h][m] @ vector(mixer.on_queries, h, n, m)
+        return (q[h][n] @ k[h][m] + b) / mixer.head_dim**0.5
+
+    on_values = mixer.on_values
+    added = None if on_values is None else lambda h, n, m: vector(on_values, h, n, m)
+    return reference.attend(mixer, x, y, energy, added)
+
+
+VARIANTS = [
+    {},
+    *({"irpe_on": on} for on in ("q", "v", "qk", "qv", "kv", "qkv")),
+    {"irpe_on": "qkv", "irpe_share_heads": "separate"},
+    {"irpe_on": "qkv", "irpe_index": "clip"},
+    {"irpe_on": "qkv", "irpe_undirected": True},
+    {"irpe_mode": "bias"},
+    {"irpe_mode": "bias", "irpe_share_heads": "shared"},
+    {"irpe_mode": "bias", "irpe_index": "clip", "irpe_undirected": True},
+]
+
+
+@every_place
+@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: "-".join(map(str, options.values())))
+def test_equals_formula(place, options):
+    mixer = build_mixer("irpe", place, irpe_beta=3, **options)
+    reference.assert_equal_to_reference(mixer, naive_irpe, (1, 2, 13))
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula_on_long_sentences_with_every_gate(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    reference.assert_equal_to_reference(build_mixer("irpe", place, gate, irpe_beta=4), naive_irpe, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("irpe", place, "gelu", embed_dim=4, irpe_beta=2, irpe_on="qkv"))
+
+
+@pytest.mark.parametrize("beta", [1, 2, 3, 8, 16, 25])
+def test_piecewise_index(beta):
+    offsets = torch.arange(-300, 301)
+    assert piecewise_index(offsets, beta).tolist() == [piecewise(x, beta) + beta for x in range(-300, 301)]
+
+
+def test_halves_are_rounded_to_the_even_number():
+    """β = 3: α = 1.5, γ = 12, and distance 6 = 4α falls on 1.5 + ln 4 / ln 8 · 1.5 = 2.5."""
+    assert piecewise_index(torch.tensor([6, -6]), 3).tolist() == [2 + 3, -2 + 3]
+
+
+def test_tables_start_at_zero():
+    from building import settings
+
+    from posnet_fairseq.registry import get_mixer
+
+    cls = get_mixer("irpe")
+    for options in ({"irpe_on": "qkv"}, {"irpe_mode": "bias"}):
+        mixer = cls(settings("irpe", "encoder", options=cls.Config(**options)))
+        tables = [t for t in (mixer.bias, mixer.on_queries, mixer.on_keys, mixer.on_values) if t is not None]
+        assert tables
+        assert not any(table.any() for table in tables)
+
+
+@every_place
+def test_clipped_and_on_keys_it_is_shaw_with_shared_heads(place):
+    shaw = build_mixer("shaw", place, clip_distance=3)
+    irpe = build_mixer("irpe", place, irpe_index="clip", irpe_beta=3)
+    with torch.no_grad():
+        shaw.relative_key.copy_(irpe.on_keys.repeat(1, shaw.num_heads))
+    _same_but(irpe, shaw)
+    x, y = torch.randn(2, 3, 9, 8, dtype=torch.float64)
+    memory, context = y if place == "cross" else x, MixingContext(length_ratio=(5, 4) if place == "cross" else (1, 1))
+    torch.testing.assert_close(irpe(x, memory, context)[0], shaw(x, memory, context)[0])
+
+
+def _same_but(of, to):
+    """Copy the parameters that both have."""
+    to.load_state_dict({n: p for n, p in of.named_parameters() if n in dict(to.named_parameters())}, strict=False)
+
+
+@pytest.mark.parametrize("beta", [0, -3])
+def test_beta_below_one_is_refused(beta):
+    with pytest.raises(UsageError, match=f"--irpe-beta {beta}: give 1 or more"):
+        build_mixer("irpe", irpe_beta=beta)
+
+
+def test_bias_is_on_nothing():
+    with pytest.raises(UsageError, match="--irpe-on k: the scalars of --irpe-mode bias are on none"):
+        build_mixer("irpe", irpe_mode="bias", irpe_on="k")

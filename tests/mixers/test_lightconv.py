@@ -1,0 +1,54 @@
+import pytest
+import reference
+import torch
+from building import build_mixer
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixingContext
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def naive_lightconv(mixer, x, y):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14, normalised over the real positions of the window."""
+    limit, nothing = mixer.clip_distance, torch.tensor(-torch.inf, dtype=torch.float64)
+
+    def energy(h, n, m):
+        if abs(n - m) > limit and not mixer.global_context:
+            return nothing
+        return mixer.weight[h, reference.clip(n - m, limit) + limit]
+
+    return reference.attend(mixer, x, y, energy)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("everything", [False, True])
+def test_equals_formula(place, gate, everything):
+    lengths = reference.LENGTHS if gate == "glu" else reference.SHORT
+    mixer = build_mixer("lightconv", place, gate, clip_distance=2, lightconv_global_context=everything)
+    reference.assert_equal_to_reference(mixer, naive_lightconv, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("lightconv", place, "glu", embed_dim=4, clip_distance=1))
+
+
+def test_is_a_convolution_inside_of_a_sentence():
+    mixer = build_mixer("lightconv", clip_distance=2, num_heads=2)
+    x = torch.randn(1, 12, 8, dtype=torch.float64)
+    mixed, _ = mixer.mix(x, x, MixingContext())
+    value = mixer.value(x, MixingContext())[0].transpose(1, 2).flatten(0, 1)  # features x positions
+    kernel = mixer.weight.softmax(-1).flip(1).repeat_interleave(4, dim=0)[:, None]  # a kernel for every feature
+    expected = torch.nn.functional.conv1d(value[None], kernel, groups=8)
+    torch.testing.assert_close(mixed[0, :, 2:-2].transpose(1, 2).flatten(0, 1), expected[0])
+
+
+def test_with_global_context_and_a_wide_kernel_it_moves_with_its_input():
+    """K ≥ L - 1: energies depend on n - m alone, so the ratios of two weights do not change along the diagonal."""
+    mixer = build_mixer("lightconv", clip_distance=9, lightconv_global_context=True)
+    x = torch.randn(1, 10, 8, dtype=torch.float64)
+    _, weights = mixer(x, x, MixingContext(need_weights=True))
+    ratios = weights[0, :, :, 1:] / weights[0, :, :, :-1]
+    torch.testing.assert_close(ratios[:, 1:, 1:], ratios[:, :-1, :-1])

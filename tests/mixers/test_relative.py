@@ -1,0 +1,33 @@
+import pytest
+import reference
+from building import build_mixer
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import PLACES
+
+every_place = pytest.mark.parametrize("place", PLACES)
+
+
+def naive_relative(mixer, x, y):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Section 7.1: Eq. 9 with the token in place of its position."""
+    q = reference.project(x, mixer.query_proj, mixer.num_heads)
+    table, limit = reference.split(mixer.relative_key, mixer.num_heads), mixer.clip_distance
+
+    def energy(h, n, m):
+        offset = reference.clip(reference.at(mixer, n) - m, limit)
+        return q[h][n] @ table[h][offset + limit] / mixer.head_dim**0.5
+
+    return reference.attend(mixer, x, y, energy)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    mixer = build_mixer("relative", place, gate, clip_distance=3)
+    reference.assert_equal_to_reference(mixer, naive_relative, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("relative", place, "gelu", embed_dim=4, clip_distance=2))

@@ -1,0 +1,59 @@
+import math
+
+import pytest
+import reference
+import torch
+from building import build_mixer
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixingContext
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def turned(x, position):
+    """RoFormer (Su et al., 2021) Eq. 34, one pair of features at a time: i with i + d/2."""
+    half = len(x) // 2
+    first, second = [], []
+    for i in range(half):
+        angle = position * 10000 ** (-i / half)
+        sin, cos = math.sin(angle), math.cos(angle)
+        first.append(x[i] * cos - x[i + half] * sin)
+        second.append(x[i + half] * cos + x[i] * sin)
+    return torch.stack(first + second)
+
+
+def naive_rope(mixer, x, y):
+    q, k = reference.content(mixer, x, y)
+    q = [[turned(row, n) for n, row in enumerate(head)] for head in q]
+    k = [[turned(row, m) for m, row in enumerate(head)] for head in k]
+    return reference.attend(mixer, x, y, lambda h, n, m: q[h][n] @ k[h][m] / mixer.head_dim**0.5)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    reference.assert_equal_to_reference(build_mixer("rope", place, gate), naive_rope, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("rope", place, "gelu", embed_dim=4))
+
+
+def test_energies_depend_on_the_difference_of_positions():
+    mixer = build_mixer("rope")
+    token, other = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+    x = torch.where(torch.arange(9)[None, :, None] % 2 == 0, token, other)  # two words in turn
+    context = MixingContext()
+    q, k = mixer.project_queries(x, context), mixer.keys(x, context)
+    energy = mixer.energy(q, k, None)[0]
+    torch.testing.assert_close(energy[:, 2:, 2:], energy[:, :-2, :-2])
+    assert not torch.allclose(energy[:, 2:, :-2], energy[:, :-2, :-2])
+
+
+def test_odd_heads_are_refused():
+    with pytest.raises(UsageError, match=r"--encoder-attention-heads 2: heads of 3 features cannot be turned in pairs"):
+        build_mixer("rope", embed_dim=6)

@@ -1,0 +1,52 @@
+import math
+
+import pytest
+import reference
+import torch
+from building import build_mixer
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixingContext
+
+every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
+
+
+def sinusoid(offset, width):
+    """Sines, then cosines, of geometrically falling frequencies."""
+    angles = [offset / 10000 ** (i / (width / 2)) for i in range(width // 2)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
+
+
+def naive_transformer_xl(mixer, x, y):
+    """iRPE (Wu et al., ICCV 2021) Eq. 10."""
+    heads, width = mixer.num_heads, mixer.embed_dim
+    q, k = reference.content(mixer, x, y)
+    u, v = reference.split(mixer.content_bias, heads), reference.split(mixer.position_bias, heads)
+
+    def energy(h, n, m):
+        r = reference.split(mixer.relative_proj.weight @ sinusoid(n - m, width), heads)
+        return ((q[h][n] + u[h]) @ k[h][m] + (q[h][n] + v[h]) @ r[h]) / mixer.head_dim**0.5
+
+    return reference.attend(mixer, x, y, energy)
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+def test_equals_formula(place, gate):
+    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
+    reference.assert_equal_to_reference(build_mixer("transformer_xl", place, gate), naive_transformer_xl, lengths)
+
+
+@every_place
+def test_gradcheck(place):
+    reference.assert_gradcheck(build_mixer("transformer_xl", place, "gelu", embed_dim=4))
+
+
+def test_projecting_relative_positions_with_a_bias_would_change_nothing():
+    """It adds the same to all energies of a query: why there is none."""
+    mixer = build_mixer("transformer_xl")
+    assert mixer.relative_proj.bias is None
+    x = torch.randn(2, 7, 8, dtype=torch.float64)
+    without, _ = mixer(x, x, MixingContext())
+    mixer.relative_proj.bias = torch.nn.Parameter(torch.randn(8, dtype=torch.float64))
+    torch.testing.assert_close(mixer(x, x, MixingContext())[0], without)

@@ -1,0 +1,121 @@
+"""γ: measured, given, stored, refused."""
+
+import shutil
+
+import pytest
+import torch
+from building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
+from fairseq import options
+from fairseq_cli import preprocess
+from test_bad_input import fails
+
+from posnet_fairseq import length_ratio, synthetic
+from posnet_fairseq.cli import length_ratio as command
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two sentences of 5 and 1 tokens for 2 and 1, and a second part of one sentence of 3 for 3; plus end symbols."""
+    folder = tmp_path_factory.mktemp("ratio")
+    (folder / "text.xx").write_text("a b c d e\na\n")
+    (folder / "text.yy").write_text("a b\na\n")
+    (folder / "more.xx").write_text("a b c\n")
+    (folder / "more.yy").write_text("a b c\n")
+    for name, prefix in (("one", "text"), ("two", "more")):
+        arguments = (
+            f"-s xx -t yy --joined-dictionary --workers 1 --destdir {folder}/{name} --trainpref {folder}/{prefix}"
+        )
+        preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
+    return folder
+
+
+def test_is_measured_with_end_symbols(data):
+    assert length_ratio.measure(data / "one") == (8, 5)
+    assert length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
+    assert length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
+
+
+def test_command_prints_it(data, capsys):
+    command.main([str(data / "one")])
+    assert capsys.readouterr().out == "1.600000 (8 source tokens / 5 target tokens)\n"
+    for languages in (["-s", "yy", "-t", "xx"], ["-s", "yy"], ["-t", "xx"]):
+        command.main([str(data / "one"), *languages])
+        assert capsys.readouterr().out.startswith("0.625000 ")
+
+
+def test_command_refuses_other_folders(data, capsys, tmp_path):
+    assert "no/such: there is no such directory" in fails(capsys, command.main, "no/such")
+    assert "holds no binarised training set" in fails(capsys, command.main, tmp_path)
+    assert "holds no binarised training set" in fails(capsys, command.main, data / "one", "-s", "xx", "-t", "zz")
+
+
+@pytest.mark.parametrize(("end", "size"), [("idx", 20), ("idx", 40), ("idx", 0), ("bin", None)])
+def test_damaged_data_is_named(data, tmp_path, capsys, end, size):
+    shutil.copytree(data / "one", tmp_path / "cut")
+    path = tmp_path / "cut" / f"train.xx-yy.xx.{end}"
+    whole = path.read_bytes()
+    path.unlink()
+    if size is not None:
+        path.write_bytes(whole[:size])
+    said = fails(capsys, command.main, tmp_path / "cut")
+    assert "train.xx-yy.xx.idx is damaged" in said or "holds no binarised training set" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "pair"), [("1.05", (21, 20)), ("2", (2, 1)), ("0.5", (1, 2)), ("auto", None), (None, None)]
+)
+def test_is_kept_as_a_fraction(given, pair):
+    assert length_ratio.parse(given) == pair
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1e-9", "1e7", "1e300", "many", "nan", "inf", "1/0", ""])
+def test_nonsense_is_refused(given):
+    with pytest.raises(
+        UsageError, match=rf"--length-ratio {given}: give a number from 0.01 to 100, such as 1.05, or auto"
+    ):
+        build_model(cross_mixer="rposnet", length_ratio=given)
+
+
+def test_is_refused_where_nothing_reads_it():
+    with pytest.raises(UsageError, match=r"--length-ratio 1.5: --cross-mixer attention does not read it"):
+        build_model(length_ratio="1.5")
+
+
+def test_survives_half_precision_and_saving():
+    model = build_model(cross_mixer="rposnet", length_ratio="1.0234")
+    model.half().float()
+    assert model.decoder.length_ratio_version.tolist() == [5117, 5000]
+    measured = MixerTransformer.build_model(model_options(cross_mixer="rposnet"), synthetic.task(WORDS))
+    with pytest.raises(UsageError, match="length ratio of source to target is unknown"):
+        measured(pad(sentences(4)), None, pad(sentences(3)))
+    measured.load_state_dict(model.state_dict())
+    assert measured.decoder.length_ratio_version.tolist() == [5117, 5000]
+    assert torch.isfinite(measured(pad(sentences(4)), None, pad(sentences(3)))[0]).all()
+
+
+def test_another_number_than_the_checkpoints_is_refused():
+    state = build_model(cross_mixer="rposnet", length_ratio="1.25").state_dict()
+    build_model(cross_mixer="rposnet", length_ratio="1.25").load_state_dict(state)
+    with pytest.raises(UsageError, match=r"length ratio of 1.25, but --length-ratio says 1.5"):
+        build_model(cross_mixer="rposnet", length_ratio="1.5").load_state_dict(state)
+
+
+def test_positions_beyond_the_longest_target_are_looked_up():
+    """γ = 2: query 12 stands at 24, which a model of 24 target positions does not have itself."""
+    short, long = (
+        build_model(cross_mixer="aposnet", length_ratio="2", max_target_positions=limit)
+        for limit in (MAX_POSITIONS, 64)
+    )
+    long.load_state_dict(short.state_dict())
+    source, target = pad(sentences(9)), pad(sentences(20))
+    torch.testing.assert_close(short(source, None, target)[0], long(source, None, target)[0])
+
+
+def test_queries_stand_at_the_floor():
+    from posnet_fairseq.mixers._base import MixingContext
+
+    offsets = MixingContext(length_ratio=(5, 4)).offsets(range(2, 7), 3)
+    assert offsets[:, 0].tolist() == [2, 3, 5, 6, 7]  # ⌊2.5⌋, ⌊3.75⌋, 5, ⌊6.25⌋, ⌊7.5⌋
+    assert offsets[0].tolist() == [2, 1, 0]
