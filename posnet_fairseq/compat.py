@@ -37,6 +37,47 @@ def allow_checkpoint_types():
     torch.serialization.add_safe_globals(types)
 
 
+def exempt_from_weight_decay():
+    """Let all optimisers of fairseq leave parameters alone that ask for no weight decay.
+
+    A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``, fairseq's own convention,
+    which none of its optimisers follows (the composite one looks for it in vain in 0.12.3). This hands them two groups
+    of parameters, and keeps the 16-bit optimiser from making one flat tensor of all of them. It can go when fairseq
+    follows its convention.
+    """
+    from fairseq import optim
+    from fairseq.optim import composite
+    from omegaconf import open_dict
+
+    build = optim._build_optimizer
+    if getattr(build, "exempts", False):
+        return
+
+    def build_with_groups(cfg, params, *args, **kwargs):
+        exempt = [p for p in params if _without_decay(p)]
+        if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimiser for each of its groups
+            rest = [p for p in params if not _without_decay(p)]
+            params = [{"params": rest}, {"params": exempt, "weight_decay": 0.0}]
+        return build(cfg, params, *args, **kwargs)
+
+    build_with_groups.exempts = True
+    optim._build_optimizer = composite._build_optimizer = build_with_groups
+    build_16_bit = optim.FP16Optimizer.build_optimizer.__func__
+
+    def build_16_bit_in_groups(cls, cfg, params, **kwargs):
+        if any(map(_without_decay, params)):
+            with open_dict(cfg):
+                cfg.common.fp16_no_flatten_grads = True
+        return build_16_bit(cls, cfg, params, **kwargs)
+
+    optim.FP16Optimizer.build_optimizer = classmethod(build_16_bit_in_groups)
+
+
+def _without_decay(parameter):
+    overrides = getattr(parameter, "optim_overrides", None) or {}
+    return overrides.get("optimizer", {}).get("weight_decay_scale") == 0
+
+
 def _numpy_scalar():
     import numpy
 
