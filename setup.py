@@ -54,6 +54,8 @@ setup(
             "posnet-average=posnet_fairseq.cli.average:main",
             "posnet-bench=posnet_fairseq.cli.bench:main",
             "posnet-doctor=posnet_fairseq.cli.doctor:main",
+            "posnet-length-ratio=posnet_fairseq.cli.length_ratio:main",
+            "posnet-mixers=posnet_fairseq.cli.mixers:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",
         ]

@@ -1,0 +1,154 @@
+"""posnet-mixers: what there is in place of self-attention, and the options of each."""
+
+import argparse
+import dataclasses
+import inspect
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from posnet_fairseq import counting
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._options import choices, kind
+from posnet_fairseq.model_config import MixerTransformerConfig, per_layer
+from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.sizes import SIZES
+
+COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="posnet-mixers", description="List the token mixers, or describe one of them and its options."
+    )
+    parser.add_argument("mixer", nargs="?", help="describe this one")
+    parser.add_argument("--options", action="store_true", help="of the given mixer: its options and their defaults")
+    parser.add_argument("--size", choices=SIZES, default="base", help="of the models whose parameters are counted")
+    parser.add_argument("--words", type=int, default=43650, help="entries of their dictionary (default: 43650)")
+    parser.add_argument("--length", type=int, default=25, help="N, tokens of a sentence (default: 25)")
+    return parser
+
+
+def summary(mixer):
+    """The formula and the paper of a mixer, from the first line of its description."""
+    formula, _, paper = inspect.getdoc(mixer).split("\n\n")[0].replace("\n", " ").partition(": ")
+    return formula, paper.rstrip(".")
+
+
+def overview(size, words, length):
+    """What the table says of every mixer: a dict of texts for each; those that inference changes in two lines."""
+    shape = SIZES[size]
+    for name in mixer_names():
+        mixer = get_mixer(name)
+        model = counting.build(name, size, words)
+        parameters = (counting.trained_parameters(model), counting.stored_parameters(model))
+        operations = [counting.operations(name, search) for search in (False, True)]
+        reach = counting.reach(mixer, shape)
+        numbers = [counting.evaluate(count, length, shape.embed_dim, reach) for count in operations]
+        yield {
+            "mixer": name,
+            "place": "\n".join(mixer.places),
+            "static": "yes" if mixer.static else "",
+            "parameters": _lines(f"{number / 1e6:.1f}M" for number in parameters),
+            "operations of a layer": _lines(map(counting.as_text, operations)),
+            f"N={length}": _lines(f"{number / 1e6:.1f}M" for number in numbers),
+        }
+
+
+def _lines(texts):
+    return "\n".join(dict.fromkeys(texts))
+
+
+def option_rows(mixer):
+    """The options that models with this mixer read: flag, values, default, help."""
+    own = dataclasses.fields(mixer.Config)
+    common = [field for field in dataclasses.fields(MixerTransformerConfig) if field.name in COMMON]
+    defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
+    defaults["length_ratio"] = "auto"
+    for field in [*own, *common]:
+        if field.name in ("cross_gate", "length_ratio") and "cross" not in mixer.places:
+            continue
+        if field.name == "length_ratio" and not mixer.reads_length_ratio:
+            continue
+        values = _values(field)
+        if field.name == "position_embedding" and mixer.reads_positions:
+            values = values.replace(" | none", "")
+        yield f"--{field.name.replace('_', '-')}", values, _default(field, defaults), field.metadata["help"]
+
+
+def _values(field):
+    """What may follow an option: its choices, or the kind of its value; nothing for a switch."""
+    if kind(field) is bool:
+        return ""
+    if choices(field):
+        return " | ".join(choices(field))
+    return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[kind(field)]
+
+
+def _default(field, defaults):
+    if field.name in defaults:
+        return defaults[field.name]
+    sizes = {}
+    for size, shape in SIZES.items():
+        sizes.setdefault(getattr(shape, field.name, field.default), []).append(size)
+    if len(sizes) > 1:
+        return ", ".join(f"{value} ({', '.join(of)})" for value, of in sizes.items())
+    return {False: "off", None: "see below"}.get(field.default, str(field.default))
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-mixers."""
+    options = _parser().parse_args(arguments)
+    if options.options and options.mixer is None:
+        raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
+    for name in ("words", "length"):
+        if getattr(options, name) < 5:
+            raise UsageError(f"--{name} {getattr(options, name)}: give 5 or more.")
+    console = Console(highlight=False)
+    if options.mixer is None:
+        _print_overview(console, options)
+        return
+    names = {get_mixer(name).arch: name for name in mixer_names()}
+    mixer = get_mixer(names.get(options.mixer, options.mixer), "posnet-mixers")
+    if not options.options:
+        console.print(f"[bold]{mixer.name}[/bold] (--arch {mixer.arch}_{{{','.join(SIZES)}}})")
+        console.print(inspect.getdoc(mixer), markup=False)
+        console.print(f"May stand in: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
+        return
+    for flag, values, default, meaning in option_rows(mixer):
+        console.print(f"{flag} {values}".rstrip() + f"   default: {default}", markup=False, style="bold")
+        console.print(Padding(escape(meaning), (0, 0, 0, 4)))
+
+
+def _print_overview(console, options):
+    formulas = Table(title="Token mixers", box=box.SIMPLE)
+    for column in ("mixer", "energy or weight of query n and key m", "paper"):
+        formulas.add_column(column, overflow="fold", no_wrap=column == "mixer")
+    for name in mixer_names():
+        formulas.add_row(name, *map(escape, summary(get_mixer(name))))
+    console.print(formulas)
+
+    title = f"--arch MIXER_{options.size} (attention: transformer_pos_{options.size})"
+    figures = Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False)
+    rows = list(overview(options.size, options.words, options.length))
+    for name in rows[0]:
+        number = name == "parameters" or name.startswith("N=")
+        figures.add_column(name, no_wrap=True, justify="right" if number else "left")
+    for row in rows:
+        figures.add_row(*row.values())
+    console.print(figures)
+    shape = SIZES[options.size]
+    console.print(
+        "Second figures: after energies that no token has a part in are stored as tables (PosNet Table 7). Parameters "
+        f"of whole models with {options.words:,} words in one dictionary and 128 positions. Operations: products and "
+        "sums in one self-attention for a sentence of N tokens, counted in the modules themselves; "
+        f"D = {shape.embed_dim}, K̂ = {2 * shape.clip_distance + 1} (irpe: by --irpe-beta). Static: no token has a part "
+        f"in the weights. Beyond {LONGEST_PRODUCT} tokens fouriernet is a fast transform, N log N instead of N².",
+        markup=False,
+    )

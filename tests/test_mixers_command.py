@@ -1,0 +1,80 @@
+"""posnet-mixers, and the counts it shows."""
+
+import pytest
+
+from posnet_fairseq import counting
+from posnet_fairseq.cli import mixers
+from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
+
+every_mixer = pytest.mark.parametrize("name", mixer_names())
+
+# PosNet (Schmidt and Di Gangi, WMT 2023) Table 7, as it stands: training, search.
+TABLE_7 = {
+    "attention": ("2N²D + 4ND²", "2N²D + 4ND²"),
+    "shaw": ("K̂ND + 2N²D + 4ND²", "K̂ND + 2N²D + 4ND²"),
+    "linearnet": ("N²D + 2ND²", "N²D + 2ND²"),
+    "glinearnet": ("N²D + 3ND²", "N²D + 3ND²"),
+    "aposnet": ("2N²D + 5ND²", "N²D + 3ND²"),
+    "rposnet": ("K̂ND + N²D + 4ND²", "N²D + 3ND²"),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_7)
+def test_operations_are_those_of_the_paper(name):
+    counted = tuple(counting.as_text(counting.operations(name, search)) for search in (False, True))
+    assert counted == TABLE_7[name]
+
+
+@every_mixer
+def test_operations_of_every_mixer_can_be_counted(name):
+    assert counting.operations(name)["ND²"] >= 2  # values and output
+
+
+def test_count_for_a_sentence():
+    assert counting.evaluate({"N²D": 2, "ND²": 4}, length=10, width=8, clip_distance=3) == 2 * 800 + 4 * 640
+    assert counting.as_text({"N²D": 4, "ND": -1, "D²": -2}) == "4N²D - ND - 2D²"
+
+
+def test_overview_has_every_mixer(capsys):
+    mixers.main(["--size", "tiny", "--words", "100"])
+    shown = capsys.readouterr().out
+    for name in mixer_names():
+        assert f"{name} " in shown
+    assert "Eqs. 13-18" in shown
+
+
+@every_mixer
+def test_options_are_shown_with_defaults_and_equation(name, capsys):
+    mixers.main([name, "--options"])
+    shown = capsys.readouterr().out
+    for option, field in option_fields().items():
+        flag = f"--{option.replace('_', '-')} "
+        if field.name in get_mixer(name).Config.__dataclass_fields__:
+            assert flag in shown
+            assert (
+                "Eq" in field.metadata["help"]
+                or "Section" in field.metadata["help"]
+                or "Table" in field.metadata["help"]
+            )
+        else:
+            assert flag not in shown
+    assert f"--gate none | gelu | glu   default: {get_mixer(name).default_gate}" in shown
+
+
+def test_description_has_the_formula(capsys):
+    mixers.main(["rposnet"])
+    shown = capsys.readouterr().out
+    assert "E_rel[clip(⌊γn⌋ - m, ±K)]" in shown
+    assert "encoder, decoder, cross" in shown
+
+
+def test_bad_input(capsys):
+    for arguments, sentence in (
+        (["rposnt"], "there is no such mixer. Choose one of: aposnet, .* Did you mean rposnet?"),
+        (["--options"], "--options: of which mixer?"),
+        (["--words", "2"], "--words 2: give 5 or more"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            mixers.main(arguments)
+        assert error.value.code == 2
+        assert sentence.split(".* ")[-1] in capsys.readouterr().err
