@@ -2,14 +2,13 @@
 
 import statistics
 from argparse import Namespace
-from types import SimpleNamespace
 
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
 
+from posnet_fairseq import synthetic
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.model_config import apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -17,13 +16,6 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.sizes import SIZES
 
 BASELINE = "fairseq transformer"
-
-
-def _task(words):
-    dictionary = Dictionary()
-    for index in range(words - dictionary.nspecial):
-        dictionary.add_symbol(f"w{index}")
-    return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
 
 
 def _fairseq_transformer(task, size, positions):
@@ -108,7 +100,7 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
         second), and their median ratios to fairseq's Transformer, ``training_ratio`` and ``decoding_ratio``.
     """
     torch.manual_seed(1)
-    task = _task(words)
+    task = synthetic.task(words)
     positions = length + 2
     models = {BASELINE: _fairseq_transformer(task, size, positions)}
     models |= {f"{get_mixer(mixer).arch}_{size}": _mixer_transformer(task, mixer, size, positions) for mixer in mixers}

@@ -1,0 +1,106 @@
+"""One mixer with its projections against attention's, forward and forward with backward."""
+
+import dataclasses
+import statistics
+
+import torch
+
+from posnet_fairseq.bench.memory import peak_bytes
+from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._base import MixerSettings, MixingContext
+from posnet_fairseq.mixers._options import configure
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.sizes import SIZES
+
+BASELINE = "attention"
+
+
+def _mixer(variant, place, size, length):
+    """A mixer by its name, with options of its own after plus signs: shaw+shaw_values, irpe+irpe_on=qkv."""
+    name, *chosen = variant.split("+")
+    cls, shape = get_mixer(name, "--mixers"), SIZES[size]
+    fields = {field.name for field in dataclasses.fields(cls.Config)}
+    options = {"clip_distance": shape.clip_distance} if "clip_distance" in fields else {}
+    for option in chosen:
+        key, _, value = option.partition("=")
+        if key not in fields:
+            raise UsageError(f"--mixers {variant}: the options of {name} are {', '.join(sorted(fields)) or 'none'}.")
+        options[key] = value or True
+    if place not in cls.places:
+        raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
+    settings = MixerSettings(
+        place=place,
+        embed_dim=shape.embed_dim,
+        memory_dim=shape.embed_dim,
+        num_heads=shape.attention_heads,
+        max_positions=length,
+        dropout=0.0,
+        gate=cls.default_gate,
+        options=configure(cls.Config, options),
+    )
+    cls.check(settings)
+    return cls(settings)
+
+
+def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False, rounds=7):
+    """Time mixers in turn, with the gates and options they have by default and without dropout.
+
+    Args:
+        mixers: names, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
+        length: of sentences, N.
+        size: one of :data:`posnet_fairseq.sizes.SIZES`.
+        tokens: in a batch; there are tokens / N sentences.
+        place: encoder or decoder self-attention.
+        padded: the last tenth of the sentences, at least one, are padded by a tenth of their length.
+        rounds: how often everything is timed.
+
+    Returns:
+        dict from name to a dict with ``forward`` and ``training`` (seconds of CPU time of a call, and of one with its
+        backward pass), ``forward_ratio`` and ``training_ratio`` (medians of ratios to attention in the same round), and
+        ``peak`` (bytes that a call with its backward pass allocates at once).
+    """
+    torch.manual_seed(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    batch, width = max(1, tokens // length), SIZES[size].embed_dim
+    x = torch.randn(batch, length, width, device=device, requires_grad=True)
+    positions = torch.randn(length, width, device=device, requires_grad=True)
+    mask = None
+    if padded and place == "encoder":
+        mask = torch.zeros(batch, length, dtype=torch.bool, device=device)
+        mask[-max(1, batch // 10) :, length - max(1, length // 10) :] = True
+    context = MixingContext(positions=positions, padding_mask=mask)
+    built = {name: _mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
+    forward = {name: _forward(mixer, x, context) for name, mixer in built.items()}
+    training = {name: _training(mixer, x, context) for name, mixer in built.items()}
+    seconds = {"forward": interleaved(forward, rounds), "training": interleaved(training, rounds)}
+    results = {name: {"peak": peak_bytes(training[name])} for name in built}
+    for what, measured in seconds.items():
+        for name, figures in results.items():
+            figures[what] = statistics.median(measured[name])
+            figures[f"{what}_ratio"] = median_ratio(measured[name], measured[BASELINE])
+    return results
+
+
+def _forward(mixer, x, context):
+    def call():
+        with torch.inference_mode():
+            mixer.eval()(x, x, context)
+        _wait()
+
+    return call
+
+
+def _training(mixer, x, context):
+    def call():
+        inputs = [x, *mixer.parameters()]
+        output, _ = mixer.train()(x, x, context)
+        torch.autograd.grad(output, [*inputs, context.positions], torch.ones_like(output), allow_unused=True)
+        _wait()
+
+    return call
+
+
+def _wait():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
