@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from posnet_fairseq import synthetic
-from posnet_fairseq.mixers._base import MixerSettings, MixingContext
+from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.model_config import apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -91,16 +91,7 @@ def _count(name, search, length, width, clip_distance):
     """Half of the floating-point operations, as a paper counts: a product and its sum are one."""
     cls = get_mixer(name)
     reaches = {field.name: clip_distance for field in dataclasses.fields(cls.Config) if field.type is int}
-    settings = MixerSettings(
-        place="encoder",
-        embed_dim=width,
-        memory_dim=width,
-        num_heads=4,
-        max_positions=length,
-        dropout=0.0,
-        gate=cls.default_gate,
-        options=cls.Config(**reaches),
-    )
+    settings = synthetic.settings("encoder", cls.default_gate, cls.Config(**reaches), width, 4, length)
     with torch.device("meta"):
         mixer = cls(settings).eval()
         tokens, positions = torch.empty(1, length, width), torch.empty(length, width)

@@ -1,8 +1,10 @@
-"""A task without data, to build models of a size for benchmarks, counts and tests."""
+"""A task without data and mixers without a model, for benchmarks, counts and tests."""
 
 from types import SimpleNamespace
 
 from fairseq.data import Dictionary
+
+from posnet_fairseq.mixers._base import MixerSettings
 
 
 def dictionary(words):
@@ -17,3 +19,17 @@ def task(words):
     """What models ask of a fairseq task: one dictionary for source and target."""
     entries = dictionary(words)
     return SimpleNamespace(source_dictionary=entries, target_dictionary=entries)
+
+
+def settings(place, gate, options, embed_dim, num_heads, max_positions):
+    """How a mixer that stands alone is built, without dropout: a :class:`MixerSettings`."""
+    return MixerSettings(
+        place=place,
+        embed_dim=embed_dim,
+        memory_dim=embed_dim,
+        num_heads=num_heads,
+        max_positions=max_positions,
+        dropout=0.0,
+        gate=gate,
+        options=options,
+    )

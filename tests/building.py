@@ -9,7 +9,6 @@ import torch
 from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixerSettings
 from posnet_fairseq.mixers._options import choices
 from posnet_fairseq.model_config import PLACE_OPTIONS, apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -94,16 +93,7 @@ def build_case(case, **options):
 
 
 def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, max_positions=64):
-    return MixerSettings(
-        place=place,
-        embed_dim=embed_dim,
-        memory_dim=embed_dim,
-        num_heads=num_heads,
-        max_positions=max_positions,
-        dropout=0.0,
-        gate=gate,
-        options=options or get_mixer(name).Config(),
-    )
+    return synthetic.settings(place, gate, options or get_mixer(name).Config(), embed_dim, num_heads, max_positions)
 
 
 def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **options):

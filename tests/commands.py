@@ -38,6 +38,14 @@ def train_arguments(data, save_dir, *more, arch="rposnet_tiny"):
     return [data, "--arch", arch, *SMALL_MODEL, *TRAINING, "--save-dir", save_dir, *more]
 
 
+def generate(monkeypatch, data, checkpoint, results, *settings):
+    """Translations of the test set by ``fairseq-generate``, a dict from the number of a sentence to its text."""
+    loading = "--cpu --required-batch-size-multiple 1 --num-workers 0 --results-path".split()
+    call(monkeypatch, "generate", data, "--path", checkpoint, *loading, results, *settings)
+    output = (Path(results) / "generate-test.txt").read_text().split("\n")
+    return {int(line.split("\t")[0][2:]): line.split("\t")[2] for line in output if line.startswith("D-")}
+
+
 def start(command, *arguments, user_dir=True, **options):
     """``fairseq-COMMAND`` in a process of its own."""
     argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)]

@@ -5,10 +5,11 @@ import statistics
 
 import torch
 
+from posnet_fairseq import synthetic
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import MixerSettings, MixingContext
+from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.mixers._options import configure
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.sizes import SIZES
@@ -29,15 +30,9 @@ def _mixer(variant, place, size, length):
         options[key] = value or True
     if place not in cls.places:
         raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
-    settings = MixerSettings(
-        place=place,
-        embed_dim=shape.embed_dim,
-        memory_dim=shape.embed_dim,
-        num_heads=shape.attention_heads,
-        max_positions=length,
-        dropout=0.0,
-        gate=cls.default_gate,
-        options=configure(cls.Config, options),
+    configured = configure(cls.Config, options)
+    settings = synthetic.settings(
+        place, cls.default_gate, configured, shape.embed_dim, shape.attention_heads, max_positions=length
     )
     cls.check(settings)
     return cls(settings)

@@ -39,11 +39,8 @@ def averaged(trained):
 def generated(data, averaged):
     """What fairseq-generate translates, in the order of the test set. 61 sentences make no full batches of 8."""
     results = averaged.parent / "generated"
-    settings = "--cpu --beam 4 --required-batch-size-multiple 1 --num-workers 0 --max-len-a 2 --max-len-b 5".split()
-    arguments = [data, "--path", averaged, *settings, "--results-path", results]
-    commands.call(pytest.MonkeyPatch(), "generate", *arguments)
-    output = (results / "generate-test.txt").read_text().split("\n")
-    hypotheses = {int(line.split("\t")[0][2:]): line.split("\t")[2] for line in output if line.startswith("D-")}
+    settings = "--beam 4 --max-len-a 2 --max-len-b 5".split()
+    hypotheses = commands.generate(pytest.MonkeyPatch(), data, averaged, results, *settings)
     assert sorted(hypotheses) == list(range(61)), "a sentence was lost"
     return [hypotheses[i] for i in range(61)]
 

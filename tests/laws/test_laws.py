@@ -69,7 +69,11 @@ def test_activation_checkpointing_changes_no_gradient(case):
     for model in (plain, checkpointed):
         model.train()
         laws.decode(model, source, target).logsumexp(-1).mean().backward()
-    for (name, a), b in zip(plain.named_parameters(), checkpointed.parameters(), strict=True):
+    assert_same_gradients(plain, checkpointed)
+
+
+def assert_same_gradients(model, other):
+    for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
 
 
@@ -87,8 +91,7 @@ def test_a_few_sentences_at_a_time_change_nothing(monkeypatch, case, recompute):
     scores = laws.decode(in_chunks.train(), source, target)
     scores.logsumexp(-1).mean().backward()
     torch.testing.assert_close(scores, expected, **laws.TOLERANCE)
-    for (name, a), b in zip(at_once.named_parameters(), in_chunks.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad, msg=lambda m, name=name: f"{name}: {m}")
+    assert_same_gradients(at_once, in_chunks)
 
 
 @every_case
