@@ -9,16 +9,20 @@ import zipfile
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
+from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_unreadable
 from posnet_fairseq.files import replacing
 from posnet_fairseq.model_config import MixerTransformerConfig
 from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
+
+POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 
 
 def read_checkpoint(path):
@@ -72,6 +76,46 @@ def model_options(state):
     return options
 
 
+def build_model(state, vocabulary=None, max_length=None):
+    """The model of a checkpoint's content, in evaluation mode.
+
+    Args:
+        state: what :func:`read_checkpoint` returned.
+        vocabulary: its dictionaries. Default: invented ones of the right sizes.
+        max_length: cut its positions to so many. Default: as it was trained.
+
+    Raises:
+        UsageError: options, weights and dictionaries do not fit.
+    """
+    weights, options = state["model"], model_options(state)
+    options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    if max_length is not None:
+        options |= dict.fromkeys(POSITION_LIMITS, max_length)
+    if vocabulary is None:
+        sizes = [len(weights.get(f"{side}.embed_tokens.weight", ())) for side in ("encoder", "decoder")]
+        vocabulary = SimpleNamespace(
+            source_dictionary=synthetic.dictionary(sizes[0]), target_dictionary=synthetic.dictionary(sizes[1])
+        )
+    model = MixerTransformer.build_model(Namespace(**options), vocabulary)
+    if max_length is not None:
+        limits = {name: tensor.shape for name, tensor in model.state_dict().items()}
+        weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def for_inference(state, model, **extra):
+    """A checkpoint's content with other weights, without what only training needs.
+
+    Args:
+        state: what :func:`read_checkpoint` returned.
+        model: dict of weights.
+        extra: facts to keep with them.
+    """
+    kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
+    return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
+
+
 def write_checkpoint(state, path):
     """Write a checkpoint, all of it or nothing."""
     with replacing(path) as temporary:
@@ -106,13 +150,7 @@ def load_models(paths, data=None):
     vocabulary = _read_vocabulary(
         states[0]["cfg"]["task"], folder, "--data" if data else "the directory of its training"
     )
-    models = []
-    for state in states:
-        options = model_options(state) | {"encoder_embed_path": None, "decoder_embed_path": None}
-        model = MixerTransformer.build_model(Namespace(**options), vocabulary)
-        model.load_state_dict(state["model"])
-        models.append(model.eval())
-    return models, vocabulary, folder
+    return [build_model(state, vocabulary) for state in states], vocabulary, folder
 
 
 def _read_vocabulary(task, folder, given):

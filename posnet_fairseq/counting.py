@@ -1,5 +1,6 @@
 """Parameters and operations, counted from the real modules."""
 
+import copy
 import dataclasses
 import itertools
 from argparse import Namespace
@@ -12,6 +13,7 @@ from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.model_config import apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 
 # What a count is made of: N tokens, width D, K̂ = 2K + 1 rows of a table.
@@ -43,24 +45,9 @@ def stored_parameters(model):
 
     The tables take the place of what made them: PosNet (Schmidt and Di Gangi, WMT 2023) Table 7, "Search".
     """
-    count = trained_parameters(model)
-    for side in (model.encoder, model.decoder):
-        length = side.max_positions()
-        for mixer in side.modules():
-            if isinstance(mixer, PositionBasedMixer):
-                count += sum(_table_size(energy, mixer, length) - _size(energy) for energy in mixer.energies)
-    return count
-
-
-def _size(module):
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _table_size(energy, mixer, length):
-    weight = next(energy.parameters())
-    vectors = torch.empty(length, mixer.embed_dim, device=weight.device)
-    offsets = MixingContext().offsets(range(length), length, weight.device)
-    return energy.table(offsets, vectors, vectors).numel()
+    stored = copy.deepcopy(model).eval()
+    precompute(stored)
+    return trained_parameters(stored)
 
 
 def operations(name, search=False):
@@ -98,7 +85,7 @@ def _count(name, search, length, width, clip_distance):
         context = MixingContext(positions=positions)
         total = _flops(lambda: mixer(tokens, tokens, context))
         if search and isinstance(mixer, PositionBasedMixer):
-            offsets = context.offsets(range(length), length, tokens.device)
+            offsets = context.offsets(length, length, tokens.device)
             total -= _flops(lambda: mixer.energy(offsets, positions, positions))
     return total / 2
 

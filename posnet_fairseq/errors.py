@@ -1,5 +1,7 @@
 """The one error that users are meant to see, and how fairseq's commands show it."""
 
+import logging
+import os
 import sys
 from pathlib import Path
 
@@ -40,6 +42,9 @@ def install_hook(explain):
         if sentence is None:
             return previous(kind, error, traceback)
         print(f"posnet: error: {sentence}", file=sys.stderr)
-        sys.exit(2)
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(2)  # threads that load data are left behind, and abort an exit in good order
 
     sys.excepthook = hook

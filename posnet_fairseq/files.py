@@ -55,10 +55,28 @@ def read_parallel(*paths):
     return files
 
 
+def check_place(path, option=""):
+    """Refuse a path where no file can be written. Commands do it before their work, not after.
+
+    Args:
+        path: of the file.
+        option: that it was given with, for the error's text.
+
+    Raises:
+        UsageError: it is a directory, or its directory is not there.
+    """
+    path, given = Path(path), f"{option} {path}".strip()
+    if path.is_dir():
+        raise UsageError(f"{given} is a directory. Give the name of a file in it.")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{given}: the folder {path.parent} is not there. Make it first.")
+
+
 @contextlib.contextmanager
 def replacing(path):
     """A temporary path beside `path` that takes its place when the block ends well, and else is removed."""
     path = Path(path)
+    check_place(path)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -6,8 +6,9 @@ It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same i
 from fractions import Fraction
 from pathlib import Path
 
-from fairseq.data.data_utils import infer_language_pair, load_indexed_dataset
+from fairseq.data.data_utils import infer_language_pair
 
+from posnet_fairseq.binarised import sentence_sizes
 from posnet_fairseq.errors import UsageError
 
 AUTO = "auto"
@@ -55,7 +56,7 @@ def measure(folder, source=None, target=None):
         languages = (source, target) if source and target else _inferred(part, source, target)
         stem = _training_set(part, languages)
         for index, language in enumerate(languages):
-            counts[index] += _tokens(f"{stem}.{language}")
+            counts[index] += int(sentence_sizes(f"{stem}.{language}").sum())
     if not all(counts):
         raise UsageError(f"{folder}: the training set is empty.")
     return tuple(counts)
@@ -67,17 +68,6 @@ def _inferred(folder, source, target):
     if (source, target) != (None, None) and (source == languages[1] or target == languages[0]):
         languages = languages[::-1]
     return source or languages[0], target or languages[1]
-
-
-def _tokens(path):
-    index = Path(f"{path}.idx")
-    with index.open("rb") as file:
-        header = file.read(26)  # of fairseq's memory-mapped format: name, version, type of numbers, number of sentences
-    sentences = int.from_bytes(header[18:], "little")
-    if not header or header.startswith(b"MMIDIDX") != (index.stat().st_size == 26 + 12 * sentences):
-        raise UsageError(f"{index} is damaged. Binarise the text again.")
-    dataset = load_indexed_dataset(path, combine=True)  # its sizes are gone when it is
-    return int(dataset.sizes.sum())
 
 
 def _training_set(folder, languages):

@@ -47,9 +47,15 @@ class Positions(nn.Module):
 
     def add_to(self, words, first=0):
         """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
-        if self.weight is None:
+        return self._add(words, None if self.weight is None else self._vectors(first + words.size(1))[first:])
+
+    def add_at(self, words, positions):
+        """Scaled words (B, N, D) plus the positions that an index (N,) names."""
+        return self._add(words, None if self.weight is None else self.weight.index_select(0, positions))
+
+    def _add(self, words, vectors):
+        if vectors is None:
             return words * self.scale
-        vectors = self._vectors(first + words.size(1))[first:]
         return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
 
     def for_mixers(self, count):
@@ -58,6 +64,15 @@ class Positions(nn.Module):
             return None
         vectors = self._vectors(count)
         return self.dropout(vectors if self.norm is None else self.norm(vectors))
+
+    def serve_words_only(self):
+        """Drop what only mixers need: their energies are stored."""
+        self.norm = self.dropout = None
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        if self.norm is not None and f"{prefix}weight" in state_dict and f"{prefix}norm.weight" not in state_dict:
+            self.serve_words_only()
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def check_length(self, longest):
         """Refuse sentences of more than L real tokens.

@@ -7,8 +7,8 @@ class DecodingState:
     """A view of one mixer's part of fairseq's incremental state.
 
     Args:
-        rows: dict of tensors with a row per hypothesis, (B, ...): moved when the beam is reordered.
-        shared: dict of tensors that all hypotheses share: never moved.
+        rows: dict of tensors with a row per hypothesis, (B, ...), or per sentence: moved when the beam is reordered.
+        shared: dict of what all rows share: never moved.
     """
 
     def __init__(self, rows, shared):
@@ -33,3 +33,16 @@ class DecodingState:
         if name not in self.shared or self.shared[name].size(1) < rows:
             self.shared[name] = make()
         return self.shared[name]
+
+    def move(self, reordering):
+        """Reorder rows that belong to hypotheses, by a :class:`posnet_fairseq.hypotheses.Reordering`."""
+        for name, tensor in self.rows.items():
+            self.rows[name] = tensor.index_select(0, reordering.order)
+
+    def move_sentences(self, reordering):
+        """Reorder rows that all hypotheses of a sentence share."""
+        before = self.shared.get("hypotheses", 1)
+        for name, tensor in self.rows.items():
+            order, self.shared["hypotheses"] = reordering.of_sentences(len(tensor), before)
+            if order is not None:
+                self.rows[name] = tensor.index_select(0, order)

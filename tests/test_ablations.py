@@ -69,4 +69,4 @@ def test_clip_distance_of_each_layer():
     (command,) = (command for command in COMMANDS if "--clip-distance" in command)
     model = build(parse(command))
     for side in (model.encoder, model.decoder):
-        assert [layer.self_attn.energies[0].clip_distance for layer in side.layers] == [4, 8, 16, 16, 32, 32]
+        assert [layer.self_attn.energies[0].reach for layer in side.layers] == [4, 8, 16, 16, 32, 32]

@@ -55,5 +55,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def test_unwritable_place(tmp_path):
-    with pytest.raises(UsageError, match="cannot write"), replacing(tmp_path / "no" / "file"):
+    with pytest.raises(UsageError, match="is not there"), replacing(tmp_path / "no" / "file"):
+        pass
+    with pytest.raises(UsageError, match="is a directory"), replacing(tmp_path):
         pass

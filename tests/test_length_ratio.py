@@ -116,6 +116,6 @@ def test_positions_beyond_the_longest_target_are_looked_up():
 def test_queries_stand_at_the_floor():
     from posnet_fairseq.mixers._base import MixingContext
 
-    offsets = MixingContext(length_ratio=(5, 4)).offsets(range(2, 7), 3)
+    offsets = MixingContext(length_ratio=(5, 4), first=2).offsets(5, 3)
     assert offsets[:, 0].tolist() == [2, 3, 5, 6, 7]  # ⌊2.5⌋, ⌊3.75⌋, 5, ⌊6.25⌋, ⌊7.5⌋
     assert offsets[0].tolist() == [2, 1, 0]

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import model_arch, model_options, read_checkpoint, write_checkpoint
+from posnet_fairseq.checkpoints import for_inference, model_arch, model_options, read_checkpoint, write_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_place
+from posnet_fairseq.precompute import has_tables
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
 _NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
@@ -118,6 +120,11 @@ def average(paths):
         UsageError: the checkpoints are of different architectures or sizes.
     """
     state = read_checkpoint(paths[-1])
+    if has_tables(state["model"]):
+        raise UsageError(
+            f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
+            "checkpoints of the training, then precompute the result."
+        )
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names = {}
     for name, tensor in state["model"].items():
@@ -132,9 +139,7 @@ def average(paths):
     for first, *others in names.values():
         mean = (sums[first] / len(paths)).to(state["model"][first].dtype)
         model |= dict.fromkeys((first, *others), mean)
-    kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
-    extra = {"averaged": [str(path) for path in paths]}
-    return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
+    return for_inference(state, model, averaged=[str(path) for path in paths])
 
 
 def _shapes(state):
@@ -165,6 +170,7 @@ def main(arguments=None):
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
     parser.add_argument("--out", required=True, help="the checkpoint to write")
     options = parser.parse_args(arguments)
+    check_place(options.out, "--out")
     if not Path(options.folder).is_dir():
         raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
 

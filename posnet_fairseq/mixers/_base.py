@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import Gating
+from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.state import DecodingState
@@ -52,6 +53,7 @@ class MixingContext:
         padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
         first: position of the first query: 0 except in step-by-step decoding.
         ahead: in step-by-step decoding, the number of queries that tables which the steps share are made for.
+        hypotheses: in a step, the queries for each row of the memory, all at one position.
         length_ratio: γ as source tokens, target tokens; 1 to 1 in self-attention.
         state: of step-by-step decoding; None in a full pass.
         need_weights: also return the mixing weights.
@@ -62,24 +64,34 @@ class MixingContext:
     padding_mask: Tensor | None = None
     first: int = 0
     ahead: int = 0
+    hypotheses: int = 1
     length_ratio: tuple[int, int] = (1, 1)
     state: DecodingState | None = None
     need_weights: bool = False
 
-    def offsets(self, queries, keys, device=None):
-        """⌊γn⌋ - m for queries n and keys 0 ... M - 1: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
+    def step(self, device=None):
+        """The position of a step's one query, (1,)."""
+        return torch.arange(1, device=device) + self.first
+
+    def at(self, queries, device=None):
+        """⌊γn⌋ for the queries of a call, (N,): PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
 
         Args:
-            queries: range of query positions n.
-            keys: M.
+            queries: N; they stand at positions n from ``first`` on.
             device: of the result.
-
-        Returns:
-            (N, M), whole numbers.
         """
         source, target = self.length_ratio
-        at = torch.arange(queries.start, queries.stop, device=device) * source // target
-        return at[:, None] - torch.arange(keys, device=device)
+        return (torch.arange(queries, device=device) + self.first) * source // target
+
+    def offsets(self, queries, keys, device=None):
+        """⌊γn⌋ - m for the queries of a call and keys 0 ... M - 1, (N, M).
+
+        Args:
+            queries: N, as in :meth:`at`.
+            keys: M.
+            device: of the result.
+        """
+        return self.at(queries, device)[:, None] - torch.arange(keys, device=device)
 
 
 @with_incremental_state
@@ -160,14 +172,26 @@ class TokenMixer(nn.Module):
 
         Args:
             query: (B, N, D).
-            memory: (B, M, memory_dim); the same tensor as `query` in self-attention.
+            memory: (B, M, memory_dim); the same tensor as `query` in self-attention. In a step of cross-attention it
+                may have a row for several queries, as the context's ``hypotheses`` says.
             context: a :class:`MixingContext`.
 
         Returns:
             (B, N, D), and the mixing weights (B or 1, H, N, M) if the context asks for them, else None.
         """
+        if context.hypotheses > 1:
+            return self._mix_hypotheses(query.unflatten(0, (-1, context.hypotheses)).squeeze(2), memory, context)
         mixed, weights = self.mix(query, memory, context)
         return self.out_proj(self.gating(merge_heads(mixed), query)), weights
+
+    def _mix_hypotheses(self, query, memory, context):
+        """The hypotheses of a sentence as if they were its tokens, (B, hypotheses, D), and back to a row for each."""
+        mixed, weights = self.mix(query, memory, context)
+        # Weights that no token has a part in are the same for all of them.
+        mixed = self.out_proj(self.gating(merge_heads(mixed), query)).expand_as(query)
+        if weights is not None:
+            weights = weights.expand(len(query), -1, context.hypotheses, -1).transpose(1, 2).flatten(0, 1).unsqueeze(2)
+        return mixed.flatten(0, 1).unsqueeze(1), weights
 
     def mix(self, query, memory, context):
         """The mixer itself. Returns the mixed values (B, H, N, d), and weights as :meth:`forward` does."""
@@ -182,6 +206,7 @@ class TokenMixer(nn.Module):
         if context.state is None:
             return make()
         if self.place == "cross":
+            context.state.shared["hypotheses"] = context.hypotheses
             return context.state.keep(name, make)
         return context.state.append(name, make())
 
@@ -201,12 +226,18 @@ class TokenMixer(nn.Module):
         return DecodingState(*parts)
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """Move the rows of the state as beam search moves its hypotheses. Called by fairseq."""
-        rows = self.get_incremental_state(incremental_state, "rows") or {}
-        for name, tensor in rows.items():
-            # The hypotheses of one sentence share its memory: only the end of a sentence changes these rows.
-            if self.place != "cross" or tensor.size(0) != new_order.size(0):
-                rows[name] = tensor.index_select(0, new_order)
+        """Move the rows of the state as beam search moves its hypotheses.
+
+        Args:
+            incremental_state: fairseq's.
+            new_order: (R,) numbers of hypotheses, or a :class:`Reordering` that all mixers share.
+        """
+        state = self.decoding_state(incremental_state)
+        reordering = new_order if isinstance(new_order, Reordering) else Reordering(new_order)
+        if self.place == "cross":
+            state.move_sentences(reordering)
+        else:
+            state.move(reordering)
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         """Refuse the weights of another mixer or of other options before torch complains of names and shapes.

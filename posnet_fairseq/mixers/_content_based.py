@@ -36,7 +36,10 @@ class ContentBasedMixer(TokenMixer):
         return self.of_memory("key", lambda: self.project_keys(memory, context), context)
 
     def prepare(self, offsets):
-        """What :meth:`energy` and :meth:`mix_values` want to know of the offsets ⌊γn⌋ - m, (N, M): once a call."""
+        """What :meth:`energy` and :meth:`mix_values` want to know of the offsets ⌊γn⌋ - m: once a call.
+
+        They are (N, M), or (1, M) if all queries are hypotheses at one position.
+        """
         return offsets
 
     def energy(self, q, k, index):
@@ -66,7 +69,8 @@ class ContentBasedMixer(TokenMixer):
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
         keys = v.size(2)
-        offsets = context.offsets(range(context.first, context.first + q.size(2)), keys, q.device)
+        queries = 1 if context.hypotheses > 1 else q.size(2)
+        offsets = context.offsets(queries, keys, q.device)
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 

@@ -1,19 +1,23 @@
 """Base of the mixers whose weights no token has a part in."""
 
+from dataclasses import replace
+
+import torch
 from torch import nn
 
 from posnet_fairseq.mixers._base import TokenMixer
+from posnet_fairseq.mixers._energies import StoredEnergy
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.masking import masked_energy, normalized
-from posnet_fairseq.ops.static_mixing import mix_static
+from posnet_fairseq.ops.static_mixing import SharedWeights, mix_real
 
 
 class PositionBasedMixer(TokenMixer):
     """Weights from positions alone: a subclass says what the energy is, and nothing else.
 
     Attributes:
-        energies: modules whose sum is the energy, each with a ``table`` that can be stored in its place before
-            inference. A subclass fills it, or overrides :meth:`energy`.
+        energies: modules whose sum is the energy, each a :class:`posnet_fairseq.mixers._energies.Energy`, which a
+            :class:`StoredEnergy` can replace. A subclass fills it, or overrides :meth:`energy`.
 
     Class attributes:
         softmax: whether weights are the softmax of energies, or the energies themselves.
@@ -44,43 +48,78 @@ class PositionBasedMixer(TokenMixer):
         """(N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
+    def shared_weights(self, queries, keys, context):
+        """The weights of a full pass without padding, :class:`SharedWeights` or the like."""
+        energy = self._energies(queries, keys, context)
+        return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
+
     def mix(self, query, memory, context):
         """Values mixed with the weights of their positions."""
+        if context.state is not None:
+            return self.step(query, memory, context)
         value, padding_mask = self.value(memory, context), context.padding_mask
-        energy = self._energy(query, value.size(2), context)
+        if self.drops or context.need_weights:
+            return self._mix_each(query, value, context)
+        weights = self.shared_weights(query.size(1), value.size(2), context)
+        if padding_mask is None:
+            return weights.mix(value), None
+        if not self.softmax:
+            return weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0)), None
+        mixed = mix_real(weights, value, padding_mask, None if self.place == "cross" else padding_mask)
+        return (mixed, None) if mixed is not None else self._mix_each(query, value, context)
+
+    def step(self, query, memory, context):
+        """As :meth:`mix`, for one new query a hypothesis."""
+        value = self.value(memory, context)
+        keys, ahead = value.size(2), context.ahead
+        columns = keys if self.place == "cross" else ahead
+        table = context.state.keep_table("energy", ahead, lambda: self._energies(ahead, columns, context))
+        return self._mix_each(query, value, context, table.index_select(1, context.step(query.device))[..., :keys])
+
+    def _mix_each(self, query, value, context, energy=None):
+        """With weights for each sentence, which padding and dropout make their own."""
+        if energy is None:
+            energy = self._energies(query.size(1), value.size(2), context)
+        energy = energy[None]
 
         def weigh(padding_mask):
-            return (normalized(energy, padding_mask) if self.softmax else energy).to(value.dtype)
+            if self.softmax:
+                return normalized(energy, padding_mask).to(value.dtype)
+            weights = energy.to(value.dtype)
+            return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
 
         def attend(value, padding_mask):
-            weights = weigh(padding_mask).expand(value.size(0), -1, -1, -1)
-            return self.dropout(weights) @ value
+            return self.dropout(weigh(padding_mask).expand(value.size(0), -1, -1, -1)) @ value
 
-        if not self.softmax and padding_mask is not None:
-            value, padding_mask = value.masked_fill(padding_mask[:, None, :, None], 0), None
-        dropping = self.training and self.dropout.p > 0
-        if padding_mask is None and not dropping:
-            mixed = mix_static(weigh(None), value)
-        else:  # the sentences have weights of their own
-            mixed = in_chunks(attend, (value, padding_mask), energy.numel(), self.outweighs(energy.size(3)))
-        return mixed, weigh(padding_mask) if context.need_weights else None
+        padding_mask = context.padding_mask
+        if context.need_weights:
+            return attend(value, padding_mask), weigh(padding_mask)
+        return in_chunks(attend, (value, padding_mask), energy.numel(), self.outweighs(energy.size(3))), None
 
-    def _energy(self, query, keys, context):
-        """Energies of this call's queries, (1, H, N, M), hidden pairs masked; steps take rows of one table."""
-        if context.state is None:
-            return self._table(query.size(1), keys, query.device, context).unsqueeze(0)
-        last = context.first + query.size(1)
-        columns = keys if self.place == "cross" else context.ahead
-        table = context.state.keep_table(
-            "energy", last, lambda: self._table(context.ahead, columns, query.device, context)
-        )
-        return table[None, :, context.first : last, :keys]
+    @property
+    def drops(self):
+        """Whether weights are dropped now: in training, and after it with fairseq's ``--retain-dropout``."""
+        return self.dropout.p > 0 and (self.training or self.dropout.apply_during_inference)
 
-    def _table(self, queries, keys, device, context):
-        offsets = context.offsets(range(queries), keys, device)
-        memory_positions = context.positions if self.place != "cross" else context.memory_positions
-        energy = self.energy(offsets, context.positions, memory_positions)
+    def memory_positions(self, context):
+        """(P, D) vectors of the memory's positions, or None."""
+        return context.memory_positions if self.place == "cross" else context.positions
+
+    def _energies(self, queries, keys, context):
+        """(H, N, M) for queries from position 0 on, hidden pairs masked."""
+        offsets = replace(context, first=0).offsets(queries, keys, self.mixer_version.device)
+        energy = self.energy(offsets, context.positions, self.memory_positions(context))
         hidden = self.hidden(offsets)
         if hidden is None:
             return energy
         return energy.masked_fill(hidden, masked_energy(energy.dtype) if self.softmax else 0)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        """Take tables in the place of energies where the checkpoint has them."""
+        for index, energy in enumerate(self.energies):
+            table = state_dict.get(f"{prefix}energies.{index}.stored")
+            if table is not None:
+                self.energies[index] = StoredEnergy(
+                    torch.empty_like(table, device=self.mixer_version.device), energy.reach
+                )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

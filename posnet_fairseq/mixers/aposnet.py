@@ -1,14 +1,13 @@
 """aPosNet: attention between absolute positions."""
 
-from torch import nn
-
 from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers._energies import Energy
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.registry import register_mixer
 
 
-class AbsoluteEnergy(nn.Module):
+class AbsoluteEnergy(Energy):
     """(W_Q ñ)·(W_K m̃) / √d: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 8, ñ at ⌊γn⌋ in cross-attention."""
 
     def __init__(self, settings):
@@ -17,16 +16,11 @@ class AbsoluteEnergy(nn.Module):
         self.query_proj = linear(settings.embed_dim, settings.embed_dim)
         self.key_proj = linear(settings.memory_dim, settings.embed_dim)
 
-    def table(self, offsets, positions, memory_positions):
-        """What can be stored before inference, (H, N, M)."""
-        queries, keys = offsets[:, 0], offsets.size(1)
-        q = self.query_proj(positions[queries]).unflatten(1, (self.num_heads, -1))
+    def table(self, at, keys, positions, memory_positions):
+        """(H, N, M)."""
+        q = self.query_proj(positions[at]).unflatten(1, (self.num_heads, -1))
         k = self.key_proj(memory_positions[:keys]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ k.permute(1, 2, 0) * q.size(-1) ** -0.5
-
-    def forward(self, offsets, positions, memory_positions):
-        """As :meth:`PositionBasedMixer.energy`."""
-        return self.table(offsets, positions, memory_positions)
 
 
 @register_mixer("aposnet")

@@ -1,19 +1,28 @@
 """arPosNet: attention to absolute and to relative positions."""
 
+from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers._options import ClipDistance
+from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.mixers.aposnet import AbsoluteEnergy
-from posnet_fairseq.mixers.rposnet import RPosNet
+from posnet_fairseq.mixers.rposnet import RelativeEnergy
 from posnet_fairseq.registry import register_mixer
 
 
 @register_mixer("arposnet")
-class ARPosNet(RPosNet):
+class ARPosNet(PositionBasedMixer):
     """α̂_nm = aPosNet's + rPosNet's: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 8 to 10.
 
     Each of the two energies has its own W_Q. ñ is as in rPosNet, learned by default.
     """
 
+    Config = ClipDistance
+    places = PLACES
+    default_gate = "gelu"
+    position_embedding = "learned"
+    reads_positions = True
     reads_memory_positions = True
+    reads_length_ratio = True
 
     def __init__(self, settings):
         super().__init__(settings)
-        self.energies.append(AbsoluteEnergy(settings))
+        self.energies.extend([RelativeEnergy(settings), AbsoluteEnergy(settings)])

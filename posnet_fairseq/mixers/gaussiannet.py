@@ -4,7 +4,8 @@ import math
 
 import torch
 
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.mixers._banded import BandedMixer
+from posnet_fairseq.mixers._energies import Energy
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).
@@ -17,19 +18,30 @@ def centres(place, num_heads):
     return torch.tensor([cycle[head % len(cycle)] for head in range(num_heads)])
 
 
+class Curves(Energy):
+    """exp(-(m - n - o_h)² / 2) / √(2π): PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 12 with σ = 1."""
+
+    # Beyond it weights are below 1e-49, less than the smallest number in float32.
+    reach = 16
+
+    def __init__(self, settings):
+        super().__init__()
+        steps = torch.arange(self.reach, -self.reach - 1, -1)  # m - n
+        distances = steps - centres(settings.place, settings.num_heads)[:, None]
+        self.register_buffer("distances", distances[:, None], persistent=False)
+
+    def table(self, at, keys, positions, memory_positions):
+        """(H, 1, 2R + 1): every query has the same. In float64, whatever the model's precision."""
+        return torch.exp(-(self.distances.double() ** 2) / 2) / math.sqrt(2 * math.pi)
+
+
 @register_mixer("gaussiannet")
-class GaussianNet(PositionBasedMixer):
+class GaussianNet(BandedMixer):
     """α_nm = exp(-(m - n - o_h)² / 2) / √(2π), no softmax: You et al. (2020); PosNet (WMT 2023) Eq. 12 with σ = 1."""
 
     softmax = False
+    tails = False
 
     def __init__(self, settings):
         super().__init__(settings)
-        self.register_buffer("centres", centres(settings.place, settings.num_heads), persistent=False)
-
-    def energy(self, offsets, positions, memory_positions):
-        """The curves: computed once for every distance, then spread over the pairs."""
-        queries, keys = offsets.shape
-        neighbours = torch.arange(1 - keys, queries, device=offsets.device)
-        curves = torch.exp(-((neighbours + self.centres[:, None]) ** 2).double() / 2) / math.sqrt(2 * math.pi)
-        return curves.to(self.out_proj.weight)[:, offsets + keys - 1]
+        self.energies.append(Curves(settings))

@@ -2,15 +2,28 @@
 
 from dataclasses import dataclass
 
+from posnet_fairseq.mixers._banded import BandedMixer
+from posnet_fairseq.mixers._energies import Energy
 from posnet_fairseq.mixers._options import ClipDistance, option
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.ops.initialisation import table
-from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.registry import register_mixer
 
 
+class Kernel(Energy):
+    """W_h[clip(n - m, ±K)]: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.reach = settings.options.clip_distance
+        self.weight = table(settings.num_heads, 2 * self.reach + 1)
+
+    def table(self, at, keys, positions, memory_positions):
+        """(H, 1, 2K + 1): every query has the same."""
+        return self.weight[:, None]
+
+
 @register_mixer("lightconv")
-class LightConv(PositionBasedMixer):
+class LightConv(BandedMixer):
     """α̂_nm = W_h[n - m] for |n - m| ≤ K: LightConv (Wu et al., 2019); PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14.
 
     W is (H, 2K + 1). The softmax runs over the positions in the window that a query may see, so weights sum to
@@ -31,18 +44,5 @@ class LightConv(PositionBasedMixer):
 
     def __init__(self, settings):
         super().__init__(settings)
-        self.clip_distance = settings.options.clip_distance
-        self.global_context = settings.options.lightconv_global_context
-        self.weight = table(settings.num_heads, 2 * self.clip_distance + 1)
-
-    def energy(self, offsets, positions, memory_positions):
-        """The kernel along every row."""
-        return self.weight[:, clip_index(offsets, self.clip_distance)]
-
-    def hidden(self, offsets):
-        """Also what lies outside of the window."""
-        future = super().hidden(offsets)
-        if self.global_context:
-            return future
-        outside = offsets.abs() > self.clip_distance
-        return outside if future is None else outside | future
+        self.tails = settings.options.lightconv_global_context
+        self.energies.append(Kernel(settings))

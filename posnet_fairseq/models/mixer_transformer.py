@@ -8,6 +8,7 @@ from fairseq.models.transformer import TransformerModelBase
 from posnet_fairseq import length_ratio
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check, mixer_at
+from posnet_fairseq.precompute import is_precomputed
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.sizes import SIZES
 from posnet_fairseq.transformer.decoder import MixerDecoder
@@ -56,6 +57,18 @@ class MixerTransformer(FairseqEncoderDecoderModel):
         model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
         model.given_length_ratio = length_ratio.parse(cfg.length_ratio)
         return model
+
+    def train(self, mode=True):
+        """Switch between training and evaluation.
+
+        Raises:
+            UsageError: a precomputed model is to be trained.
+        """
+        if mode and is_precomputed(self):
+            raise UsageError(
+                "this checkpoint was precomputed for inference and cannot be trained. Give the one that it was made of."
+            )
+        return super().train(mode)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """As fairseq's, but what does not fit is named as what it is.

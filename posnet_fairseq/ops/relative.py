@@ -13,12 +13,12 @@ def spread(per_row, index):
 
     Args:
         per_row: (..., N, T), what each query gives to each row of a table.
-        index: (N, M), the row that a pair shares.
+        index: (N, M), the row that a pair shares; (1, M) if all queries stand at one position.
 
     Returns:
         (..., N, M).
     """
-    return per_row.gather(-1, index.expand(*per_row.shape[:-2], -1, -1))
+    return per_row.gather(-1, index.expand(*per_row.shape[:-1], -1))
 
 
 def key_energy(k, table, index):

@@ -8,6 +8,7 @@ from fairseq.modules import FairseqDropout, LayerNorm
 from torch import nn
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.length_ratio import UNKNOWN
 from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.model_config import position_kind, position_readers
@@ -98,6 +99,8 @@ class MixerDecoder(FairseqIncrementalDecoder):
             self.positions.check_length(first + 1)
             ahead = self._rows_ahead(first)
 
+        if incremental_state is None and encoder_out["hypotheses"][0] > 1:
+            encoder_out = self._with_all_hypotheses(encoder_out)
         memory = encoder_out["encoder_out"][0].transpose(0, 1)
         self_context, cross_context = self._contexts(encoder_out, first, ahead)
         # Cross-attention looks positions up at ⌊γn⌋.
@@ -134,21 +137,38 @@ class MixerDecoder(FairseqIncrementalDecoder):
         """The longest target."""
         return self.positions.max_positions
 
+    def reorder_incremental_state_scripting(self, incremental_state, new_order):
+        """Move the state of all mixers as beam search moves its hypotheses. Called by fairseq."""
+        super().reorder_incremental_state_scripting(incremental_state, Reordering(new_order))
+
     def make_generation_fast_(self, need_attn=False, **kwargs):
         """Called by fairseq before generation; `need_attn` with ``--print-alignment``."""
         self.need_attn = need_attn
 
-    def _contexts(self, encoder_out, first, ahead):
-        """Where the tokens of a call stand in self-attention, and in cross-attention."""
+    @property
+    def length_ratio(self):
+        """γ as source tokens, target tokens; 1 to 1 where the cross-attention does not read it.
+
+        Raises:
+            UsageError: it was never measured.
+        """
         ratio = (1, 1) if self.length_ratio_version is None else tuple(self.length_ratio_version.tolist())
         if ratio == UNKNOWN:
             raise UsageError(
                 "the length ratio of source to target is unknown: the data directory holds no training set to measure "
                 "it on. Give --length-ratio a number, or binarise the training set there."
             )
+        return ratio
+
+    def _contexts(self, encoder_out, first, ahead):
+        """Where the tokens of a call stand in self-attention, and in cross-attention."""
         padding_mask = encoder_out["encoder_padding_mask"][0]
         cross = MixingContext(
-            padding_mask=padding_mask if padding_mask.any() else None, first=first, ahead=ahead, length_ratio=ratio
+            padding_mask=padding_mask if padding_mask.any() else None,
+            first=first,
+            ahead=ahead,
+            hypotheses=encoder_out["hypotheses"][0],
+            length_ratio=self.length_ratio,
         )
         return MixingContext(first=first, ahead=ahead), cross
 
@@ -161,5 +181,17 @@ class MixerDecoder(FairseqIncrementalDecoder):
         """(B, N, M) with the rows and columns where fairseq had padded the target and the source."""
         attn = reorder(attn, inverse(order))
         if encoder_out["src_order"]:
-            attn = reorder(attn.transpose(1, 2), inverse(encoder_out["src_order"][0])).transpose(1, 2)
+            source_order = encoder_out["src_order"][0].repeat_interleave(encoder_out["hypotheses"][0], dim=0)
+            attn = reorder(attn.transpose(1, 2), inverse(source_order)).transpose(1, 2)
         return attn
+
+    @staticmethod
+    def _with_all_hypotheses(encoder_out):
+        """What a full pass needs of the encoder's output, with a row for every hypothesis."""
+        (hypotheses,) = encoder_out["hypotheses"]
+
+        def repeated(name, dim):
+            return [tensor.repeat_interleave(hypotheses, dim=dim) for tensor in encoder_out[name]]
+
+        rows = {name: repeated(name, 0) for name in ("encoder_padding_mask", "src_order")}
+        return encoder_out | rows | {"encoder_out": repeated("encoder_out", 1), "hypotheses": [1]}

@@ -3,6 +3,7 @@
 from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout, LayerNorm
 
+from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.model_config import position_kind, position_readers
 from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.positions import Positions
@@ -42,7 +43,7 @@ class MixerEncoder(FairseqEncoder):
             return_all_hiddens: also return the input of the first layer and the output of every layer.
 
         Returns:
-            dict of lists, as fairseq's encoders return it, plus ``src_order`` and ``positions``.
+            dict of lists, as fairseq's encoders return it, plus ``src_order``, ``positions`` and ``hypotheses``.
 
         Raises:
             UsageError: a sentence is longer than ``--max-source-positions``.
@@ -71,17 +72,23 @@ class MixerEncoder(FairseqEncoder):
             "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True)],  # B x 1
             "src_order": [] if order is None else [order],  # B x M
             "positions": [] if positions is None else [positions],  # M x D, those of every sentence
+            "hypotheses": [1],  # of each sentence, which share its row of the above
         }
 
     def reorder_encoder_out(self, encoder_out, new_order):
-        """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
-        batch_dim = dict.fromkeys(encoder_out, 0) | {"encoder_out": 1, "encoder_states": 1}
-        reordered = {
-            name: [tensor.index_select(batch_dim[name], new_order) for tensor in tensors]
-            for name, tensors in encoder_out.items()
-            if name != "positions"
-        }
-        return reordered | {"positions": encoder_out["positions"]}
+        """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats.
+
+        Repetitions are kept once, and counted in ``hypotheses``, as long as those of a sentence stand together.
+        """
+        (hypotheses,) = encoder_out["hypotheses"]
+        sentences = len(encoder_out["src_lengths"][0])
+        order, hypotheses = Reordering(new_order).of_sentences(sentences, hypotheses)
+        reordered = encoder_out | {"hypotheses": [hypotheses]}
+        if order is not None:
+            for name in reordered.keys() - {"positions", "hypotheses"}:
+                dim = 1 if name in ("encoder_out", "encoder_states") else 0
+                reordered[name] = [tensor.index_select(dim, order) for tensor in encoder_out[name]]
+        return reordered
 
     def max_positions(self):
         """The longest source."""

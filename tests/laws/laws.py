@@ -5,6 +5,8 @@ import io
 import torch
 from building import MAX_POSITIONS, pad, sentences
 
+from posnet_fairseq.precompute import precompute
+
 TOLERANCE = {"rtol": 0, "atol": 1e-5}
 
 
@@ -100,6 +102,19 @@ def steps_equal_the_full_pass(model, beam=3):
         prefix = torch.cat([prefix[order], new], dim=1)
 
 
+def hypotheses_may_become_more_after_the_first_step(model):
+    encoder_out, state = model.encoder(pad(sentences(6, 4), left=True)), {}
+    prefix = torch.full((2, 1), 2)
+    model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+    order = torch.tensor([0, 0, 0, 1, 1, 1])
+    model.decoder.reorder_incremental_state_scripting(state, order)
+    encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+    prefix = torch.cat([prefix[order], torch.randint(4, 40, (6, 1))], dim=1)
+    scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+    full, _ = model.decoder(prefix, encoder_out=encoder_out)
+    torch.testing.assert_close(scores[:, -1], full[:, -1], **TOLERANCE)
+
+
 def saving_and_loading_change_nothing(model, twin):
     """`twin`: a model of the same options with other weights."""
     source, target = pad(sentences(5, 7)), pad(sentences(6, 4))
@@ -110,6 +125,20 @@ def saving_and_loading_change_nothing(model, twin):
     file.seek(0)
     twin.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(decode(twin, source, target), expected)
+
+
+def storing_energies_changes_nothing(model, twin):
+    """In a full pass, step by step, and in a model that was built as ever and then given the stored tables.
+
+    `twin`: a model of the same options with other weights.
+    """
+    source, target = pad(sentences(5, 7), left=True), pad(sentences(6, 4))
+    expected = decode(model, source, target)
+    precompute(model)
+    torch.testing.assert_close(decode(model, source, target), expected, **TOLERANCE)
+    steps_equal_the_full_pass(model)
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(decode(twin, source, target), decode(model, source, target))
 
 
 def half_precision_stays_finite(model, dtype):

@@ -6,8 +6,11 @@ import torch
 from building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._banded import BandedMixer
 from posnet_fairseq.mixers._base import TokenMixer
-from posnet_fairseq.ops import chunks
+from posnet_fairseq.ops import band, chunks
+from posnet_fairseq.precompute import precompute
+from posnet_fairseq.registry import get_mixer
 
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 
@@ -21,12 +24,36 @@ every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
         laws.the_future_changes_nothing,
         laws.every_token_reaches_every_query,
         laws.steps_equal_the_full_pass,
+        laws.hypotheses_may_become_more_after_the_first_step,
         laws.every_length_works,
         laws.every_parameter_learns,
     ],
     ids=lambda law: law.__name__,
 )
 def test_law(case, law):
+    law(build_case(case))
+
+
+LINEAR = [case for case in mixer_cases() if issubclass(get_mixer(case.mixer), BandedMixer)]
+
+
+@pytest.mark.parametrize("case", LINEAR, ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.padding_on_either_side_changes_nothing,
+        laws.the_future_changes_nothing,
+        laws.every_token_reaches_every_query,
+        laws.steps_equal_the_full_pass,
+        laws.every_length_works,
+        laws.every_parameter_learns,
+        lambda model: laws.half_precision_stays_finite(model, torch.float16),
+        lambda model: laws.autocast_stays_finite(model, torch.bfloat16),
+    ],
+    ids=lambda law: law.__name__,
+)
+def test_law_in_the_form_for_long_sentences(monkeypatch, case, law):
+    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
     law(build_case(case))
 
 
@@ -47,6 +74,11 @@ def test_compiling_changes_nothing(case):
 @every_case
 def test_saving_and_loading_change_nothing(case):
     laws.saving_and_loading_change_nothing(build_case(case), build_case(case))
+
+
+@every_case
+def test_storing_energies_changes_nothing(case):
+    laws.storing_energies_changes_nothing(build_case(case), build_case(case))
 
 
 @every_case
@@ -105,9 +137,10 @@ def test_too_long_sentence_is_refused(case):
 
 @every_case
 def test_padding_beyond_the_longest_sentence_is_no_sentence(case):
-    """fairseq pads batches to a multiple of 8, also beyond the model's limit."""
+    """fairseq pads batches to a multiple of 8, also beyond the model's limit and what is stored."""
     model, sources, targets = build_case(case), sentences(24, 3), sentences(5, 24)
     expected = laws.decode(model, pad(sources), pad(targets))
-    for left in (False, True):
+    for left in (False, True, False):
         wider = laws.decode(model, pad(sources, left=left, width=32), pad(targets, width=32))
         torch.testing.assert_close(wider[1], torch.cat([expected[1], wider[1, 24:]]), **laws.TOLERANCE)
+        precompute(model)

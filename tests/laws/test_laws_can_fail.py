@@ -7,25 +7,24 @@ import pytest
 import torch
 from building import MAX_POSITIONS, Case, build_case
 
-from posnet_fairseq import positions
+from posnet_fairseq import positions, precompute
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers import _base, _position_based
+from posnet_fairseq.mixers import _banded, _base, _position_based
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
-from posnet_fairseq.ops import masking
+from posnet_fairseq.ops import static_mixing
 
 
 def _without_padding_mask(monkeypatch):
-    normalized = masking.normalized
-    monkeypatch.setattr(_position_based, "normalized", lambda energy, mask: normalized(energy))
+    monkeypatch.setattr(_position_based, "mix_real", lambda weights, value, *_: weights.mix(value))
 
 
 def _with_padding_of_the_first_sentence(monkeypatch):
-    normalized = masking.normalized
+    mix_real = _position_based.mix_real
 
-    def first_for_all(energy, mask):
-        return normalized(energy, None if mask is None else mask[:1].expand_as(mask))
+    def first_for_all(weights, value, mask, queries):
+        return mix_real(weights, value, mask[:1].expand_as(mask), queries)
 
-    monkeypatch.setattr(_position_based, "normalized", first_for_all)
+    monkeypatch.setattr(_position_based, "mix_real", first_for_all)
 
 
 def _seeing_the_future(monkeypatch):
@@ -37,19 +36,31 @@ def _without_reorder(monkeypatch):
 
 
 def _off_by_one_step(monkeypatch):
-    energy = RPosNet._energy
+    step = RPosNet.step
 
-    def late(self, query, keys, context):
-        if context.state is None or context.first == 0:
-            return energy(self, query, keys, context)
-        return energy(self, query, keys, dataclasses.replace(context, first=context.first - 1))
+    def late(self, query, memory, context):
+        return step(self, query, memory, dataclasses.replace(context, first=max(0, context.first - 1)))
 
-    monkeypatch.setattr(RPosNet, "_energy", late)
+    monkeypatch.setattr(RPosNet, "step", late)
 
 
-def _with_infinite_mask(monkeypatch):
-    for module in (_position_based, masking):
-        monkeypatch.setattr(module, "masked_energy", lambda dtype: -torch.inf)
+def _forgetting_what_is_far(monkeypatch):
+    push = _banded.push
+
+    def into_an_empty_sum(slots, *arguments):
+        return push(slots.index_fill(2, torch.tensor([slots.size(2) - 1]), 0), *arguments)
+
+    monkeypatch.setattr(_banded, "push", into_an_empty_sum)
+
+
+def _dividing_by_nothing(monkeypatch):
+    """0 / 0 where a sentence has no real token."""
+
+    def divided(weights, value, mask, queries):
+        mixed = weights.mix(value.masked_fill(mask[:, None, :, None], 0))
+        return (mixed / weights.part(mask)[..., None]).to(value.dtype)
+
+    monkeypatch.setattr(_position_based, "mix_real", divided)
 
 
 def _with_constant_weights(monkeypatch):
@@ -58,8 +69,8 @@ def _with_constant_weights(monkeypatch):
 
 
 def _mixing_nothing(monkeypatch):
-    mix = _position_based.mix_static
-    monkeypatch.setattr(_position_based, "mix_static", lambda weights, value: 0 * mix(weights, value))
+    mix = static_mixing.mix_static
+    monkeypatch.setattr(static_mixing, "mix_static", lambda weights, value: 0 * mix(weights, value))
 
 
 def _with_one_position_less(monkeypatch):
@@ -81,10 +92,8 @@ def _with_a_number_that_is_not_saved(monkeypatch):
 def _with_a_length_ratio_of_one_in_steps(monkeypatch):
     offsets = _base.MixingContext.offsets
 
-    def forgetful(self, queries, keys, device=None):
-        return offsets(
-            self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), queries, keys, device
-        )
+    def forgetful(self, *arguments):
+        return offsets(self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), *arguments)
 
     monkeypatch.setattr(_base.MixingContext, "offsets", forgetful)
 
@@ -97,6 +106,20 @@ def _compiled_to_something_else(monkeypatch):
         return lambda *arguments: (1.1 * traced(*arguments)[0],)
 
     monkeypatch.setattr(torch, "compile", wrong)
+
+
+def _storing_another_table(monkeypatch):
+    where = precompute._where
+
+    def shifted(*arguments):
+        queries, keys, context = where(*arguments)
+        return queries, keys, dataclasses.replace(context, positions=context.positions.roll(1, dims=0))
+
+    monkeypatch.setattr(precompute, "_where", shifted)
+
+
+def _storing(model):
+    laws.storing_energies_changes_nothing(model, build_case(Case("rposnet", "decoder", "gelu")))
 
 
 def _saving_and_loading(model):
@@ -115,12 +138,14 @@ def _saving_and_loading(model):
         ("decoder", _seeing_the_future, laws.the_future_changes_nothing),
         ("decoder", _without_reorder, laws.steps_equal_the_full_pass),
         ("decoder", _off_by_one_step, laws.steps_equal_the_full_pass),
-        ("encoder", _with_infinite_mask, lambda model: laws.half_precision_stays_finite(model, torch.float16)),
-        ("encoder", _with_infinite_mask, lambda model: laws.autocast_stays_finite(model, torch.float16)),
+        ("decoder", _forgetting_what_is_far, laws.steps_equal_the_full_pass),
+        ("encoder", _dividing_by_nothing, lambda model: laws.half_precision_stays_finite(model, torch.float16)),
+        ("encoder", _dividing_by_nothing, lambda model: laws.autocast_stays_finite(model, torch.float16)),
         ("encoder", _with_constant_weights, laws.every_parameter_learns),
         ("encoder", _mixing_nothing, laws.every_token_reaches_every_query),
         ("decoder", _mixing_nothing, laws.every_token_reaches_every_query),
         ("decoder", _with_a_number_that_is_not_saved, _saving_and_loading),
+        ("decoder", _storing_another_table, _storing),
         ("decoder", _with_one_position_less, laws.steps_equal_the_full_pass),
     ],
 )

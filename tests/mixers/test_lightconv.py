@@ -11,12 +11,16 @@ every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 
 def naive_lightconv(mixer, x, y):
     """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14, normalised over the real positions of the window."""
-    limit, nothing = mixer.clip_distance, torch.tensor(-torch.inf, dtype=torch.float64)
+    kernel, limit, nothing = (
+        mixer.energies[0].weight,
+        mixer.energies[0].reach,
+        torch.tensor(-torch.inf, dtype=torch.float64),
+    )
 
     def energy(h, n, m):
-        if abs(n - m) > limit and not mixer.global_context:
+        if abs(n - m) > limit and not mixer.tails:
             return nothing
-        return mixer.weight[h, reference.clip(n - m, limit) + limit]
+        return kernel[h, reference.clip(n - m, limit) + limit]
 
     return reference.attend(mixer, x, y, energy)
 
@@ -40,7 +44,9 @@ def test_is_a_convolution_inside_of_a_sentence():
     x = torch.randn(1, 12, 8, dtype=torch.float64)
     mixed, _ = mixer.mix(x, x, MixingContext())
     value = mixer.value(x, MixingContext())[0].transpose(1, 2).flatten(0, 1)  # features x positions
-    kernel = mixer.weight.softmax(-1).flip(1).repeat_interleave(4, dim=0)[:, None]  # a kernel for every feature
+    kernel = (
+        mixer.energies[0].weight.softmax(-1).flip(1).repeat_interleave(4, dim=0)[:, None]
+    )  # a kernel for every feature
     expected = torch.nn.functional.conv1d(value[None], kernel, groups=8)
     torch.testing.assert_close(mixed[0, :, 2:-2].transpose(1, 2).flatten(0, 1), expected[0])
 

@@ -15,7 +15,7 @@ def relative_energy(mixer, energy, positions):
     """PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 9 and 10 as a function (h, n, m)."""
     q = reference.project(positions, energy.query_proj, mixer.num_heads)
     table = reference.split(energy.relative, mixer.num_heads)
-    limit = energy.clip_distance
+    limit = energy.reach
 
     def of_pair(h, n, m):
         offset = reference.clip(reference.at(mixer, n) - m, limit)

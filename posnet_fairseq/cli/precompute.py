@@ -1,0 +1,106 @@
+"""posnet-precompute: a checkpoint whose position-based weights are stored as tables."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from posnet_fairseq.binarised import longest_sentences
+from posnet_fairseq.checkpoints import (
+    POSITION_LIMITS,
+    build_model,
+    for_inference,
+    model_options,
+    read_checkpoint,
+    write_checkpoint,
+)
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.counting import trained_parameters
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_place
+from posnet_fairseq.precompute import energies, is_precomputed, precompute
+
+
+def _check_length(length, state, data):
+    """Refuse tables that are larger than the model, or too small for the sentences of the data."""
+    if length < 1:
+        raise UsageError(f"--max-length {length}: give 1 or more, such as 128.")
+    trained = model_options(state)
+    for limit in POSITION_LIMITS:
+        if length > trained[limit]:
+            raise UsageError(
+                f"--max-length {length}: the model was trained with --{limit.replace('_', '-')} {trained[limit]}. "
+                "Give at most that."
+            )
+    folders = str(data or state["cfg"]["task"].get("data")).split(":")
+    longest = {f"{folder}/{name}": size for folder in folders for name, size in longest_sentences(folder).items()}
+    if data and not longest:
+        raise UsageError(f"--data {data} holds no binarised set to translate. Give what fairseq-preprocess wrote.")
+    if not longest:
+        print(
+            f"posnet-precompute: {', '.join(folders)}, where the model was trained, holds no sets now: nothing tells "
+            f"whether {length} tokens are enough. --data names another place.",
+            file=sys.stderr,
+        )
+        return
+    name = max(longest, key=longest.get)
+    if longest[name] > length:
+        raise UsageError(
+            f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted). Give "
+            "that or more, or other data by --data."
+        )
+
+
+def _check_files(checkpoint, out):
+    check_place(out, "--out")
+    if Path(out).exists() and Path(checkpoint).exists() and Path(out).samefile(checkpoint):
+        raise UsageError(f"--out {out} is the trained model itself, which would be lost. Give another name.")
+
+
+def _size(path):
+    return f"{Path(path).stat().st_size / 2**20:,.1f} MiB"
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-precompute."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-precompute",
+        description="Store the energies that no token has a part in as tables, and drop what made them. The result "
+        "translates as before, faster, wherever a checkpoint can be given; it cannot be trained.",
+    )
+    parser.add_argument("checkpoint", help="a trained or averaged model")
+    parser.add_argument("--out", required=True, help="the checkpoint to write")
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        help="make tables for sentences of so many tokens, source and target, end symbols counted (default: as many as "
+        "the model takes). Tables of pairs of positions grow with its square",
+    )
+    parser.add_argument("--data", help="directory whose sets must fit (default: the one the model was trained on)")
+    options = parser.parse_args(arguments)
+
+    _check_files(options.checkpoint, options.out)
+    if options.data and options.max_length is None:
+        raise UsageError(f"--data {options.data}: it is read to check --max-length. Give that too, or leave it out.")
+    state = read_checkpoint(options.checkpoint)
+    if options.max_length is not None:
+        _check_length(options.max_length, state, options.data)
+    model = build_model(state)
+    if is_precomputed(model):
+        raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
+    if not energies(model):
+        mixers = sorted({module.name for module in model.modules() if hasattr(module, "mixer_version")})
+        raise UsageError(
+            f"{options.checkpoint} has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from "
+            "positions alone. Translate with it as it is."
+        )
+    before = f"{options.checkpoint}: {trained_parameters(model):,} parameters, {_size(options.checkpoint)}"
+    if options.max_length is not None:
+        model = build_model(state, max_length=options.max_length)
+        for part in ("model", "task"):
+            state["cfg"][part] |= dict.fromkeys(POSITION_LIMITS, options.max_length)
+    precompute(model)
+    weights = model.to(state["model"]["encoder.embed_tokens.weight"].dtype).state_dict()
+    write_checkpoint(for_inference(state, weights, precomputed=str(options.checkpoint)), options.out)
+    print(before)
+    print(f"{options.out}: {trained_parameters(model):,} parameters, {_size(options.out)}")

@@ -1,0 +1,197 @@
+"""The linear-cost form and the constant state of mixers that clip offsets, against their dense form."""
+
+import pytest
+import torch
+from building import build_mixer
+from test_aposnet import vectors
+
+from posnet_fairseq.mixers._banded import BandedMixer
+from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.ops import band
+from posnet_fairseq.ops.ring import push
+from posnet_fairseq.ops.static_mixing import mix_real
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+BANDED = [
+    (name, options)
+    for name in mixer_names()
+    if issubclass(get_mixer(name), BandedMixer)
+    for options in ([{}, {"lightconv_global_context": True}] if name == "lightconv" else [{}])
+]
+every_mixer = pytest.mark.parametrize(("name", "options"), BANDED, ids=str)
+BAND_IN_PLACES = [(name, options, place) for name, options in BANDED for place in get_mixer(name).places]
+CLOSE = {"rtol": 0, "atol": 1e-9}
+
+
+def random_case(name, options, place, seed):
+    """A mixer with a random number of heads and clip distance, and a padded batch of random lengths."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def number(low, high):
+        return int(torch.randint(low, high + 1, (), generator=generator))
+
+    if name != "gaussiannet":
+        options = options | {"clip_distance": number(1, 40)}
+    heads = number(1, 4)
+    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, **options)
+    lengths = torch.tensor([number(1, 150) for _ in range(number(1, 4))])
+    padding_mask = torch.arange(int(lengths.max())) >= lengths[:, None]
+    memory = torch.randn(*padding_mask.shape, mixer.embed_dim, dtype=torch.float64, requires_grad=True)
+    query, real = memory, ~padding_mask
+    if place == "cross":
+        query = torch.randn(len(memory), number(1, 150), mixer.embed_dim, dtype=torch.float64, requires_grad=True)
+        real = ...
+    context = MixingContext(
+        padding_mask=padding_mask if place != "decoder" and padding_mask.any() else None,
+        length_ratio=(number(30, 90), number(30, 90)) if place == "cross" else (1, 1),
+        **vectors(1000, mixer.embed_dim),
+    )
+    return mixer, query, memory, real, context
+
+
+def run(mixer, query, memory, real, context, monkeypatch, fewest_blocks):
+    monkeypatch.setattr(band, "FEWEST_BLOCKS", fewest_blocks)
+    output = mixer(query, memory, context)[0][real]
+    inputs = [query, memory, context.positions, *mixer.parameters()]
+    cotangent = torch.randn(output.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return output, torch.autograd.grad(output, inputs, cotangent, allow_unused=True)
+
+
+@pytest.mark.parametrize(("name", "options", "place"), BAND_IN_PLACES, ids=str)
+@pytest.mark.parametrize("seed", range(8))
+def test_band_equals_dense(monkeypatch, name, options, place, seed):
+    case = random_case(name, options, place, seed)
+    dense, dense_gradients = run(*case, monkeypatch, fewest_blocks=10**9)
+    banded, banded_gradients = run(*case, monkeypatch, fewest_blocks=0)
+    torch.testing.assert_close(banded, dense, **CLOSE)
+    torch.testing.assert_close(banded_gradients, dense_gradients, **CLOSE)
+
+
+@every_mixer
+@pytest.mark.parametrize("beam", [1, 5])
+def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, options, beam):
+    steps, generator = 1001, torch.Generator().manual_seed(beam)
+    options = options if name == "gaussiannet" else options | {"clip_distance": 7}
+    mixer = build_mixer(name, "decoder", "gelu", **options)
+    positions = vectors(steps)["positions"]
+    state, sizes = {}, set()
+    history = torch.empty(3 * beam, 0, 8, dtype=torch.float64)
+    with torch.no_grad():
+        for step in range(steps):
+            new = torch.randn(len(history), 1, 8, dtype=torch.float64, generator=generator)
+            history = torch.cat([history, new], dim=1)
+            context = MixingContext(positions=positions, first=step, ahead=steps, state=mixer.decoding_state(state))
+            output, _ = mixer(new, new, context)
+            if step in (0, 1, 6, 7, 8, 20, 255, 1000):
+                full, _ = mixer(history, history, MixingContext(positions=positions))
+                torch.testing.assert_close(output[:, 0], full[:, -1], **CLOSE)
+            sizes.add(sum(tensor.nbytes for tensor in mixer.decoding_state(state).rows.values()) / len(history))
+            order = torch.randint(beam, (len(history) // beam, beam), generator=generator)
+            order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
+            mixer.reorder_incremental_state(state, order)
+            history = history[order]
+    assert sizes == {8 * (mixer.band.reach + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
+
+
+def test_sums_of_long_sentences_stay_in_range_in_half_precision():
+    """4,000 values of 100 sum to more than the largest number in float16."""
+    length, mask = 4000, torch.zeros(2, 4000, dtype=torch.bool)
+    mask[1, 3000:] = True
+    which = band.Band(2, tails=True, causal=False)
+    weights = band.BandWeights.softmax(which, (1, 1), torch.zeros(1, length, 5), length)
+    value = torch.full((2, 1, length, 1), 100.0, dtype=torch.float16)
+    torch.testing.assert_close(weights.mix(value), value)
+    torch.testing.assert_close(mix_real(weights, value, mask, mask)[0], value[0])
+    slots = torch.zeros(1, 1, 3, 1)
+    for step in range(length):
+        slots = push(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
+    assert slots.flatten().tolist() == [100, 100, 100 * (length - 2)]
+
+
+def test_gradients_of_long_sentences_stay_in_range_in_half_precision():
+    """That of a far token's weight is a sum over all far tokens."""
+    which = band.Band(2, tails=True, causal=False)
+    gradients = []
+    for dtype in (torch.float16, torch.float64):
+        energy = torch.zeros(1, 4000, 5, dtype=torch.float64, requires_grad=True)
+        value = torch.full((1, 1, 4000, 1), 10.0, dtype=dtype)
+        weights = band.BandWeights.softmax(which, (1, 1), energy.to(torch.promote_types(dtype, torch.float32)), 4000)
+        gradients += torch.autograd.grad(weights.mix(value).sum(), energy)
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("ratio", [(1, 1), (6, 5), (4, 1), (1, 4)], ids=str)
+def test_blocks_grow_with_the_length(ratio):
+    """Also where γN runs past the source: places for queries, and tokens in windows."""
+    for queries in (1000, 2000, 4000):
+        _, rows = band._in_blocks(queries, 32, ratio)
+        assert rows.numel() <= 1.2 * queries + 64
+        assert len(rows) * 32 <= queries * ratio[0] / ratio[1] + 64
+
+
+def test_steps_have_gradients():
+    mixer = build_mixer("lightconv", "decoder", clip_distance=2, lightconv_global_context=True)
+    x, state, outputs = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True), {}, []
+    for step in range(6):
+        token = x[:, step : step + 1]
+        outputs.append(mixer(token, token, MixingContext(first=step, ahead=6, state=mixer.decoding_state(state)))[0])
+    full, _ = mixer(x, x, MixingContext())
+    (steps,) = torch.autograd.grad(torch.cat(outputs, dim=1).pow(2).sum(), x)
+    torch.testing.assert_close(steps, *torch.autograd.grad(full.pow(2).sum(), x), **CLOSE)
+
+
+def test_dropout_that_is_retained_drops_in_steps_too():
+    mixer = build_mixer("rposnet", "decoder")
+    mixer.dropout.p, mixer.dropout.apply_during_inference = 0.5, True
+    token, p = torch.randn(40, 1, 8, dtype=torch.float64), vectors(2)
+    first, second = (
+        mixer(token, token, MixingContext(ahead=2, state=mixer.decoding_state({}), **p))[0] for _ in range(2)
+    )
+    assert not torch.equal(first, second)
+
+
+def test_weight_that_lies_on_padding_is_found_out():
+    """A sentence whose real tokens have next to no weight is computed by itself, in which case nothing is lost."""
+    mixer = build_mixer("lightconv", clip_distance=2, lightconv_global_context=True)
+    with torch.no_grad():
+        mixer.energies[0].weight[:, 0] = 1000.0  # of tokens on the far right
+    x, mask = torch.randn(2, 9, 8, dtype=torch.float64), torch.zeros(2, 9, dtype=torch.bool)
+    mask[1, 3:] = True
+    together, _ = mixer(x, x, MixingContext(padding_mask=mask))
+    alone, _ = mixer(x[1:, :3], x[1:, :3], MixingContext())
+    torch.testing.assert_close(together[1, :3], alone[0], **CLOSE)
+
+
+@pytest.mark.parametrize("tails", [True, False])
+@pytest.mark.parametrize("ratio", [(1, 1), (4, 3), (3, 7)], ids=str)
+def test_gradients_of_the_band(monkeypatch, tails, ratio):
+    monkeypatch.setattr(band, "SMALLEST_BLOCK", 2)
+    weights = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)
+    value = torch.randn(2, 2, 11, 2, dtype=torch.float64, requires_grad=True)
+    which = band.Band(1, tails=tails, causal=False)
+    assert torch.autograd.gradcheck(lambda w, v: band.mix_band(w, v, which, ratio), (weights, value))
+
+
+def test_compiled_band_is_the_band(monkeypatch):
+    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
+    mixer = build_mixer("lightconv")
+    x = torch.randn(2, 9, 8, dtype=torch.float64, requires_grad=True)
+
+    def gradients(run):
+        return torch.autograd.grad(run(x, x, MixingContext())[0].pow(2).sum(), [x, *mixer.parameters()])
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(gradients(torch.compile(mixer, backend="aot_eager")), gradients(mixer))
+
+
+def test_counts_are_those_of_the_pairs():
+    for tails in (True, False):
+        for causal in (True, False):
+            which, number = band.Band(2, tails, causal), torch.zeros(7, 5, dtype=torch.long)
+            for n in range(7):
+                for m in range(4):
+                    offset = n * 3 // 2 - m
+                    if (tails or abs(offset) <= 2) and not (causal and offset < 0):
+                        number[n, max(-2, min(2, offset)) + 2] += 1
+            assert torch.equal(which.counts(7, 4, (3, 2)), number)
+            assert torch.equal(which.counts(7, torch.full((1, 1, 1), 4), (3, 2))[0], number)

@@ -1,0 +1,120 @@
+"""posnet-precompute. That its tables change nothing is a law: tests/laws."""
+
+import re
+
+import pytest
+import torch
+from test_bad_input import checkpoint, fails
+
+from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.cli import average, precompute
+from posnet_fairseq.errors import UsageError
+
+
+def precomputed(path, *arguments):
+    out = path.parent / "fast.pt"
+    precompute.main([str(path), "--out", str(out), *map(str, arguments)])
+    return out
+
+
+def test_what_made_the_tables_is_dropped(tmp_path, capsys):
+    path = checkpoint(tmp_path / "model.pt", "rposnet", cross_mixer="arposnet", length_ratio="1.25")
+    weights = read_checkpoint(precomputed(path))["model"]
+    assert not [name for name in weights if "query_proj" in name or "key_proj" in name or "positions.norm" in name]
+    assert weights["encoder.layers.0.self_attn.energies.0.stored"].shape == (4, 24, 17)
+    assert weights["decoder.layers.1.cross_attn.energies.1.stored"].shape == (4, 24, 24)
+    before, after = capsys.readouterr().out.strip().split("\n")
+    assert before.startswith(f"{path}: {parameters(path):,} parameters, ")
+    assert after.startswith(f"{tmp_path / 'fast.pt'}: {parameters(tmp_path / 'fast.pt'):,} parameters, ")
+
+
+def parameters(path):
+    return sum(parameter.numel() for parameter in build_model(read_checkpoint(path)).parameters())
+
+
+def test_shared_embeddings_stay_shared_in_half_precision(tmp_path):
+    path = checkpoint(tmp_path / "model.pt", "rposnet")
+    state = torch.load(path, weights_only=True)
+    state["model"] = {name: t.half() if t.is_floating_point() else t for name, t in state["model"].items()}
+    torch.save(state, path)
+    weights = torch.load(precomputed(path), weights_only=True)["model"]
+    assert weights["encoder.embed_tokens.weight"].dtype == torch.float16
+    assert weights["encoder.layers.0.self_attn.energies.0.stored"].dtype == torch.float16
+    names = ("encoder.embed_tokens.weight", "decoder.output_projection.weight")
+    assert len({weights[name].data_ptr() for name in names}) == 1
+
+
+def test_tables_of_a_shorter_length(tmp_path):
+    path = checkpoint(tmp_path / "model.pt", "linearnet", decoder_self_mixer="rposnet")
+    state = read_checkpoint(precomputed(path, "--max-length", 9))
+    assert state["cfg"]["model"]["max_source_positions"] == state["cfg"]["task"]["max_target_positions"] == 9
+    assert state["model"]["encoder.layers.0.self_attn.weight"].shape == (4, 9, 9)
+    assert state["model"]["decoder.positions.weight"].shape == (9, 16)
+    tokens = torch.randint(4, 40, (2, 9))
+    full, short = build_model(read_checkpoint(path)), build_model(state)
+    torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
+    with pytest.raises(UsageError, match="9 positions of this model"):
+        short(torch.randint(4, 40, (2, 10)), None, tokens)
+
+
+@pytest.mark.parametrize("mixer", ["attention", "linearnet", "shaw", "fouriernet"])
+def test_nothing_to_precompute(tmp_path, capsys, mixer):
+    path = checkpoint(tmp_path / "model.pt", mixer)
+    line = fails(capsys, precompute.main, path, "--out", tmp_path / "fast.pt")
+    assert "has nothing to precompute" in line
+    assert mixer in line
+    assert not (tmp_path / "fast.pt").exists()
+
+
+def test_precomputed_already(tmp_path, capsys):
+    fast = precomputed(checkpoint(tmp_path / "model.pt", "lightconv"))
+    capsys.readouterr()
+    assert "precomputed already" in fails(capsys, precompute.main, fast, "--out", tmp_path / "again.pt")
+
+
+@pytest.mark.parametrize(
+    ("length", "sentence"), [(0, "give 1 or more"), (25, "--max-source-positions 24. Give at most")]
+)
+def test_impossible_lengths(tmp_path, capsys, length, sentence):
+    path = checkpoint(tmp_path / "model.pt", "rposnet")
+    assert sentence in fails(capsys, precompute.main, path, "--out", tmp_path / "fast.pt", "--max-length", length)
+
+
+def test_precomputed_model_is_not_trained(tmp_path):
+    model = build_model(read_checkpoint(precomputed(checkpoint(tmp_path / "model.pt", "gaussiannet"))))
+    with pytest.raises(UsageError, match="precomputed for inference"):
+        model.train()
+
+
+def test_the_trained_model_is_not_overwritten(tmp_path, capsys):
+    path = checkpoint(tmp_path / "model.pt", "rposnet")
+    before = path.read_bytes()
+    assert "which would be lost" in fails(capsys, precompute.main, path, "--out", tmp_path / "." / "model.pt")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--out {0}", "is a directory. Give the name of a file"),
+        ("--out {0}/none/fast.pt", "is not there. Make it first"),
+        ("--out {0}/fast.pt --data {0}", "--data .* is read to check --max-length. Give that too"),
+        ("--out {0}/fast.pt --data {0}/none --max-length 9", "none holds no binarised set to translate"),
+    ],
+)
+def test_places_that_are_not_right(tmp_path, capsys, arguments, sentence):
+    path = checkpoint(tmp_path / "model.pt", "rposnet")
+    assert re.search(sentence, fails(capsys, precompute.main, path, *arguments.format(tmp_path).split()))
+
+
+def test_missing_data_is_told(tmp_path, capsys):
+    precomputed(checkpoint(tmp_path / "model.pt", "rposnet"), "--max-length", 9)
+    assert "nothing tells whether 9 tokens are enough" in capsys.readouterr().err
+
+
+def test_tables_are_not_averaged(tmp_path, capsys):
+    path = precomputed(checkpoint(tmp_path / "model.pt", "rposnet"))
+    path.rename(tmp_path / "checkpoint_1_20.pt")
+    capsys.readouterr()
+    line = fails(capsys, average.main, tmp_path, "--num", "1", "--out", tmp_path / "mean.pt")
+    assert "is precomputed: the mean of its tables" in line
