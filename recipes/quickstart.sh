@@ -94,7 +94,7 @@ done
 for system in "${systems[@]}"; do
     run=$(run_of "$system")
     [ ! -e "$run/test.de" ] || continue
-    posnet-translate "$run/averaged.pt" --data "$data" --beam 5 --cpu --on-long truncate --max-len-a 2 --max-len-b 20 \
+    posnet-translate --fast "$run/averaged.pt" --data "$data" --beam 5 --cpu --on-long truncate --max-len-a 2 --max-len-b 20 \
         --input "$data/test.en" --output "$run/test.de" 2>"$run/translate.log" &
     children+=($!) working+=("$system")
 done

@@ -34,7 +34,7 @@ def training_speed(run):
 
 def decoding_speed(run):
     """Sentences a second, as posnet-translate reported them."""
-    (rate,) = re.findall(r"sentences in .* s, ([\d.]+) a second", (run / "translate.log").read_text())
+    (rate,) = re.findall(r"sentences in .* s, ([\d.]+) sentences", (run / "translate.log").read_text())
     return float(rate)
 
 

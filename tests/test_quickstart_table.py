@@ -12,7 +12,9 @@ def test_table_shows_every_system_and_samples(capsys, tmp_path):
         runs.append(tmp_path / f"{name}_s1_u20")
         checkpoint(runs[-1] / "averaged.pt", mixer="rposnet" if "rpos" in name else "attention")
         (runs[-1] / "train.log").write_text(LOG)
-        (runs[-1] / "translate.log").write_text("posnet-translate: 3 sentences in 1.5 s, 2.0 a second\n")
+        (runs[-1] / "translate.log").write_text(
+            "posnet-translate: 3 sentences in 1.5 s, 2.0 sentences and 9.0 tokens a second\n"
+        )
         (runs[-1] / "test.de").write_text(f"Öffne {name}\nSchließe die andere Tür\nEine dritte Zeile ist da\n")
     quickstart_table.main([str(path) for path in (tmp_path, *runs)])
     out = capsys.readouterr().out

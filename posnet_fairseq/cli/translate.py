@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from pathlib import Path
 
 import torch
 from fairseq import utils
@@ -15,7 +14,8 @@ from rich.progress import Progress
 from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_lines, write_lines
+from posnet_fairseq.files import check_place, read_lines, write_lines
+from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.text_pipeline import MosesBPE, Pretokenized, SentencePieces, pipeline_of
 
 
@@ -34,6 +34,7 @@ class Translator:
     def __init__(self, models, vocabulary, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
         self.vocabulary = vocabulary
         self.pipeline = pipeline
+        self.tokens = 0  # translated so far, end symbols counted
         self.device = next(models[0].parameters()).device
         self.max_source = min(model.encoder.max_positions() for model in models)
         self.generator = SequenceGenerator(
@@ -70,6 +71,7 @@ class Translator:
         lengths = torch.tensor([len(source) for source in sources], device=self.device)
         sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
         for hypotheses in self.generator.generate(self.generator.model.models, sample):
+            self.tokens += len(hypotheses[0]["tokens"])
             yield self._decode(hypotheses[0]["tokens"])
 
     def _decode(self, tokens):
@@ -141,6 +143,14 @@ def _parser():
         help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
         "or is left empty",
     )
+    parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="float32",
+        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
+        "for CPUs",
+    )
     parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
     return parser
 
@@ -163,13 +173,13 @@ def main(arguments=None):
     for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0)):
         if getattr(options, name) < least:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give {least} or more.")
-    if options.output != "-" and not Path(options.output).parent.is_dir():
-        raise UsageError(
-            f"--output {options.output}: the folder {Path(options.output).parent} is not there. Make it first."
-        )
+    if options.output != "-":
+        check_place(options.output, "--output")
+    device = torch.device("cuda" if torch.cuda.is_available() and not options.cpu else "cpu")
+    if options.dtype == "int8" and device.type != "cpu":
+        raise UsageError("--dtype int8: torch multiplies 8-bit numbers on CPUs only. Add --cpu, or choose bf16.")
     models, vocabulary, folder = load_models(options.checkpoint, options.data)
-    if torch.cuda.is_available() and not options.cpu:
-        models = [model.cuda() for model in models]
+    models = [ready(model, device, options.dtype, options.fast) for model in models]
     pipeline = _pipeline(options, vocabulary, folder)
     translator = Translator(
         models, vocabulary, pipeline, options.beam, options.lenpen, options.max_len_a, options.max_len_b
@@ -190,7 +200,9 @@ def main(arguments=None):
             [encoded[index] for index in work], options.max_tokens, lambda count: progress.advance(task_id, count)
         )
     seconds = time.perf_counter() - start
-    rate = f", {len(work) / seconds:.1f} a second" if work else ""
+    rate = (
+        f", {len(work) / seconds:.1f} sentences and {translator.tokens / seconds:.1f} tokens a second" if work else ""
+    )
     print(f"posnet-translate: {len(work)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
 
     translations = [""] * len(lines)

@@ -1,15 +1,21 @@
 """preprocess, train, average, generate, score: in every system a BLEU that only word order can reach."""
 
+import re
+
 import commands
 import pytest
 import sacrebleu
 import torch
 from corpus import make_corpus, translate
 
-from posnet_fairseq.cli import average
+from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.cli import translate as translate_command
+from posnet_fairseq.mixers._banded import BandedMixer
+from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.ops import band
 
 FLOOR = 90.0
+BEAM_SEARCH = "--beam 4 --max-len-a 2 --max-len-b 5".split()
 
 
 def bleu(hypotheses, references):
@@ -39,8 +45,7 @@ def averaged(trained):
 def generated(data, averaged):
     """What fairseq-generate translates, in the order of the test set. 61 sentences make no full batches of 8."""
     results = averaged.parent / "generated"
-    settings = "--beam 4 --max-len-a 2 --max-len-b 5".split()
-    hypotheses = commands.generate(pytest.MonkeyPatch(), data, averaged, results, *settings)
+    hypotheses = commands.generate(pytest.MonkeyPatch(), data, averaged, results, *BEAM_SEARCH)
     assert sorted(hypotheses) == list(range(61)), "a sentence was lost"
     return [hypotheses[i] for i in range(61)]
 
@@ -52,9 +57,68 @@ def test_generate_reaches_the_floor(data, generated):
 @pytest.mark.parametrize("max_tokens", [9, 2000])
 def test_translate_equals_generate(data, averaged, generated, tmp_path, max_tokens):
     out = tmp_path / "test.hyp"
-    arguments = f"--pretokenized --beam 4 --max-len-a 2 --max-len-b 5 --max-tokens {max_tokens} --output {out}".split()
+    arguments = ["--pretokenized", *BEAM_SEARCH, "--max-tokens", str(max_tokens), "--output", str(out)]
     translate_command.main([str(averaged), *arguments, "--input", str(data / "test.xx")])
     assert lines(out) == generated
+
+
+@pytest.fixture(scope="module")
+def precomputed(averaged):
+    if "transformer" in str(averaged):
+        pytest.skip("nothing to precompute")
+    precompute.main([str(averaged), "--out", str(averaged.parent / "fast.pt")])
+    return averaged.parent / "fast.pt"
+
+
+def test_precomputed_generates_the_same(data, precomputed, generated, monkeypatch):
+    results = precomputed.parent / "generated_fast"
+    hypotheses = commands.generate(monkeypatch, data, precomputed, results, *BEAM_SEARCH)
+    assert [hypotheses[i] for i in range(61)] == generated
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(band, "FEWEST_BLOCKS", 0), (BandedMixer, "step", PositionBasedMixer.step)],
+    ids=["band", "growing state"],
+)
+def test_every_form_translates_the_same(data, precomputed, generated, monkeypatch, tmp_path, change):
+    """The band instead of the product with all tokens; a growing state instead of the constant one."""
+    monkeypatch.setattr(*change)
+    arguments = ["--pretokenized", *BEAM_SEARCH, "--output", str(tmp_path / "hyp")]
+    translate_command.main([str(precomputed), *arguments, "--input", str(data / "test.xx")])
+    assert lines(tmp_path / "hyp") == generated
+
+
+@pytest.mark.parametrize(
+    "options", ["--fast", "--fast --dtype bf16", "--fast --dtype fp16", "--dtype int8", "--fast --dtype int8"]
+)
+def test_fast_translation(data, averaged, generated, tmp_path, capsys, options):
+    """The same in float32, nearly the same in other precisions; with every mixer."""
+    arguments = ["--pretokenized", *BEAM_SEARCH, "--output", str(tmp_path / "hyp"), *options.split()]
+    translate_command.main([str(averaged), *arguments, "--input", str(data / "test.xx")])
+    if "--dtype" in options:
+        assert bleu(lines(tmp_path / "hyp"), generated) > FLOOR
+    else:
+        assert lines(tmp_path / "hyp") == generated
+    tokens = sum(len(line.split()) + 1 for line in lines(tmp_path / "hyp"))
+    report = re.search(
+        r"61 sentences in ([\d.]+) s, ([\d.]+) sentences and ([\d.]+) tokens a second", capsys.readouterr().err
+    )
+    assert float(report[3]) / float(report[2]) == pytest.approx(tokens / 61, rel=0.01)
+
+
+def test_tables_too_small_for_the_data_are_refused(averaged, precomputed, capsys, tmp_path):
+    arguments = f"--out {tmp_path / 'fast.pt'} --max-length 5".split()
+    with pytest.raises(SystemExit):
+        precompute.main([str(averaged), *arguments])
+    assert "a sentence of 7 tokens (its end symbol counted). Give that or more" in capsys.readouterr().err
+
+
+def test_training_does_not_go_on_from_a_precomputed_model(data, precomputed, tmp_path):
+    arch = f"{precomputed.parent.name.split('_tiny')[0]}_tiny"
+    more = ["--restore-file", precomputed, "--reset-optimizer", "--max-update", "710"]
+    arguments = commands.train_arguments(data, tmp_path, *more, arch=arch)
+    assert "precomputed for inference" in commands.fairseq_fails("train", *arguments)
 
 
 def test_alignment_does_not_depend_on_the_side_of_padding(monkeypatch, capsys, data, averaged):
