@@ -17,6 +17,9 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
 
+BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
+EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
+
 setup(
     name="posnet",
     version=VERSION,
@@ -47,15 +50,19 @@ setup(
     extras_require={
         "comet": ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"],
         "bleurt": ["bleurt-pytorch==0.0.1", "transformers<5"],
-        "dev": ["pytest", "ruff>=0.12", "pre-commit"],
+        "bench": BENCH,
+        "export": EXPORT,
+        "dev": [*BENCH, *EXPORT, "pytest", "pytest-xdist", "ruff>=0.12", "pre-commit"],
     },
     entry_points={
         "console_scripts": [
             "posnet-average=posnet_fairseq.cli.average:main",
             "posnet-bench=posnet_fairseq.cli.bench:main",
             "posnet-doctor=posnet_fairseq.cli.doctor:main",
+            "posnet-export=posnet_fairseq.cli.export:main",
             "posnet-length-ratio=posnet_fairseq.cli.length_ratio:main",
             "posnet-mixers=posnet_fairseq.cli.mixers:main",
+            "posnet-precompute=posnet_fairseq.cli.precompute:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",
         ]

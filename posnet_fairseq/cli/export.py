@@ -1,0 +1,84 @@
+"""posnet-export: a precomputed model for other engines."""
+
+import argparse
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from posnet_fairseq import export
+from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_place
+
+SENTENCES, STEPS = 8, 40
+
+
+def _greedy(model, sources):
+    """What the model itself translates, as :meth:`posnet_fairseq.export.OnnxTranslator.translate`."""
+    pad, eos = model.decoder.padding_idx, model.decoder.dictionary.eos()
+    encoder_out, state = model.encoder(sources), {}
+    prefix = torch.full((len(sources), 1), eos)
+    for _ in range(min(STEPS, model.decoder.max_positions())):
+        scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+        scores[..., pad] = -torch.inf
+        prefix = torch.cat([prefix, scores.argmax(dim=-1)], dim=1)
+    return [export.until(row, eos) for row in prefix[:, 1:].tolist()]
+
+
+def _random_sources(model):
+    """Sentences of random words and lengths, padded on the right."""
+    pad, eos = model.encoder.padding_idx, model.decoder.dictionary.eos()
+    longest = min(STEPS, model.encoder.max_positions())
+    generator = torch.Generator().manual_seed(1)
+    words = model.encoder.embed_tokens.num_embeddings
+    sources = torch.randint(min(eos + 2, words - 1), words, (SENTENCES, longest), generator=generator)
+    for row, length in zip(sources, torch.randint(1, longest + 1, (SENTENCES,), generator=generator), strict=True):
+        row[length - 1] = eos
+        row[length:] = pad
+    return sources
+
+
+@command
+@torch.no_grad()
+def main(arguments=None):
+    """Entry point of posnet-export."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-export",
+        description="Write the encoder and a step of the decoder of a precomputed model as graphs for onnxruntime, and "
+        "check that they translate as the model does.",
+    )
+    parser.add_argument("checkpoint", help="what posnet-precompute wrote")
+    parser.add_argument("--onnx", required=True, metavar="FOLDER", help="the folder to write, which must not be there")
+    options = parser.parse_args(arguments)
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"{', '.join(missing)} missing. Run pip install -e '.[export]' in the posnet folder.")
+    folder = Path(options.onnx)
+    if folder.exists():
+        raise UsageError(f"--onnx {folder} is there already. Give another folder, or remove it.")
+    check_place(folder, "--onnx")
+    model = build_model(read_checkpoint(options.checkpoint)).float()
+    export.check(model, options.checkpoint)
+
+    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as temporary:
+        with Console(stderr=True).status("tracing the encoder and a step of the decoder"):
+            export.write(model, temporary)
+        sources = _random_sources(model)
+        expected = _greedy(model, sources)
+        found = export.OnnxTranslator(temporary).translate(sources.numpy(), min(STEPS, model.decoder.max_positions()))
+        same = sum(map(list.__eq__, found, expected))
+        if same < SENTENCES:
+            raise UsageError(
+                f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing "
+                "was written. Please report this with the versions that posnet-doctor prints."
+            )
+        folder.mkdir()
+        for path in Path(temporary).iterdir():
+            path.rename(folder / path.name)
+    print(f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token.")
+    for path in sorted(folder.iterdir()):
+        print(f"{path}: {path.stat().st_size / 2**20:,.1f} MiB")
