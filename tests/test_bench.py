@@ -1,7 +1,9 @@
 import pytest
 import torch
+from test_bad_input import checkpoint, fails
 
-from posnet_fairseq.bench import layers, memory, models, timing
+from posnet_fairseq.bench import decode, layers, length, memory, models, timing
+from posnet_fairseq.cli import bench
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
 
@@ -60,3 +62,95 @@ def test_peak_is_the_most_at_once():
         return torch.ones(2000), torch.ones(500)
 
     assert memory.peak_bytes(call) == 4 * 2500
+
+
+def test_peak_of_the_process_is_seen_and_forgotten():
+    size = 64 * 2**20
+    assert 0.9 * size < memory.peak_resident(lambda: torch.ones(size // 4)) < 1.5 * size
+    assert memory.peak_resident(lambda: None) < 0.1 * size
+
+
+def test_exponent_is_that_of_long_sentences():
+    lengths = [64, 512, 1024, 4096]
+    assert length.exponent(lengths, [9.0, 512.0, 1024.0, 4096.0]) == pytest.approx(1)
+    assert length.exponent(lengths, [0.1, *(n**2 for n in lengths[1:])]) == pytest.approx(2)
+    assert length.exponent([64, 512], [1.0, 2.0]) is None
+
+
+def test_state_grows_where_it_does():
+    sizes = {n: length.decoder_step(["rposnet", "lightconv", "aposnet"], n, "tiny", rounds=1) for n in (40, 80)}
+    shrunk = {name: sizes[40][name]["bytes"] / sizes[80][name]["bytes"] for name in sizes[40]}
+    assert shrunk["rposnet"] == shrunk["lightconv"] == 1
+    for growing in ("attention", "aposnet", length.FAIRSEQ):
+        assert shrunk[growing] == pytest.approx(40 / 80, abs=0.01)
+
+
+def test_engines_translate_the_same_lengths(monkeypatch):
+    """Each engine makes as many tokens as it is said to."""
+    made = {}
+    models, task = decode.build(["rposnet"], [], "tiny", words=50, longest=7)
+
+    def run_once(engines, rounds, **_):
+        made.update({name: engine() for name, engine in engines.items()})
+        return {name: [1.0] for name in engines}
+
+    monkeypatch.setattr(decode, "interleaved", run_once)
+    results = decode.run(models, task, "tiny", beam=2, length=7, sentences=3, rounds=1)
+    for name, translations in made.items():
+        if "CTranslate2" in name:
+            assert [len(each.hypotheses[0]) + 1 for each in translations] == [7] * 3
+        else:
+            assert [len(each[0]["tokens"]) for each in translations] == [7] * 3
+        assert results[name]["sentences"] == 3
+    assert "CTranslate2, int8" in made
+
+
+def test_converted_transformer_translates_as_the_original():
+    torch.manual_seed(3)
+    models, task = decode.build([], [], "tiny", words=50, longest=12)
+    sample = decode.random_sample(task.source_dictionary, 4, 12)
+    with torch.inference_mode():
+        ours = decode.beam_search(models[decode.BASELINE], task, sample, 1, 11)()
+        theirs = decode.converted(models[decode.BASELINE], task, sample, 1, 12, "tiny", "float32")()
+    words = task.source_dictionary.string
+    assert [words(each[0]["tokens"][:-1]) for each in ours] == [" ".join(each.hypotheses[0]) for each in theirs]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("length --lengths 1", "--lengths 1: give 2 or more"),
+        ("length --mixers fouriernet", "--mixers fouriernet: it cannot stand in a decoder"),
+        ("decode --words 4", "--words 4: give 10 or more"),
+        ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
+        ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
+    ],
+)
+def test_what_cannot_be_measured(tmp_path, capsys, arguments, sentence):
+    checkpoint(tmp_path / "model.pt", "rposnet")
+    checkpoint(tmp_path / "other.pt", "rposnet", words=41)
+    assert sentence in fails(capsys, bench.main, *arguments.format(tmp_path).split())
+
+
+def test_trained_models_are_measured(tmp_path, capsys):
+    path = checkpoint(tmp_path / "model.pt", "aposnet")
+    bench.main(
+        f"decode --mixers --checkpoints {path} --beams 2 --lengths 4 --size tiny --sentences 2 --rounds 1".split()
+    )
+    assert "40 words" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("length --lengths 8 16 --size tiny --rounds 1", "fairseq's attention"),
+        ("decode --beams 2 --lengths 4 --size tiny --words 50 --sentences 2 --rounds 1", "rposnet_tiny"),
+        ("layers --mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1", "rposnet"),
+        ("models --mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2", "rposnet_tiny"),
+    ],
+)
+def test_tables_are_shown(capsys, arguments, shown):
+    bench.main(arguments.split())
+    output = capsys.readouterr().out
+    assert shown in output
+    assert "seed 1" in output

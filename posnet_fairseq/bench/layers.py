@@ -17,7 +17,7 @@ from posnet_fairseq.sizes import SIZES
 BASELINE = "attention"
 
 
-def _mixer(variant, place, size, length):
+def build_mixer(variant, place, size, length):
     """A mixer by its name, with options of its own after plus signs: shaw+shaw_values, irpe+irpe_on=qkv."""
     name, *chosen = variant.split("+")
     cls, shape = get_mixer(name, "--mixers"), SIZES[size]
@@ -65,10 +65,10 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
         mask = torch.zeros(batch, length, dtype=torch.bool, device=device)
         mask[-max(1, batch // 10) :, length - max(1, length // 10) :] = True
     context = MixingContext(positions=positions, padding_mask=mask)
-    built = {name: _mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
-    forward = {name: _forward(mixer, x, context) for name, mixer in built.items()}
+    built = {name: build_mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
+    calls = {name: forward(mixer, x, context) for name, mixer in built.items()}
     training = {name: _training(mixer, x, context) for name, mixer in built.items()}
-    seconds = {"forward": interleaved(forward, rounds), "training": interleaved(training, rounds)}
+    seconds = {"forward": interleaved(calls, rounds), "training": interleaved(training, rounds)}
     results = {name: {"peak": peak_bytes(training[name])} for name in built}
     for what, measured in seconds.items():
         for name, figures in results.items():
@@ -77,7 +77,9 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     return results
 
 
-def _forward(mixer, x, context):
+def forward(mixer, x, context):
+    """A function that calls a mixer without gradients."""
+
     def call():
         with torch.inference_mode():
             mixer.eval()(x, x, context)

@@ -18,7 +18,8 @@ from posnet_fairseq.sizes import SIZES
 BASELINE = "fairseq transformer"
 
 
-def _fairseq_transformer(task, size, positions):
+def fairseq_transformer(task, size, positions):
+    """fairseq's own model of a size, pre-norm, with shared embeddings."""
     shape = SIZES[size]
     options = {
         "encoder_normalize_before": True,
@@ -37,7 +38,8 @@ def _fairseq_transformer(task, size, positions):
     return TransformerModel.build_model(arguments, task)
 
 
-def _mixer_transformer(task, mixer, size, positions):
+def mixer_transformer(task, mixer, size, positions):
+    """A model of ours, the same otherwise."""
     options = Namespace(
         share_all_embeddings=True,
         max_source_positions=positions,
@@ -49,7 +51,7 @@ def _mixer_transformer(task, mixer, size, positions):
     return MixerTransformer.build_model(options, task)
 
 
-def _sample(dictionary, sentences, length):
+def random_sample(dictionary, sentences, length):
     """Sources padded on the left, as fairseq does; a tenth of the sentences a token shorter than the others."""
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length))
     tokens[:, -1] = dictionary.eos()
@@ -75,7 +77,8 @@ def _training_step(model, task, sample):
     return step
 
 
-def _decoding(model, task, sample, beam, length):
+def beam_search(model, task, sample, beam, length):
+    """A function that translates a sample, as fairseq-generate does, to sentences of the given length."""
     model.eval()
     # Weights are random: every sentence is made as long as it may be.
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, max_len_b=length, min_len=length)
@@ -102,12 +105,12 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
     torch.manual_seed(1)
     task = synthetic.task(words)
     positions = length + 2
-    models = {BASELINE: _fairseq_transformer(task, size, positions)}
-    models |= {f"{get_mixer(mixer).arch}_{size}": _mixer_transformer(task, mixer, size, positions) for mixer in mixers}
-    sample = _sample(task.source_dictionary, sentences, length)
+    models = {BASELINE: fairseq_transformer(task, size, positions)}
+    models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
+    sample = random_sample(task.source_dictionary, sentences, length)
     training = interleaved({name: _training_step(model, task, sample) for name, model in models.items()}, rounds)
     with torch.inference_mode():
-        decoders = {name: _decoding(model, task, sample, beam, length) for name, model in models.items()}
+        decoders = {name: beam_search(model, task, sample, beam, length) for name, model in models.items()}
         decoding = interleaved(decoders, rounds)
     return {
         name: {

@@ -1,12 +1,13 @@
 """posnet-bench: how fast things are, as ratios measured in one run."""
 
 import argparse
+import functools
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.bench import layers, models
+from posnet_fairseq.bench import decode, layers, length, models
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -16,14 +17,18 @@ from posnet_fairseq.sizes import SIZES
 def _parser():
     parser = argparse.ArgumentParser(prog="posnet-bench", description="Measure speed, as ratios in one run.")
     what = parser.add_subparsers(dest="what", required=True)
+
     whole = what.add_parser("models", help="training and decoding of whole models against fairseq's transformer")
+    whole.set_defaults(show=_models)
     whole.add_argument("--mixers", nargs="+", default=mixer_names(), help="default: all")
     whole.add_argument("--size", choices=SIZES, default="tiny")
     whole.add_argument("--sentences", type=int, default=100, help="in a batch (default: 100)")
     whole.add_argument("--length", type=int, default=12, help="tokens of each sentence (default: 12)")
     whole.add_argument("--beam", type=int, default=5, help="of decoding (default: 5)")
     whole.add_argument("--rounds", type=int, default=7, help="default: 7; medians are shown")
+
     layer = what.add_parser("layers", help="one mixer with its projections against attention's")
+    layer.set_defaults(show=_layers)
     layer.add_argument(
         "--mixers",
         nargs="+",
@@ -35,6 +40,29 @@ def _parser():
     layer.add_argument("--place", choices=("encoder", "decoder"), default="encoder")
     layer.add_argument("--padded", action="store_true", help="pad a tenth of the sentences by a tenth of their length")
     layer.add_argument("--rounds", type=int, default=7, help="default: 7; medians are shown")
+
+    search = what.add_parser(
+        "decode", help="beam search: mixers with stored energies, fairseq's transformer, CTranslate2 if it is installed"
+    )
+    search.set_defaults(show=_decode)
+    search.add_argument("--mixers", nargs="*", default=["attention", "rposnet"], help="default: attention rposnet")
+    search.add_argument("--checkpoints", nargs="+", default=[], help="trained models to measure too")
+    search.add_argument("--beams", nargs="+", type=int, default=[1, 5, 12], help="default: 1 5 12")
+    search.add_argument("--lengths", nargs="+", type=int, default=[20, 60, 120], help="default: 20 60 120")
+    search.add_argument("--size", choices=SIZES, default="base")
+    search.add_argument("--words", type=int, default=32000, help="of the dictionary (default: 32000)")
+    search.add_argument("--sentences", type=int, default=8, help="in a batch (default: 8)")
+    search.add_argument("--rounds", type=int, default=3, help="default: 3; medians are shown")
+
+    growth = what.add_parser("length", help="an encoder layer and a decoding step in ever longer sentences")
+    growth.set_defaults(show=_length)
+    growth.add_argument("--mixers", nargs="+", default=["rposnet"], help="default: rposnet")
+    growth.add_argument(
+        "--lengths", nargs="+", type=int, default=[2**n for n in range(6, 14)], help="N (default: 64 128 ... 8192)"
+    )
+    growth.add_argument("--rows", type=int, default=12, help="hypotheses in a decoding step (default: 12)")
+    growth.add_argument("--size", choices=SIZES, default="base")
+    growth.add_argument("--rounds", type=int, default=5, help="default: 5; medians are shown")
     return parser
 
 
@@ -47,22 +75,21 @@ def main(arguments=None):
             if isinstance(number, int) and not isinstance(number, bool) and number < 1:
                 raise UsageError(f"--{name} {number}: give 1 or more.")
     console = Console(highlight=False)
-    measured = f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1"
-    if options.what == "models":
-        console.print(_models(options))
-        console.print(f"per CPU second, {measured}")
-        return
-    if options.padded and options.place == "decoder":
-        raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
-    if options.mixers is None:
-        names = [name for name in mixer_names() if options.place in get_mixer(name).places]
-        options.mixers = [*names, "shaw+shaw_values", "irpe+irpe_on=qkv"]
-    for length in options.lengths:
-        console.print(_layers(options, length))
-    console.print(
-        "Time: CPU time / attention's, medians of ratios, of a call without gradients and of one with its backward "
-        f"pass. Memory: the most that the latter allocates at once. No dropout, {measured}"
-    )
+    for shown in options.show(options):
+        console.print(shown)
+    console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")
+
+
+def _table(title, *columns):
+    table = Table(title=title)
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _mebibytes(size):
+    return f"{size / 2**20:,.1f}"
 
 
 def _models(options):
@@ -76,32 +103,86 @@ def _models(options):
         beam=options.beam,
         rounds=options.rounds,
     )
-    table = Table(title=f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}")
-    table.add_column("", no_wrap=True)
-    for column in ("training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq"):
-        table.add_column(column, justify="right", no_wrap=True)
+    title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
+    table = _table(title, "training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq")
     for name, result in results.items():
         training, decoding = f"{result['training']:,.0f}", f"{result['decoding']:.1f}"
         table.add_row(name, training, f"{result['training_ratio']:.2f}", decoding, f"{result['decoding_ratio']:.2f}")
-    return table
+    yield table
+    yield "Per CPU second."
 
 
-def _layers(options, length):
-    results = layers.run(
-        options.mixers,
-        length,
-        size=options.size,
-        tokens=options.tokens,
-        place=options.place,
-        padded=options.padded,
-        rounds=options.rounds,
+def _layers(options):
+    if options.padded and options.place == "decoder":
+        raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
+    if options.mixers is None:
+        names = [name for name in mixer_names() if options.place in get_mixer(name).places]
+        options.mixers = [*names, "shaw+shaw_values", "irpe+irpe_on=qkv"]
+    for tokens in options.lengths:
+        results = layers.run(
+            options.mixers,
+            tokens,
+            size=options.size,
+            tokens=options.tokens,
+            place=options.place,
+            padded=options.padded,
+            rounds=options.rounds,
+        )
+        padded = ", padded" if options.padded else ""
+        title = f"N = {tokens}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
+        table = _table(title, "time\nforward", "time\nwith backward", "memory\nMiB")
+        for name, figures in results.items():
+            forward, training = f"{figures['forward_ratio']:.2f}", f"{figures['training_ratio']:.2f}"
+            table.add_row(name, forward, training, _mebibytes(figures["peak"]))
+        yield table
+    yield (
+        "Time: CPU time / attention's, medians of ratios, of a call without gradients and of one with its backward "
+        "pass. Memory: the most that the latter allocates at once. No dropout."
     )
-    padded = ", padded" if options.padded else ""
-    table = Table(title=f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}")
-    table.add_column("", no_wrap=True)
-    for column in ("time\nforward", "time\nwith backward", "memory\nMiB"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, figures in results.items():
-        forward, training = f"{figures['forward_ratio']:.2f}", f"{figures['training_ratio']:.2f}"
-        table.add_row(name, forward, training, f"{figures['peak'] / 2**20:.0f}")
-    return table
+
+
+def _decode(options):
+    for mixer in options.mixers:
+        get_mixer(mixer, "--mixers")
+    longest = max(options.lengths)
+    built, task = decode.build(options.mixers, options.checkpoints, options.size, options.words, longest)
+    for beam in options.beams:
+        for tokens in options.lengths:
+            results = decode.run(built, task, options.size, beam, tokens, options.sentences, options.rounds)
+            title = f"{options.sentences} sentences of {tokens} tokens, beam {beam}, size {options.size}"
+            table = _table(title, "sentences/s", "tokens/s", "× fairseq", "memory\nMiB")
+            for name, figures in results.items():
+                sentences, speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}"
+                table.add_row(name, sentences, speed, f"{figures['ratio']:.2f}", _mebibytes(figures["peak"]))
+            yield table
+    yield f"{len(task.source_dictionary):,} words, random sentences. Memory: the most that a batch takes at once."
+    if not decode.has_ctranslate2():
+        yield "CTranslate2 is not installed: pip install -e '.[bench]' in the posnet folder."
+
+
+def _length(options):
+    if min(options.lengths) < 2:
+        raise UsageError(f"--lengths {min(options.lengths)}: give 2 or more.")
+    for mixer in options.mixers:
+        if "decoder" not in get_mixer(mixer.split("+")[0], "--mixers").places:
+            raise UsageError(f"--mixers {mixer}: it cannot stand in a decoder. Leave it out.")
+    step = functools.partial(length.decoder_step, rows=options.rows)
+    for what, measure, memory in (
+        ("Encoder layer, one sentence", length.encoder_layer, "allocated"),
+        (f"Decoding step of {options.rows} hypotheses, with reordering", step, "state"),
+    ):
+        results = {
+            tokens: measure(options.mixers, tokens, options.size, rounds=options.rounds) for tokens in options.lengths
+        }
+        table = _table(f"{what}, size {options.size}", "N", "ms", "× attention's", f"{memory}\nMiB")
+        exponents = []
+        for name in next(iter(results.values())):
+            for tokens, figures in results.items():
+                row = figures[name]
+                seconds, ratio = f"{1000 * row['seconds']:.2f}", f"{row['ratio']:.3f}"
+                table.add_row(name, f"{tokens:,}", seconds, ratio, _mebibytes(row["bytes"]))
+            table.add_section()
+            slope = length.exponent(results, [figures[name]["seconds"] for figures in results.values()])
+            exponents.append(f"{name} N^{slope:.2f}" if slope is not None else f"{name} -")
+        yield table
+        yield f"Fitted growth from N = {length.SHORTEST_TO_FIT} on: {', '.join(exponents)}"

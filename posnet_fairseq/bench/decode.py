@@ -1,0 +1,136 @@
+"""Beam search of whole models in several engines, on the same sentences."""
+
+import copy
+import importlib.util
+import statistics
+import tempfile
+import time
+
+import torch
+
+from posnet_fairseq import synthetic
+from posnet_fairseq.bench.memory import peak_resident
+from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
+from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.precompute import precompute
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.sizes import SIZES
+
+CTRANSLATE2 = ("float32", "int8")
+FEWEST_WORDS = 10
+
+
+def has_ctranslate2():
+    """Whether the extra `bench` is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def build(mixers, checkpoints, size, words, longest):
+    """The models to compare, fairseq's own Transformer first: a dict from name to model, and their task.
+
+    Args:
+        mixers: names of mixers, built with random weights in the given size.
+        checkpoints: paths of trained models, beside or instead of them; they decide on the number of words.
+        size: of the models that are built.
+        words: entries of the dictionary.
+        longest: tokens of the longest sentence.
+
+    Raises:
+        UsageError: the checkpoints do not go together, or do not take such sentences.
+    """
+    if words < FEWEST_WORDS:
+        raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
+    trained = {str(path): build_model(read_checkpoint(path)) for path in checkpoints}
+    for path, model in trained.items():
+        limit = min(model.encoder.max_positions(), model.decoder.max_positions())
+        if longest > limit:
+            raise UsageError(f"--lengths {longest}: {path} takes {limit} tokens. Give at most that.")
+    sizes = {side.embed_tokens.num_embeddings for model in trained.values() for side in (model.encoder, model.decoder)}
+    if len(sizes) > 1:
+        raise UsageError("--checkpoints: they have dictionaries of different sizes. Measure those of one task.")
+    words = sizes.pop() if sizes else words
+    task = synthetic.task(words)
+    positions = longest + 2
+    models = {BASELINE: fairseq_transformer(task, size, positions)}
+    models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
+    for name, model in (models | trained).items():
+        models[name] = model.eval()
+        if name != BASELINE:
+            precompute(model)
+    return models, task
+
+
+def run(models, task, size, beam, length, sentences, rounds):
+    """Translate random sentences in turn, all to the same length.
+
+    Args:
+        models: dict from name to model.
+        task: theirs.
+        size: of fairseq's Transformer, which CTranslate2 gets too.
+        beam: hypotheses.
+        length: tokens of every sentence and of every translation, end symbols counted.
+        sentences: in the batch.
+        rounds: how often everything is timed.
+
+    Returns:
+        dict from engine to a dict with ``sentences`` and ``tokens`` (a second), ``ratio`` (median of the ratios to
+        fairseq's Transformer) and ``peak`` (bytes at once).
+    """
+    torch.manual_seed(1)
+    sample = random_sample(task.source_dictionary, sentences, length)
+    if torch.cuda.is_available():
+        models = {name: model.cuda() for name, model in models.items()}
+        sample["net_input"] = {name: tensor.cuda() for name, tensor in sample["net_input"].items()}
+    with torch.inference_mode():
+        engines = {name: beam_search(model, task, sample, beam, length - 1) for name, model in models.items()}
+        if has_ctranslate2():
+            for precision in CTRANSLATE2:
+                engines[f"CTranslate2, {precision}"] = converted(
+                    models[BASELINE], task, sample, beam, length, size, precision
+                )
+        alone = torch.get_num_threads() == 1 and not torch.cuda.is_available()
+        clock = time.process_time if alone else time.perf_counter
+        peaks = {name: peak_resident(engine) for name, engine in engines.items()}
+        seconds = interleaved(engines, rounds, warm_up=0, clock=clock)
+    return {
+        name: {
+            "sentences": sentences / statistics.median(seconds[name]),
+            "tokens": sentences * length / statistics.median(seconds[name]),
+            "ratio": median_ratio(seconds[BASELINE], seconds[name]),
+            "peak": peaks[name],
+        }
+        for name in engines
+    }
+
+
+def converted(model, task, sample, beam, length, size, precision):
+    """A function that translates a sample by CTranslate2 with the weights of fairseq's Transformer."""
+    import ctranslate2
+    from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
+    from ctranslate2.specs import TransformerSpec
+
+    shape, model = SIZES[size], copy.deepcopy(model).cpu()
+    spec = TransformerSpec.from_config((shape.layers, shape.layers), shape.attention_heads, pre_norm=True)
+    set_transformer_encoder(spec.encoder, model.encoder)
+    set_transformer_decoder(spec.decoder, model.decoder)
+    words = [task.source_dictionary[index] for index in range(len(task.source_dictionary))]
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.decoder_start_token = spec.config.eos_token
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=None if precision == "float32" else precision)
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        translator = ctranslate2.Translator(
+            folder, device="cpu", compute_type=precision, inter_threads=1, intra_threads=torch.get_num_threads()
+        )
+    pad, eos = task.source_dictionary.pad(), task.source_dictionary.eos()
+    sources = [
+        [words[token] for token in row if token not in (pad, eos)] for row in sample["net_input"]["src_tokens"].tolist()
+    ]
+    return lambda: translator.translate_batch(
+        sources, beam_size=beam, min_decoding_length=length - 1, max_decoding_length=length - 1
+    )
