@@ -8,4 +8,5 @@ posnet_environment "$root"
 export OMP_NUM_THREADS=1
 ruff check .
 ruff format --check .
-pytest "$@"
+# Two files at a time, on two cores; -n 0 turns it off, as for a debugger.
+pytest -n 2 --dist loadfile "$@"
