@@ -17,10 +17,10 @@ from torch.export import Dim
 
 from posnet_fairseq import __version__
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers._base import MixingContext, TokenMixer
 from posnet_fairseq.mixers._energies import StoredEnergy
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
-from posnet_fairseq.precompute import energies, is_precomputed
+from posnet_fairseq.precompute import is_precomputed, mixers_with_energies
 
 OPSET = 20
 # Tokens of the sentences that graphs are traced with.
@@ -33,11 +33,11 @@ def check(model, name):
     Raises:
         UsageError: it is not precomputed, or one of its mixers is made for fairseq's beam search only.
     """
-    if energies(model) and not is_precomputed(model):
+    if mixers_with_energies(model) and not is_precomputed(model):
         raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
     if min(model.encoder.max_positions(), model.decoder.max_positions()) < EXAMPLE:
         raise UsageError(f"{name} takes sentences of less than {EXAMPLE} tokens, which is too short to trace it.")
-    for mixer in (module for module in model.modules() if hasattr(module, "mixer_version")):
+    for mixer in (module for module in model.modules() if isinstance(module, TokenMixer)):
         if not isinstance(mixer, PositionBasedMixer) and mixer.name != "attention":
             raise UsageError(
                 f"{name}: its {mixer.place} has the mixer {mixer.name}. Models of position-based mixers and attention "

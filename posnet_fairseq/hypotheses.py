@@ -40,6 +40,6 @@ class Reordering:
                 return None, times
         of_hypotheses = torch.div(self.order, hypotheses, rounding_mode="floor")
         order = of_hypotheses[::hypotheses]
-        if hypotheses > 1 and not torch.equal(of_hypotheses, order.repeat_interleave(hypotheses)[:count]):
+        if count % hypotheses or not torch.equal(of_hypotheses, order.repeat_interleave(hypotheses)):
             return of_hypotheses, 1
         return (None if torch.equal(order, unmoved) else order), hypotheses

@@ -5,17 +5,17 @@ import torch
 from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.mixers._energies import StoredEnergy
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.ops.offsets import scaled
 
 
-def energies(model):
-    """All energies of a model that are or could be stored: a list of mixer and index of the energy in it."""
-    mixers = [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
-    return [(mixer, index) for mixer in mixers for index in range(len(mixer.energies))]
+def mixers_with_energies(model):
+    """The mixers of a model whose energies are or could be stored, a list."""
+    return [module for module in model.modules() if isinstance(module, PositionBasedMixer) and len(module.energies)]
 
 
 def is_precomputed(model):
     """Whether tables are in the place of its energies already."""
-    return any(isinstance(mixer.energies[index], StoredEnergy) for mixer, index in energies(model))
+    return any(isinstance(energy, StoredEnergy) for mixer in mixers_with_energies(model) for energy in mixer.energies)
 
 
 def has_tables(weights):
@@ -33,7 +33,7 @@ def precompute(model):
     Args:
         model: a :class:`posnet_fairseq.models.mixer_transformer.MixerTransformer` in evaluation mode.
     """
-    for mixer in dict.fromkeys(mixer for mixer, _ in energies(model)):
+    for mixer in mixers_with_energies(model):
         store(mixer, *_where(model, mixer.place))
     for side in (model.encoder, model.decoder):
         side.positions.serve_words_only()
@@ -64,7 +64,7 @@ def _where(model, place):
     length = decoder.max_positions
     if place == "decoder":
         return length, length, MixingContext(positions=decoder.for_mixers(length))
-    source, target = ratio = model.decoder.length_ratio
-    positions = decoder.for_mixers(max(length, (length - 1) * source // target + 1))
+    ratio = model.decoder.length_ratio
+    positions = decoder.for_mixers(max(length, scaled(length - 1, ratio) + 1))
     memory_positions = encoder.for_mixers(encoder.max_positions)
     return length, encoder.max_positions, MixingContext(positions, memory_positions, length_ratio=ratio)

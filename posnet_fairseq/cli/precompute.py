@@ -17,7 +17,8 @@ from posnet_fairseq.cli._run import command
 from posnet_fairseq.counting import trained_parameters
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_place
-from posnet_fairseq.precompute import energies, is_precomputed, precompute
+from posnet_fairseq.mixers._base import TokenMixer
+from posnet_fairseq.precompute import is_precomputed, mixers_with_energies, precompute
 
 
 def _check_length(length, state, data):
@@ -88,8 +89,8 @@ def main(arguments=None):
     model = build_model(state)
     if is_precomputed(model):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
-    if not energies(model):
-        mixers = sorted({module.name for module in model.modules() if hasattr(module, "mixer_version")})
+    if not mixers_with_energies(model):
+        mixers = sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)})
         raise UsageError(
             f"{options.checkpoint} has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from "
             "positions alone. Translate with it as it is."

@@ -13,6 +13,7 @@ from posnet_fairseq.gating import Gating
 from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.state import DecodingState
 
 PLACES = ("encoder", "decoder", "cross")
@@ -74,14 +75,13 @@ class MixingContext:
         return torch.arange(1, device=device) + self.first
 
     def at(self, queries, device=None):
-        """⌊γn⌋ for the queries of a call, (N,): PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
+        """⌊γn⌋ for the queries of a call, (N,).
 
         Args:
             queries: N; they stand at positions n from ``first`` on.
             device: of the result.
         """
-        source, target = self.length_ratio
-        return (torch.arange(queries, device=device) + self.first) * source // target
+        return scaled(torch.arange(queries, device=device) + self.first, self.length_ratio)
 
     def offsets(self, queries, keys, device=None):
         """⌊γn⌋ - m for the queries of a call and keys 0 ... M - 1, (N, M).

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.ops.offsets import scaled
+
 # Blocks of fewer tokens make products too small to be fast; measured in docs/measurements.md.
 SMALLEST_BLOCK = 32
 # From so many blocks on it is faster than a product with all tokens; measured there too.
@@ -61,8 +63,7 @@ class Band:
         Returns:
             (N, 2R + 1), or (B, N, 2R + 1); columns are the offsets from -R to R.
         """
-        source, target = length_ratio
-        at = (torch.arange(queries, device=device) * source // target)[:, None]
+        at = scaled(torch.arange(queries, device=device), length_ratio)[:, None]
         keys = torch.as_tensor(keys, device=device)
         offsets = torch.arange(-self.reach, self.reach + 1, device=device)
         number = ((at >= offsets) & (at - offsets < keys)).long()
@@ -152,9 +153,8 @@ def _in_blocks(queries, size, length_ratio):
     Returns:
         (N,), the place of each query, and (blocks, Q), where in its block the query of a place stands.
     """
-    source, target = length_ratio
     n = torch.arange(queries)
-    at = n * source // target
+    at = scaled(n, length_ratio)
     block = at // size
     number = block.bincount()
     of_block = int(number.max())

@@ -5,6 +5,17 @@ import math
 import torch
 
 
+def scaled(n, length_ratio):
+    """⌊γn⌋: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
+
+    Args:
+        n: query positions, a number or whole numbers in any shape.
+        length_ratio: γ as source, target.
+    """
+    source, target = length_ratio
+    return n * source // target
+
+
 def clip_index(offsets, clip_distance):
     """clip(δ, -K, K) + K: rows of a table of 2K + 1 offsets, from K or more to the right to K or more to the left.
 

@@ -13,6 +13,7 @@ from posnet_fairseq.length_ratio import UNKNOWN
 from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.model_config import position_kind, position_readers
 from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.positions import Positions
 from posnet_fairseq.transformer.layers import DecoderLayer, layer_stack
 
@@ -104,8 +105,7 @@ class MixerDecoder(FairseqIncrementalDecoder):
         memory = encoder_out["encoder_out"][0].transpose(0, 1)
         self_context, cross_context = self._contexts(encoder_out, first, ahead)
         # Cross-attention looks positions up at ⌊γn⌋.
-        source, target = cross_context.length_ratio
-        positions = self.positions.for_mixers(max(ahead, (ahead - 1) * source // target + 1))
+        positions = self.positions.for_mixers(max(ahead, scaled(ahead - 1, cross_context.length_ratio) + 1))
         memory_positions = encoder_out["positions"][0] if encoder_out["positions"] else None
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
         states, attn = [x], None
