@@ -20,6 +20,7 @@ from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_unreadable
 from posnet_fairseq.files import replacing
 from posnet_fairseq.model_config import MixerTransformerConfig
+from posnet_fairseq.models.mixer_language_model import gpt_arch_names
 from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
 
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
@@ -45,7 +46,7 @@ def read_checkpoint(path):
             raise
         raise UsageError(sentence) from error
     arch = model_arch(state)
-    if arch not in arch_names():
+    if arch not in (*arch_names(), *gpt_arch_names()):
         what = f"the model {arch}" if arch else "no fairseq model"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
     missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
@@ -85,8 +86,9 @@ def build_model(state, vocabulary=None, max_length=None):
         max_length: cut its positions to so many. Default: as it was trained.
 
     Raises:
-        UsageError: options, weights and dictionaries do not fit.
+        UsageError: it is a language model, or options, weights and dictionaries do not fit.
     """
+    _refuse_language_model(state)
     weights, options = state["model"], model_options(state)
     options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     if max_length is not None:
@@ -102,6 +104,14 @@ def build_model(state, vocabulary=None, max_length=None):
         weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
     model.load_state_dict(weights)
     return model.eval()
+
+
+def _refuse_language_model(state):
+    if model_arch(state) in gpt_arch_names():
+        raise UsageError(
+            f"a checkpoint of {model_arch(state)} was given, a language model; this command works with translation "
+            "models. Language models are for fairseq-eval-lm and fairseq-interactive."
+        )
 
 
 def for_inference(state, model, **extra):
@@ -146,6 +156,8 @@ def load_models(paths, data=None):
         UsageError: see :func:`read_checkpoint`; or there are no dictionaries, or they do not fit.
     """
     states = [read_checkpoint(path) for path in paths]
+    for state in states:
+        _refuse_language_model(state)
     folder = Path(data or str(states[0]["cfg"]["task"].get("data")).split(":")[0])
     vocabulary = _read_vocabulary(
         states[0]["cfg"]["task"], folder, "--data" if data else "the directory of its training"

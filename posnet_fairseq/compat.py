@@ -37,6 +37,20 @@ def allow_checkpoint_types():
     torch.serialization.add_safe_globals(types)
 
 
+def restore_long_integers():
+    """Give numpy 2 back the name of its integers that fairseq 0.12.3 looks up, ``numpy.compat.long``.
+
+    Without it fairseq fails on a language model's sentences (``--sample-break-mode eos``, fairseq-interactive). It can
+    go when fairseq writes ``int``.
+    """
+    import types
+
+    import numpy
+
+    if not hasattr(numpy, "compat"):
+        numpy.compat = types.SimpleNamespace(long=int)
+
+
 def exempt_from_weight_decay():
     """Let all optimisers of fairseq leave parameters alone that ask for no weight decay.
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import math
 from argparse import Namespace
 
 import torch
@@ -15,14 +16,21 @@ from posnet_fairseq.model_config import apply_arch
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.precompute import precompute
 from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.sizes import of_arch
 
-# What a count is made of: N tokens, width D, K̂ = 2K + 1 rows of a table.
+# What a count is made of, as exponents of K̂ = 2K + 1 rows of a table, N tokens, width D, and E = H·C, the width of
+# α-Translution's relative part.
+SYMBOLS = ("K̂", "N", "D", "E")
+EXPONENTS = [
+    (1, 1, 2, 0),
+    *((1, 1, 1, 0), (0, 2, 1, 0), (0, 1, 2, 0), (0, 1, 1, 0), (0, 0, 2, 0)),
+    *((2, 0, 2, 0), (2, 0, 1, 0), (1, 0, 1, 0), (0, 0, 1, 0)),  # of sentences that end, matrices of offsets
+    *((1, 1, 0, 2), (1, 1, 0, 1), (0, 2, 0, 1), (0, 1, 0, 1), (0, 1, 1, 1)),  # and narrow ones
+    *((2, 0, 0, 2), (0, 0, 0, 2), (2, 0, 0, 1), (1, 0, 0, 1), (0, 0, 0, 1)),
+]
 TERMS = {
-    "K̂ND": lambda n, d, k: k * n * d,
-    "N²D": lambda n, d, k: n * n * d,
-    "ND²": lambda n, d, k: n * d * d,
-    "ND": lambda n, d, k: n * d,
-    "D²": lambda n, d, k: d * d,
+    "".join(symbol + "²" * (power == 2) for symbol, power in zip(SYMBOLS, powers, strict=True) if power): powers
+    for powers in EXPONENTS
 }
 
 
@@ -58,27 +66,36 @@ def operations(name, search=False):
         search: leave out what can be stored before inference.
 
     Returns:
-        dict from a term, as in :data:`TERMS`, to how often it counts. Exact: counted in matrix products of modules
-        of several sizes, which the terms then explain without a rest.
+        dict from a term, as in :data:`TERMS`, to how often it counts, for sentences longer than K. Exact: counted in
+        matrix products of modules of several sizes, which the terms then explain without a rest.
 
     Raises:
         ArithmeticError: the terms do not explain the counts.
     """
-    sizes = list(itertools.product((16, 24, 40), (32, 64), (3, 5, 7)))
+    narrow = (16, 32) if _has_narrow_part(get_mixer(name)) else (0,)
+    sizes = list(itertools.product((3, 5, 7), (16, 24, 40), (32, 64, 96), narrow))
     counts = torch.tensor([_count(name, search, *size) for size in sizes], dtype=torch.float64)
-    table = [[term(n, d, 2 * k + 1) for term in TERMS.values()] for n, d, k in sizes]
+    table = [[_product(powers, (2 * reach + 1, *size)) for powers in TERMS.values()] for reach, *size in sizes]
     matrix = torch.tensor(table, dtype=torch.float64)
-    factors = torch.linalg.lstsq(matrix, counts).solution.round()
+    scale = matrix.amax(dim=0).clamp(min=1)
+    # Sentences end where matrices of offsets would go on: that takes quarters away.
+    factors = (torch.linalg.lstsq(matrix / scale, counts).solution / scale * 4).round() / 4
     if not torch.equal(matrix @ factors, counts):
         raise ArithmeticError(f"the operations of {name} are not made of {', '.join(TERMS)}")
-    return {term: int(factor) for term, factor in zip(TERMS, factors, strict=True) if factor}
+    return {term: float(factor) for term, factor in zip(TERMS, factors, strict=True) if factor}
 
 
-def _count(name, search, length, width, clip_distance):
+def _product(powers, values):
+    return math.prod(value**power for value, power in zip(values, powers, strict=True))
+
+
+def _count(name, search, clip_distance, length, width, narrow):
     """Half of the floating-point operations, as a paper counts: a product and its sum are one."""
-    cls = get_mixer(name)
-    reaches = {field.name: clip_distance for field in dataclasses.fields(cls.Config) if field.type is int}
-    settings = synthetic.settings("encoder", cls.default_gate, cls.Config(**reaches), width, 4, length)
+    cls, heads = get_mixer(name), 4
+    options = dict.fromkeys(_reaches(cls), clip_distance)
+    if _has_narrow_part(cls):
+        options["alpha_dim"] = narrow // heads
+    settings = synthetic.settings("encoder", cls.default_gate, cls.Config(**options), width, heads, length)
     with torch.device("meta"):
         mixer = cls(settings).eval()
         tokens, positions = torch.empty(1, length, width), torch.empty(length, width)
@@ -90,6 +107,15 @@ def _count(name, search, length, width, clip_distance):
     return total / 2
 
 
+def _has_narrow_part(mixer):
+    return any(field.name == "alpha_dim" for field in dataclasses.fields(mixer.Config))
+
+
+def _reaches(mixer):
+    """Its options that say how far relative positions are told apart."""
+    return [field.name for field in dataclasses.fields(mixer.Config) if field.metadata.get("reach")]
+
+
 def _flops(function):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         function()
@@ -97,19 +123,18 @@ def _flops(function):
 
 
 def as_text(factors):
-    """A count as "2N²D + 4ND²"."""
+    """A count as "2N²D + 4ND²"; what does not grow with the sentence is left out."""
     signed = {
-        term: ("-" if factor < 0 else "+", "" if abs(factor) == 1 else abs(factor)) for term, factor in factors.items()
+        term: ("-" if factor < 0 else "+", "" if abs(factor) == 1 else f"{abs(factor):g}")
+        for term, factor in factors.items()
+        if "N" in term
     }
     return " ".join(f"{sign} {times}{term}" for term, (sign, times) in signed.items()).removeprefix("+ ")
 
 
-def reach(mixer, shape):
-    """K, or what a mixer has in its place, at a size."""
-    reaches = [field for field in dataclasses.fields(mixer.Config) if field.type is int]
-    return next((getattr(shape, field.name, field.default) for field in reaches), shape.clip_distance)
-
-
-def evaluate(factors, length, width, clip_distance):
-    """A count for N, D and K."""
-    return sum(factor * TERMS[term](length, width, 2 * clip_distance + 1) for term, factor in factors.items())
+def evaluate(factors, mixer, length, shape):
+    """A count for sentences of a length in the architectures of a size."""
+    options = {field.name: of_arch(mixer, field, shape) for field in dataclasses.fields(mixer.Config)}
+    reach = next((options[name] for name in _reaches(mixer)), shape.clip_distance)
+    values = (2 * reach + 1, length, shape.embed_dim, options.get("alpha_dim", 0) * shape.attention_heads)
+    return sum(factor * _product(TERMS[term], values) for term, factor in factors.items())

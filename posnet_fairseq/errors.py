@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 
+def flag(name):
+    """What an option is called on a command line: ``--clip-distance`` for ``clip_distance``."""
+    return "--" + name.replace("_", "-")
+
+
 class UsageError(ValueError):
     """A mistake in the input. Its text says what was given, what is allowed and what to do."""
 

@@ -19,13 +19,14 @@ class Gating(nn.Module):
         kind: one of :data:`GATES`.
         embed_dim: D, width of the queries y and of the values.
         memory_dim: width of the mixed tokens x.
+        bias: of W_V.
     """
 
-    def __init__(self, kind, embed_dim, memory_dim):
+    def __init__(self, kind, embed_dim, memory_dim, bias=True):
         super().__init__()
         self.kind = kind
         width = 2 * embed_dim if kind == "glu" else embed_dim
-        self.value_proj = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0)
+        self.value_proj = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0, bias=bias)
         self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
 

@@ -1,4 +1,4 @@
-"""The options of the encoder-decoder model: flat, as fairseq's command line and hydra want them.
+"""The options of the models: flat, as fairseq's command line and hydra want them.
 
 fairseq builds command-line flags from the annotations of this file, so they must be real types
 (``Optional[int]``, never a string or ``int | None``). An option that an architecture sets is None here; the
@@ -16,13 +16,13 @@ from omegaconf import II
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options become flags)
 from posnet_fairseq import length_ratio
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.gating import GATES
 from posnet_fairseq.mixers._base import MixerSettings
 from posnet_fairseq.mixers._options import configure
 from posnet_fairseq.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.sizes import GPT_SIZES, SIZES, of_arch
 
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
 
@@ -36,43 +36,53 @@ def _option(help_text, default=None):
 
 
 @dataclass
-class _ModelOptions(FairseqDataclass):
-    encoder_self_mixer: Optional[str] = _option("token mixer of the encoder's self-attention")
+class _DecoderOptions(FairseqDataclass):
     decoder_self_mixer: Optional[str] = _option("token mixer of the decoder's self-attention")
-    cross_mixer: Optional[str] = _option("token mixer between decoder and encoder (default: attention)")
     gate: Optional[_GATE] = _option("gate of the self-attention mixers (default: each mixer's own)")
-    cross_gate: Optional[_GATE] = _option("gate of the cross-attention mixer (default: none)")
     position_embedding: Optional[_POSITION_EMBEDDING] = _option("kind of positions (default: each side's mixer's own)")
+    decoder_layers: Optional[int] = _option("decoder layers")
+    decoder_embed_dim: Optional[int] = _option("width D of the decoder")
+    decoder_ffn_embed_dim: Optional[int] = _option("inner width of the decoder's feed-forward layers")
+    decoder_attention_heads: Optional[int] = _option("heads H of the decoder")
+    dropout: Optional[float] = _option("dropout on embeddings, positions and the output of every sub-layer")
+    attention_dropout: Optional[float] = _option("dropout on mixing weights (default: --dropout)")
+    activation_dropout: float = _option("dropout inside the feed-forward layers", default=0.0)
+    activation_fn: Optional[_ACTIVATION] = _option("activation of the feed-forward layers")
+    decoder_layerdrop: float = _option("LayerDrop probability of the decoder", default=0.0)
+    share_decoder_input_output_embed: bool = _option("one embedding for target and output", default=False)
+    decoder_embed_path: Optional[str] = _option("pre-trained decoder embeddings, a text file")
+    checkpoint_activations: bool = _option("save memory: compute activations again in backward", default=False)
+    offload_activations: bool = _option("with --checkpoint-activations, keep them on the CPU", default=False)
+    max_target_positions: Optional[int] = II("task.max_target_positions")
+
+
+@dataclass
+class _LanguageModelOptions(_DecoderOptions):
+    tokens_per_sample: Optional[int] = II("task.tokens_per_sample")
+    add_bos_token: bool = II("task.add_bos_token")
+
+
+@dataclass
+class _TransformerOptions(_DecoderOptions):
+    encoder_self_mixer: Optional[str] = _option("token mixer of the encoder's self-attention")
+    cross_mixer: Optional[str] = _option("token mixer between decoder and encoder (default: attention)")
+    cross_gate: Optional[_GATE] = _option("gate of the cross-attention mixer (default: none)")
     length_ratio: Optional[str] = _option(
         "γ of position-based and relative cross-attention: source tokens per target token, a number, or auto: "
         "measured on the training set and stored in the checkpoint (default: auto)"
     )
     encoder_layers: Optional[int] = _option("encoder layers")
-    decoder_layers: Optional[int] = _option("decoder layers")
     encoder_embed_dim: Optional[int] = _option("width D of the encoder")
-    decoder_embed_dim: Optional[int] = _option("width D of the decoder")
     encoder_ffn_embed_dim: Optional[int] = _option("inner width of the encoder's feed-forward layers")
-    decoder_ffn_embed_dim: Optional[int] = _option("inner width of the decoder's feed-forward layers")
     encoder_attention_heads: Optional[int] = _option("heads H of the encoder")
-    decoder_attention_heads: Optional[int] = _option("heads H of the decoder")
-    dropout: Optional[float] = _option("dropout on embeddings, positions and the output of every sub-layer")
-    attention_dropout: Optional[float] = _option("dropout on mixing weights (default: --dropout)")
-    activation_dropout: float = _option("dropout inside the feed-forward layers", default=0.0)
-    activation_fn: _ACTIVATION = _option("activation of the feed-forward layers", default="relu")
     encoder_layerdrop: float = _option("LayerDrop probability of the encoder", default=0.0)
-    decoder_layerdrop: float = _option("LayerDrop probability of the decoder", default=0.0)
     share_all_embeddings: bool = _option("one embedding for source, target and output", default=False)
-    share_decoder_input_output_embed: bool = _option("one embedding for target and output", default=False)
     encoder_embed_path: Optional[str] = _option("pre-trained encoder embeddings, a text file")
-    decoder_embed_path: Optional[str] = _option("pre-trained decoder embeddings, a text file")
-    checkpoint_activations: bool = _option("save memory: compute activations again in backward", default=False)
-    offload_activations: bool = _option("with --checkpoint-activations, keep them on the CPU", default=False)
     max_source_positions: Optional[int] = II("task.max_source_positions")
-    max_target_positions: Optional[int] = II("task.max_target_positions")
 
 
-def _with_mixer_options(base):
-    """`base` plus the options of all registered mixers, each None until set.
+def _with_mixer_options(name, base):
+    """A dataclass `name` of the options of `base` plus the options of all registered mixers, each None until set.
 
     An option that may differ between layers is text, such as "4,8,16": see :func:`of_layer`.
     """
@@ -80,10 +90,14 @@ def _with_mixer_options(base):
     if clashes:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields = [
-        (name, Optional[str if per_layer(option) else option.type], field(default=None, metadata=dict(option.metadata)))
-        for name, option in option_fields().items()
+        (option.name, Optional[_type_of(option)], field(default=None, metadata=dict(option.metadata)))
+        for option in option_fields().values()
     ]
-    return dataclasses.make_dataclass("MixerTransformerConfig", fields, bases=(base,))
+    return dataclasses.make_dataclass(name, fields, bases=(base,))
+
+
+def _type_of(option):
+    return str if per_layer(option) else option.type
 
 
 def per_layer(option):
@@ -91,7 +105,8 @@ def per_layer(option):
     return option.metadata.get("per_layer", False)
 
 
-MixerTransformerConfig = _with_mixer_options(_ModelOptions)
+MixerTransformerConfig = _with_mixer_options("MixerTransformerConfig", _TransformerOptions)
+MixerLanguageModelConfig = _with_mixer_options("MixerLanguageModelConfig", _LanguageModelOptions)
 
 
 def apply_arch(cfg, mixer, size):
@@ -104,37 +119,87 @@ def apply_arch(cfg, mixer, size):
         size: one of :data:`posnet_fairseq.sizes.SIZES`.
 
     Raises:
-        UsageError: see :func:`check`.
+        UsageError: the task is none of translation; or see :func:`check`.
     """
-    _fill(cfg, {option.name: option.default for option in dataclasses.fields(MixerTransformerConfig)})
-    shape = dataclasses.asdict(SIZES[size])
+    arch = f"{get_mixer(mixer).arch}_{size}"
+    _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
+    shape = SIZES[size]
     # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
     decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
     values = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
     for side in ("encoder", "decoder"):
-        values[f"{side}_layers"] = shape["layers"]
-        for width in ("embed_dim", "ffn_embed_dim", "attention_heads"):
-            values[f"{side}_{width}"] = shape[width]
-    values["dropout"] = shape["dropout"]
-    _fill(cfg, values)
-    _fill(cfg, {"attention_dropout": cfg.dropout})
-    mixers = {mixer_at(cfg, place) for place in PLACE_OPTIONS}
-    read = {option.name: option for mixer in mixers for option in dataclasses.fields(mixer.Config)}
-    for name in option_fields().keys() - read.keys():
-        _check_unread(cfg, name, mixers)
+        values |= shape.of_side(side)
+    values |= {"activation_fn": "relu", "dropout": shape.dropout}
+    fill(cfg, values, MixerTransformerConfig, lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
         raise UsageError(
             f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
             "Leave it out or choose another mixer there."
         )
-    _fill(cfg, {name: shape.get(name, option.default) for name, option in read.items()})
     check(cfg)
+
+
+def apply_gpt_arch(cfg, mixer, size):
+    """As :func:`apply_arch` for the language models of Translution (Fan et al., 2025) Table 7.
+
+    Args:
+        cfg: Namespace or DictConfig with the fields of :data:`MixerLanguageModelConfig`.
+        mixer: name of the mixer.
+        size: one of :data:`posnet_fairseq.sizes.GPT_SIZES`.
+
+    Raises:
+        UsageError: the task is none of language modelling; or see :func:`check`.
+    """
+    _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
+    if cfg.tokens_per_sample < 1:
+        raise UsageError(f"--tokens-per-sample {cfg.tokens_per_sample}: give 1 or more, such as 160.")
+    shape = GPT_SIZES[size]
+    # Sentences are blocks of --tokens-per-sample, unless the task limits them otherwise.
+    longest = cfg.tokens_per_sample + bool(getattr(cfg, "add_bos_token", False))
+    _fill(cfg, {"decoder_self_mixer": mixer, "max_target_positions": longest})
+    values = shape.of_side("decoder") | {"activation_fn": "gelu", "dropout": shape.dropout}
+    if mixer_at(cfg, "decoder").position_embedding != "none":
+        values["position_embedding"] = "learned"
+    # Translution is the paper's own here: every offset in every layer.
+    fill(cfg, values, MixerLanguageModelConfig, lambda _, option: getattr(shape, option.name, option.default))
+    check(cfg)
+
+
+def _check_task(cfg, option, what, task):
+    if not isinstance(getattr(cfg, option, None), int):
+        given = getattr(cfg, "task", None)
+        raise UsageError(f"--arch {what}, which --task {given} cannot train. Give --task {task}, or another --arch.")
+
+
+def fill(cfg, values, config, option_value):
+    """Fill what the user left open.
+
+    Args:
+        cfg: as for :func:`apply_arch`.
+        values: dict from names of the architecture's own options to their values.
+        config: the dataclass of all options; the others have its defaults.
+        option_value: function of a mixer and one of its options (a dataclasses.Field), to the option's value.
+
+    Raises:
+        UsageError: the user gave an option that none of the chosen mixers reads.
+    """
+    _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
+    _fill(cfg, values)
+    _fill(cfg, {"attention_dropout": cfg.dropout})
+    mixers = list(dict.fromkeys(mixer_at(cfg, place) for place in places(cfg)))
+    read = {}
+    for mixer in mixers:
+        for option in dataclasses.fields(mixer.Config):
+            read.setdefault(option.name, option_value(mixer, option))
+    for name in option_fields().keys() - read.keys():
+        _check_unread(cfg, name, mixers)
+    _fill(cfg, read)
 
 
 def _check_unread(cfg, name, mixers):
     if getattr(cfg, name) not in (None, False):
         raise UsageError(
-            f"--{name.replace('_', '-')} {getattr(cfg, name)}: none of the chosen mixers "
+            f"{flag(name)} {getattr(cfg, name)}: none of the chosen mixers "
             f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
         )
 
@@ -146,10 +211,15 @@ def _fill(cfg, values):
             setattr(cfg, name, value)
 
 
+def places(cfg):
+    """Where a model has mixers: a language model has no encoder and no cross-attention."""
+    return [place for place, option in PLACE_OPTIONS.items() if getattr(cfg, option, None) is not None]
+
+
 def mixer_at(cfg, place):
     """The mixer class that the options put at `place`."""
     option = PLACE_OPTIONS[place]
-    return get_mixer(getattr(cfg, option), "--" + option.replace("_", "-"))
+    return get_mixer(getattr(cfg, option), flag(option))
 
 
 def _side(place):
@@ -173,7 +243,7 @@ def of_layer(name, value, layer, layers):
     return values[layer if len(values) > 1 else 0].strip()
 
 
-def mixer_settings(cfg, place, layer=0):
+def mixer_settings(cfg, place, layer, projection_bias=True):
     """How the mixer at `place` in layer `layer` is to be built, a :class:`MixerSettings`."""
     mixer, side = mixer_at(cfg, place), _side(place)
     gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
@@ -181,7 +251,7 @@ def mixer_settings(cfg, place, layer=0):
     for option in dataclasses.fields(mixer.Config):
         value = getattr(cfg, option.name)
         if value is not None and per_layer(option):
-            name = f"--{option.name.replace('_', '-')}"
+            name = flag(option.name)
             value = of_layer(name, value, layer, getattr(cfg, f"{side}_layers"))
         if value is not None:
             chosen[option.name] = value
@@ -194,16 +264,19 @@ def mixer_settings(cfg, place, layer=0):
         dropout=cfg.attention_dropout,
         gate=str(gate),
         options=configure(mixer.Config, chosen),
+        projection_bias=projection_bias,
     )
 
 
-def build_mixer(cfg, place, layer):
+def build_mixer(cfg, place, layer, projection_bias=True):
     """The mixer module that stands at `place` in layer `layer`."""
-    return mixer_at(cfg, place)(mixer_settings(cfg, place, layer))
+    return mixer_at(cfg, place).in_layer(mixer_settings(cfg, place, layer, projection_bias), layer)
 
 
 def position_readers(cfg, side):
     """The mixers that want position vectors of one side of the model: a list of classes, self-attention's first."""
+    if "cross" not in places(cfg):
+        return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions
     cross = mixer_at(cfg, "cross")
     reads = cross.reads_positions if side == "decoder" else cross.reads_memory_positions
     return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions + [cross] * reads
@@ -221,40 +294,42 @@ def check(cfg):
     Raises:
         UsageError: with the option, the value, and what is allowed.
     """
-    for place, option in PLACE_OPTIONS.items():
+    sides = dict.fromkeys(map(_side, places(cfg)))
+    for place in places(cfg):
         mixer = mixer_at(cfg, place)
         if place not in mixer.places:
             allowed = [name for name in mixer_names() if place in get_mixer(name).places]
             raise UsageError(
-                f"--{option.replace('_', '-')} {mixer.name}: this mixer cannot stand there. "
+                f"{flag(PLACE_OPTIONS[place])} {mixer.name}: this mixer cannot stand there. "
                 f"Choose one of: {', '.join(allowed)}."
             )
-    for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+    layerdrops = [f"{side}_layerdrop" for side in sides]
+    for name in ("dropout", "attention_dropout", "activation_dropout", *layerdrops):
         if not 0 <= getattr(cfg, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(cfg, name)}: give 0 or more and less than 1.")
-    for side in ("encoder", "decoder"):
+            raise UsageError(f"{flag(name)} {getattr(cfg, name)}: give 0 or more and less than 1.")
+    for side in sides:
         for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
             value = getattr(cfg, f"{side}_{name}")
             if value < 1:
-                raise UsageError(f"--{side}-{name.replace('_', '-')} {value}: give 1 or more.")
+                raise UsageError(f"{flag(f'{side}_{name}')} {value}: give 1 or more.")
         limit = "max_source_positions" if side == "encoder" else "max_target_positions"
         if getattr(cfg, limit) < 1:
-            raise UsageError(f"--{limit.replace('_', '-')} {getattr(cfg, limit)}: give 1 or more, such as 128.")
+            raise UsageError(f"{flag(limit)} {getattr(cfg, limit)}: give 1 or more, such as 128.")
         width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
         if width % heads:
             raise UsageError(
                 f"--{side}-attention-heads {heads}: the width {width} of the {side} does not divide by it. "
                 f"Choose a number of heads that does, or change --{side}-embed-dim."
             )
-    for place in PLACE_OPTIONS:
+    for place in places(cfg):
         for layer in range(getattr(cfg, f"{_side(place)}_layers")):
             mixer_at(cfg, place).check(mixer_settings(cfg, place, layer))
-    for side in ("encoder", "decoder"):
+    for side in sides:
         readers = position_readers(cfg, side)
         if readers and position_kind(cfg, side) == "none":
             raise UsageError(
                 f"--position-embedding none: {readers[0].name} computes its weights from position embeddings. "
                 "Choose sinusoidal or learned."
             )
-    if mixer_at(cfg, "cross").reads_length_ratio:
+    if "cross" in places(cfg) and mixer_at(cfg, "cross").reads_length_ratio:
         length_ratio.parse(cfg.length_ratio)

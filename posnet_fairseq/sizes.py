@@ -14,6 +14,11 @@ class Size:
     dropout: float
     clip_distance: int
 
+    def of_side(self, side):
+        """The options of the encoder's or the decoder's shape, a dict."""
+        names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+        return {f"{side}_{name}": getattr(self, name) for name in names}
+
 
 SIZES = {
     # For a CPU: what the quickstart trains in minutes.
@@ -24,3 +29,16 @@ SIZES = {
     # The PosNet paper's text says K = 8 here; the configuration its results come from says 16.
     "big": Size(layers=6, embed_dim=1024, ffn_embed_dim=4096, attention_heads=16, dropout=0.3, clip_distance=16),
 }
+
+# The language models of the Translution paper (Fan et al., 2025), Table 1. It does not say what dropout it had, nor
+# is there a clip distance in it: those are of the size next to them.
+GPT_SIZES = {
+    "a": Size(layers=6, embed_dim=192, ffn_embed_dim=768, attention_heads=3, dropout=0.1, clip_distance=16),
+    "b": Size(layers=12, embed_dim=192, ffn_embed_dim=768, attention_heads=3, dropout=0.1, clip_distance=16),
+    "c": Size(layers=12, embed_dim=384, ffn_embed_dim=1536, attention_heads=6, dropout=0.1, clip_distance=16),
+}
+
+
+def of_arch(mixer, option, size):
+    """The value that the architectures of a size give to an option (a dataclasses.Field) of a mixer."""
+    return getattr(size, option.name, mixer.arch_options.get(option.name, option.default))

@@ -10,7 +10,8 @@ from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.gating import GATES
 from posnet_fairseq.mixers._options import choices
-from posnet_fairseq.model_config import PLACE_OPTIONS, apply_arch
+from posnet_fairseq.model_config import PLACE_OPTIONS, apply_arch, apply_gpt_arch
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 
@@ -39,9 +40,18 @@ def model_options(mixer="attention", size="tiny", **options):
     return cfg
 
 
+def build_language_model(mixer):
+    """A small one, with blocks of MAX_POSITIONS tokens."""
+    shape = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 4}
+    options = {f"decoder_{name}": value for name, value in shape.items()}
+    cfg = Namespace(tokens_per_sample=MAX_POSITIONS, dropout=0.0, **options)
+    apply_gpt_arch(cfg, mixer, "a")
+    return spread(MixerLanguageModel.build_model(cfg, synthetic.task(WORDS)).eval())
+
+
 def build_model(mixer="attention", **options):
     cfg = model_options(mixer, **options)
-    return _spread(MixerTransformer.build_model(cfg, synthetic.task(WORDS)).eval())
+    return spread(MixerTransformer.build_model(cfg, synthetic.task(WORDS)).eval())
 
 
 @dataclass(frozen=True)
@@ -101,10 +111,10 @@ def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **
     cls = get_mixer(name)
     chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads)
     cls.check(chosen)
-    return _spread(cls(chosen).double().eval())
+    return spread(cls(chosen).double().eval())
 
 
-def _spread(module):
+def spread(module):
     """Random values in every parameter: zero biases and unit norms would hide mistakes."""
     with torch.no_grad():
         for parameter in module.parameters():
@@ -119,6 +129,13 @@ def sentences(*lengths, words=WORDS):
     for row in rows:
         row[-1] = entries.eos()
     return rows
+
+
+def replaced(tokens, index):
+    """The sentence with another word at `index`."""
+    changed = tokens.clone()
+    changed[index] = 4 + (changed[index] - 3) % 30
+    return changed
 
 
 def pad(rows, left=False, width=None):

@@ -44,7 +44,19 @@ def test_command_makes_a_model(command):
     build(parse(command))
 
 
-ROWS = {"table4": 8, "table5": 5, "table6": 10, "irpe1": 5, "irpe2": 4, "irpe3": 4, "irpe4": 12, "kinds": 8}
+ROWS = {
+    "table4": 8,
+    "table5": 5,
+    "table6": 10,
+    "irpe1": 5,
+    "irpe2": 4,
+    "irpe3": 4,
+    "irpe4": 12,
+    "kinds": 10,
+    "width": 5,
+    "words": 4,
+    "on": 3,
+}
 
 
 @pytest.mark.parametrize(("table", "count"), ROWS.items())

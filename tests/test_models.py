@@ -92,6 +92,18 @@ def test_bad_options_are_refused():
     )
     refused(r"--decoder-self-mixer fouriernet: this mixer cannot stand there", decoder_self_mixer="fouriernet")
     refused(r"--decoder-attention-heads 16: heads of 1 features", decoder_self_mixer="rope", decoder_attention_heads=16)
+    refused(
+        r"--arch transformer_pos_tiny is a translation model, which --task language_modeling cannot train",
+        task="language_modeling",
+        max_source_positions=None,
+    )
+    for option, value, example in (("clip", 0, 4), ("layers", -1, 2)):
+        message = rf"--translution-{option} {value}: give 1 or more, such as {example}\."
+        refused(message, mixer="translution", **{f"translution_{option}": value})
+    refused(r"--translution-clip x: give a whole number, such as 4", mixer="translution", translution_clip="x")
+    refused(r"--translution-on qq: choose one of qkv, qk", mixer="translution", translution_on="qq")
+    refused(r"--alpha-dim 0: give 1 or more, such as 8", mixer="alpha_translution", alpha_dim=0)
+    refused(r"--alpha-dim 4: none of the chosen mixers \(attention, translution\)", mixer="translution", alpha_dim=4)
     refused(r"--irpe-beta 0: give 1 or more", mixer="irpe", irpe_beta=0)
     refused(r"--position-embedding none: rposnet computes its weights from", mixer="rposnet", position_embedding="none")
     refused(r"--gate glu: with --fourier-2d there are no values", mixer="fouriernet", gate="glu", fourier_2d=True)

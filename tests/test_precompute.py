@@ -57,6 +57,15 @@ def test_tables_of_a_shorter_length(tmp_path):
         short(torch.randint(4, 40, (2, 10)), None, tokens)
 
 
+@pytest.mark.parametrize("mixer", ["translution", "alpha_translution"])
+def test_matrices_of_offsets_stay_those_of_their_offsets_in_a_shorter_model(tmp_path, mixer):
+    path = checkpoint(tmp_path / "model.pt", mixer, decoder_self_mixer="rposnet", translution_clip=12)
+    short = build_model(read_checkpoint(precomputed(path, "--max-length", 9)))
+    tokens = torch.randint(4, 40, (2, 9))
+    full = build_model(read_checkpoint(path))
+    torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
+
+
 @pytest.mark.parametrize("mixer", ["attention", "linearnet", "shaw", "fouriernet"])
 def test_nothing_to_precompute(tmp_path, capsys, mixer):
     path = checkpoint(tmp_path / "model.pt", mixer)

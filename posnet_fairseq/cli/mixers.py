@@ -12,12 +12,12 @@ from rich.table import Table
 
 from posnet_fairseq import counting
 from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.mixers._options import choices, kind
 from posnet_fairseq.model_config import MixerTransformerConfig, per_layer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
 
@@ -48,8 +48,7 @@ def overview(size, words, length):
         model = counting.build(name, size, words)
         parameters = (counting.trained_parameters(model), counting.stored_parameters(model))
         operations = [counting.operations(name, search) for search in (False, True)]
-        reach = counting.reach(mixer, shape)
-        numbers = [counting.evaluate(count, length, shape.embed_dim, reach) for count in operations]
+        numbers = [counting.evaluate(count, mixer, length, shape) for count in operations]
         yield {
             "mixer": name,
             "place": "\n".join(mixer.places),
@@ -78,7 +77,7 @@ def option_rows(mixer):
         values = _values(field)
         if field.name == "position_embedding" and mixer.reads_positions:
             values = values.replace(" | none", "")
-        yield f"--{field.name.replace('_', '-')}", values, _default(field, defaults), field.metadata["help"]
+        yield flag(field.name), values, _default(mixer, field, defaults), field.metadata["help"]
 
 
 def _values(field):
@@ -90,15 +89,16 @@ def _values(field):
     return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[kind(field)]
 
 
-def _default(field, defaults):
+def _default(mixer, field, defaults):
     if field.name in defaults:
         return defaults[field.name]
     sizes = {}
     for size, shape in SIZES.items():
-        sizes.setdefault(getattr(shape, field.name, field.default), []).append(size)
+        sizes.setdefault(of_arch(mixer, field, shape), []).append(size)
     if len(sizes) > 1:
         return ", ".join(f"{value} ({', '.join(of)})" for value, of in sizes.items())
-    return {False: "off", None: "see below"}.get(field.default, str(field.default))
+    (value,) = sizes
+    return {False: "off", None: "see below"}.get(value, str(value))
 
 
 @command
@@ -121,8 +121,8 @@ def main(arguments=None):
         console.print(inspect.getdoc(mixer), markup=False)
         console.print(f"May stand in: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
         return
-    for flag, values, default, meaning in option_rows(mixer):
-        console.print(f"{flag} {values}".rstrip() + f"   default: {default}", markup=False, style="bold")
+    for option, values, default, meaning in option_rows(mixer):
+        console.print(f"{option} {values}".rstrip() + f"   default: {default}", markup=False, style="bold")
         console.print(Padding(escape(meaning), (0, 0, 0, 4)))
 
 
@@ -148,7 +148,8 @@ def _print_overview(console, options):
         "Second figures: after energies that no token has a part in are stored as tables (PosNet Table 7). Parameters "
         f"of whole models with {options.words:,} words in one dictionary and 128 positions. Operations: products and "
         "sums in one self-attention for a sentence of N tokens, counted in the modules themselves; "
-        f"D = {shape.embed_dim}, K̂ = {2 * shape.clip_distance + 1} (irpe: by --irpe-beta). Static: no token has a part "
-        f"in the weights. Beyond {LONGEST_PRODUCT} tokens fouriernet is a fast transform, N log N instead of N².",
+        f"D = {shape.embed_dim}, K̂ = 2K + 1 (posnet-mixers MIXER --options), E = H·C of --alpha-dim; terms without N "
+        "are left out. Static: no token has a part in the weights. "
+        f"Beyond {LONGEST_PRODUCT} tokens fouriernet is a fast transform, N log N instead of N².",
         markup=False,
     )

@@ -15,7 +15,7 @@ from posnet_fairseq.checkpoints import (
 )
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.counting import trained_parameters
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_place
 from posnet_fairseq.mixers._base import TokenMixer
 from posnet_fairseq.precompute import is_precomputed, mixers_with_energies, precompute
@@ -29,8 +29,7 @@ def _check_length(length, state, data):
     for limit in POSITION_LIMITS:
         if length > trained[limit]:
             raise UsageError(
-                f"--max-length {length}: the model was trained with --{limit.replace('_', '-')} {trained[limit]}. "
-                "Give at most that."
+                f"--max-length {length}: the model was trained with {flag(limit)} {trained[limit]}. Give at most that."
             )
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
     longest = {f"{folder}/{name}": size for folder in folders for name, size in longest_sentences(folder).items()}

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_place, read_lines, write_lines
 from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.text_pipeline import MosesBPE, Pretokenized, SentencePieces, pipeline_of
@@ -172,7 +172,7 @@ def main(arguments=None):
     options = _parser().parse_args(arguments)
     for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0)):
         if getattr(options, name) < least:
-            raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give {least} or more.")
+            raise UsageError(f"{flag(name)} {getattr(options, name)}: give {least} or more.")
     if options.output != "-":
         check_place(options.output, "--output")
     device = torch.device("cuda" if torch.cuda.is_available() and not options.cpu else "cpu")

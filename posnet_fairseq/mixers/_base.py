@@ -2,13 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.gating import Gating
 from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -32,6 +33,7 @@ class MixerSettings:
         dropout: on mixing weights.
         gate: one of :data:`posnet_fairseq.gating.GATES`.
         options: the mixer's own :attr:`TokenMixer.Config`.
+        projection_bias: whether projections to queries, keys and values have biases.
     """
 
     place: str
@@ -42,6 +44,7 @@ class MixerSettings:
     dropout: float
     gate: str
     options: object
+    projection_bias: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class TokenMixer(nn.Module):
         reads_memory_positions: whether it wants ``memory_positions`` in cross-attention.
         reads_length_ratio: whether γ has a part in it in cross-attention.
         static: whether no token has a part in its weights.
+        arch_options: options that architectures of every size set, and to what, where it is not the default.
     """
 
     @dataclass
@@ -124,6 +128,7 @@ class TokenMixer(nn.Module):
     reads_memory_positions = False
     reads_length_ratio = False
     static = False
+    arch_options: ClassVar = {}
 
     @classmethod
     def check(cls, settings):
@@ -133,13 +138,18 @@ class TokenMixer(nn.Module):
             UsageError: with the option, the value, and what is allowed.
         """
 
+    @classmethod
+    def in_layer(cls, settings, layer):
+        """The module of a layer, counted from 0, where a model has this mixer."""
+        return cls(settings)
+
     def __init__(self, settings):
         super().__init__()
         self.place = settings.place
         self.num_heads = settings.num_heads
         self.embed_dim = settings.embed_dim
         self.head_dim = settings.embed_dim // settings.num_heads
-        self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim)
+        self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim, settings.projection_bias)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = FairseqDropout(settings.dropout, module_name=self.__class__.__name__)
         # What the weights are of is stored with them, as whole numbers, which averaging and half precision leave
@@ -153,8 +163,7 @@ class TokenMixer(nn.Module):
         for field in dataclasses.fields(settings.options):
             value = getattr(settings.options, field.name)
             if value != field.default:
-                flag = f"--{field.name.replace('_', '-')}"
-                chosen.append(flag if value is True else f"{flag} {value}")
+                chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
         return " ".join([self.name, *chosen])
 
     @property
@@ -199,7 +208,11 @@ class TokenMixer(nn.Module):
 
     def value(self, memory, context):
         """The values of all memory tokens, (B, H, M, d), those of earlier steps included."""
-        return self.of_memory("value", lambda: split_heads(self.gating.value(memory), self.num_heads), context)
+        return self.of_memory("value", lambda: self.project_values(memory), context)
+
+    def project_values(self, memory):
+        """v_m of the tokens of this call, (B, H, M, d)."""
+        return split_heads(self.gating.value(memory), self.num_heads)
 
     def of_memory(self, name, make, context):
         """A projection of the memory, (B, H, M, d): made, continued by one token, or remembered, as the step needs."""

@@ -19,9 +19,13 @@ class ContentBasedMixer(TokenMixer):
     def __init__(self, settings):
         super().__init__(settings)
         self.scale = self.head_dim**-0.5
-        self.query_proj = linear(settings.embed_dim, settings.embed_dim, gain=ONE_OF_THREE)
+        self.query_proj = self._projection(settings, settings.embed_dim)
         if self.has_keys:
-            self.key_proj = linear(settings.memory_dim, settings.embed_dim, gain=ONE_OF_THREE)
+            self.key_proj = self._projection(settings, settings.memory_dim)
+
+    @staticmethod
+    def _projection(settings, width):
+        return linear(width, settings.embed_dim, gain=ONE_OF_THREE, bias=settings.projection_bias)
 
     def project_queries(self, query, context):
         """q_n, (B, H, N, d)."""
@@ -63,6 +67,10 @@ class ContentBasedMixer(TokenMixer):
         """Σ_m α_nm v_m, (B, H, N, d)."""
         return weights @ v
 
+    def part_size(self, energies):
+        """How many times the usual number of sentences are mixed at once, of a batch with so many energies."""
+        return 1
+
     def mix(self, query, memory, context):
         """Values mixed with the weights of their energies."""
         q = self.project_queries(query, context) * self.scale
@@ -84,4 +92,5 @@ class ContentBasedMixer(TokenMixer):
             weights = weigh(q, k, context.padding_mask)
             return self.mix_values(self.dropout(weights), v, index), weights
         energies = self.num_heads * q.size(2) * keys
-        return in_chunks(attend, (q, k, v, context.padding_mask), energies, self.outweighs(keys)), None
+        counted = max(1, energies // self.part_size(len(q) * energies))
+        return in_chunks(attend, (q, k, v, context.padding_mask), counted, self.outweighs(keys)), None

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 
 
 def option(help_text, default, **metadata):
@@ -43,19 +43,21 @@ def configure(config, values):
 
 
 def _checked(field_, value):
-    flag, allowed = f"--{field_.name.replace('_', '-')}", choices(field_)
+    name, allowed = flag(field_.name), choices(field_)
     if value is None:
         return None
     if kind(field_) is bool:
         if not isinstance(value, bool):
-            raise UsageError(f"{flag} {value}: this is a switch, it takes no value.")
+            raise UsageError(f"{name} {value}: this is a switch, it takes no value.")
         return value
     if allowed:
         if str(value) not in allowed:
-            raise UsageError(f"{flag} {value}: choose one of {', '.join(allowed)}.")
+            raise UsageError(f"{name} {value}: choose one of {', '.join(allowed)}.")
         return str(value)
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
-        raise UsageError(f"{flag} {value}: give a whole number, such as {field_.default}.")
+        raise UsageError(
+            f"{name} {value}: give a whole number, such as {field_.metadata.get('example', field_.default)}."
+        )
     return int(value)
 
 
@@ -68,6 +70,7 @@ class ClipDistance:
         "(PosNet Eq. 10)",
         default=16,
         per_layer=True,
+        reach=True,
     )
 
     def __post_init__(self):

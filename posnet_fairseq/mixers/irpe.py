@@ -42,7 +42,7 @@ class IRPE(ContentBasedMixer):
         irpe_index: ChoiceEnum(["piecewise", "clip"]) = option(
             "how distances share rows of a table (iRPE Eqs. 18 and 9)", default="piecewise"
         )
-        irpe_beta: int = option("β: tables have 2β + 1 rows (iRPE Eq. 18)", default=16)
+        irpe_beta: int = option("β: tables have 2β + 1 rows (iRPE Eq. 18)", default=16, reach=True)
         irpe_undirected: bool = option(
             "do not tell left from right (iRPE Eqs. 19-21; default: directed, Eqs. 22-25)", default=False
         )

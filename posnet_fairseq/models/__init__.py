@@ -4,6 +4,7 @@ from posnet_fairseq import compat
 
 compat.check_fairseq()
 compat.allow_checkpoint_types()
+compat.restore_long_integers()
 compat.exempt_from_weight_decay()
 
 from posnet_fairseq.errors import install_hook  # noqa: E402

@@ -7,6 +7,7 @@ from fairseq.models.transformer import TransformerModelBase
 
 from posnet_fairseq import length_ratio
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.loading import ExplainedLoading
 from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check, mixer_at
 from posnet_fairseq.precompute import is_precomputed
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -18,7 +19,7 @@ MODEL_NAME = "mixer_transformer"
 
 
 @register_model(MODEL_NAME, dataclass=MixerTransformerConfig)
-class MixerTransformer(FairseqEncoderDecoderModel):
+class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
     """A pre-norm Transformer whose attention may be any registered token mixer in each of its three places.
 
     It is not made for TorchScript: fairseq's beam search runs it as it is.
@@ -35,7 +36,7 @@ class MixerTransformer(FairseqEncoderDecoderModel):
         Raises:
             UsageError: the options make no model, or do not fit the dictionaries.
         """
-        if cfg.encoder_layers is None:
+        if cfg.encoder_self_mixer is None:
             raise UsageError(
                 f"{MODEL_NAME} is the family of all architectures, not one of them. "
                 "Give one with a size, such as --arch rposnet_base."
@@ -71,11 +72,7 @@ class MixerTransformer(FairseqEncoderDecoderModel):
         return super().train(mode)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As fairseq's, but what does not fit is named as what it is.
-
-        Raises:
-            UsageError: the checkpoint was trained with a dictionary of another size, with other mixers or options.
-        """
+        """As :meth:`ExplainedLoading.load_state_dict`; another length ratio than the one given does not fit either."""
         stored = state_dict.get("decoder.length_ratio_version")
         if self.given_length_ratio and stored is not None and tuple(stored.tolist()) != self.given_length_ratio:
             source, target = stored.tolist()
@@ -83,34 +80,7 @@ class MixerTransformer(FairseqEncoderDecoderModel):
                 f"the checkpoint was trained with a length ratio of {source / target:.6g}, but --length-ratio says "
                 f"{self.given_length_ratio[0] / self.given_length_ratio[1]:.6g}. Leave the option out or give the same."
             )
-        for side, module in (("source", self.encoder), ("target", self.decoder)):
-            name = f"{'encoder' if side == 'source' else 'decoder'}.embed_tokens.weight"
-            if name in state_dict and len(state_dict[name]) != module.embed_tokens.num_embeddings:
-                raise UsageError(
-                    f"the {side} dictionary has {module.embed_tokens.num_embeddings} entries, but the checkpoint was "
-                    f"trained with {len(state_dict[name])}. Give the data directory that it was trained on."
-                )
-        try:
-            return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
-        except RuntimeError as error:
-            raise UsageError(
-                f"the checkpoint does not fit the options: {_first_difference(state_dict, self)}"
-            ) from error
-
-
-def _first_difference(state_dict, model):
-    """A sentence on the first weight that one has and the other has not, or that differs in shape."""
-    theirs, ours = (
-        dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())
-        for side in (state_dict, model.state_dict())
-    )
-    too_much = next((weight for weight in theirs if weight not in ours), None)
-    missing = next((weight for weight in ours if weight not in theirs), None)
-    if too_much and missing:
-        difference = f"it has {too_much}, the model has {missing}"
-    else:
-        difference = f"it has {too_much}, which the model lacks" if too_much else f"it lacks {missing}"
-    return f"{difference}. Give the options it was trained with, or another --save-dir to train a new model."
+        return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
 def _check_shared(cfg, source, target):

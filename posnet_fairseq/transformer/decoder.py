@@ -3,23 +3,18 @@
 from dataclasses import replace
 
 import torch
-from fairseq.models import FairseqIncrementalDecoder
-from fairseq.modules import FairseqDropout, LayerNorm
-from torch import nn
 
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.length_ratio import UNKNOWN
 from posnet_fairseq.mixers._base import MixingContext
-from posnet_fairseq.model_config import position_kind, position_readers
-from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.offsets import scaled
-from posnet_fairseq.positions import Positions
-from posnet_fairseq.transformer.layers import DecoderLayer, layer_stack
+from posnet_fairseq.transformer.causal import CausalDecoder
+from posnet_fairseq.transformer.layers import DecoderLayer
 
 
-class MixerDecoder(FairseqIncrementalDecoder):
-    """Embeddings, the layers, a final LayerNorm, the output projection.
+class MixerDecoder(CausalDecoder):
+    """The decoder of a translation model.
 
     Args:
         cfg: options of the model.
@@ -30,76 +25,15 @@ class MixerDecoder(FairseqIncrementalDecoder):
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, length_ratio):
-        super().__init__(dictionary)
-        self.padding_idx = dictionary.pad()
-        self.embed_tokens = embed_tokens
-        self.positions = Positions(
-            kind=position_kind(cfg, "decoder"),
-            max_positions=cfg.max_target_positions,
-            embed_dim=cfg.decoder_embed_dim,
-            dropout=cfg.dropout,
-            option="--max-target-positions",
-            for_mixers=bool(position_readers(cfg, "decoder")),
-        )
+        shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+        super().__init__(cfg, dictionary, embed_tokens, DecoderLayer, shared_output)
         # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
         self.register_buffer("length_ratio_version", None if length_ratio is None else torch.tensor(length_ratio))
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = layer_stack(cfg, DecoderLayer, cfg.decoder_layers, cfg.decoder_layerdrop)
-        self.final_norm = LayerNorm(cfg.decoder_embed_dim)
-        self.output_projection = nn.Linear(cfg.decoder_embed_dim, len(dictionary), bias=False)
-        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
-            self.output_projection.weight = embed_tokens.weight
-        else:
-            nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
         self.need_attn = False
 
-    def forward(
-        self,
-        prev_output_tokens,
-        encoder_out=None,
-        incremental_state=None,
-        features_only=False,
-        src_lengths=None,
-        return_all_hiddens=False,
-    ):
-        """Predict the next token after every prefix, or step by step after the last one.
-
-        Args:
-            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last
-                token is new.
-            encoder_out: what :class:`MixerEncoder` returned.
-            incremental_state: fairseq's state of beam search, or None for a full pass.
-            features_only: leave the output projection out.
-            src_lengths: not needed; part of fairseq's interface.
-            return_all_hiddens: also return the output of every layer.
-
-        Returns:
-            (B, N, vocabulary), or (B, N, D) with `features_only`; and a dict with ``attn`` (a list of one
-            (B, N, M), averaged over the last layer's heads, or None) and ``inner_states``.
-
-        Raises:
-            UsageError: a sentence is longer than ``--max-target-positions``.
-        """
-        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
-        if not return_all_hiddens:
-            extra["inner_states"] = []
-        return x if features_only else self.output_layer(x), extra
-
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None):
-        """As :meth:`forward` without the output projection."""
-        order, first = None, 0
-        if incremental_state is None:
-            padding_mask = prev_output_tokens.eq(self.padding_idx)
-            order = front_order(padding_mask)
-            tokens = reorder(prev_output_tokens, order)
-            if tokens.size(1) > self.positions.max_positions:
-                self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
-            ahead = tokens.size(1)
-        else:
-            tokens, first = prev_output_tokens[:, -1:], prev_output_tokens.size(1) - 1
-            self.positions.check_length(first + 1)
-            ahead = self._rows_ahead(first)
-
+        """As :meth:`CausalDecoder.forward` without the output projection."""
+        tokens, order, first, ahead = self._new_tokens(prev_output_tokens, incremental_state)
         if incremental_state is None and encoder_out["hypotheses"][0] > 1:
             encoder_out = self._with_all_hypotheses(encoder_out)
         memory = encoder_out["encoder_out"][0].transpose(0, 1)
@@ -128,18 +62,6 @@ class MixerDecoder(FairseqIncrementalDecoder):
             attn = self._as_fairseq_padded(attn, encoder_out, order)
         states = [reorder(state, inverse(order)).transpose(0, 1) for state in states]
         return x, {"attn": [attn], "inner_states": states}
-
-    def output_layer(self, features):
-        """(B, N, D) to (B, N, vocabulary)."""
-        return self.output_projection(features)
-
-    def max_positions(self):
-        """The longest target."""
-        return self.positions.max_positions
-
-    def reorder_incremental_state_scripting(self, incremental_state, new_order):
-        """Move the state of all mixers as beam search moves its hypotheses. Called by fairseq."""
-        super().reorder_incremental_state_scripting(incremental_state, Reordering(new_order))
 
     def make_generation_fast_(self, need_attn=False, **kwargs):
         """Called by fairseq before generation; `need_attn` with ``--print-alignment``."""
@@ -171,10 +93,6 @@ class MixerDecoder(FairseqIncrementalDecoder):
             length_ratio=self.length_ratio,
         )
         return MixingContext(first=first, ahead=ahead), cross
-
-    def _rows_ahead(self, step):
-        # Steps share tables over positions. Doubling their size keeps the cost of making them anew below one table.
-        return min(self.positions.max_positions, max(16, 1 << (step + 1).bit_length()))
 
     @staticmethod
     def _as_fairseq_padded(attn, encoder_out, order):

@@ -31,35 +31,58 @@ class FeedForward(nn.Module):
         return x + self.dropout(self.outer(inner))
 
 
-class EncoderLayer(nn.Module):
+class _SelfAttentionLayer(nn.Module):
+    """What all layers begin with: self-attention by the mixer of their side."""
+
+    def __init__(self, cfg, side, layer, **settings):
+        super().__init__()
+        self.self_attn = build_mixer(cfg, side, layer, **settings)
+        self.self_attn_norm = LayerNorm(getattr(cfg, f"{side}_embed_dim"))
+        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
+
+    def attend(self, x, context):
+        """(B, N, D) to (B, N, D), with the residual connection."""
+        normed = self.self_attn_norm(x)
+        mixed, _ = self.self_attn(normed, normed, context)
+        return x + self.dropout(mixed)
+
+
+class EncoderLayer(_SelfAttentionLayer):
     """Self-attention by the encoder's mixer, then feed-forward."""
 
     def __init__(self, cfg, layer):
-        super().__init__()
-        self.self_attn = build_mixer(cfg, "encoder", layer)
-        self.self_attn_norm = LayerNorm(cfg.encoder_embed_dim)
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
+        super().__init__(cfg, "encoder", layer)
         self.feed_forward = FeedForward(cfg, cfg.encoder_embed_dim, cfg.encoder_ffn_embed_dim)
 
     def forward(self, x, padding_mask=None, positions=None):
         """(B, N, D) to (B, N, D). `padding_mask` and `positions` as in :class:`MixingContext`."""
-        normed = self.self_attn_norm(x)
-        context = MixingContext(positions=positions, padding_mask=padding_mask)
-        mixed, _ = self.self_attn(normed, normed, context)
-        return self.feed_forward(x + self.dropout(mixed))
+        return self.feed_forward(self.attend(x, MixingContext(positions=positions, padding_mask=padding_mask)))
 
 
-class DecoderLayer(nn.Module):
+class LanguageModelLayer(_SelfAttentionLayer):
+    """Causal self-attention by the decoder's mixer, then feed-forward.
+
+    As in the GPTs of the Translution paper, projections to queries, keys and values have no biases.
+    """
+
+    def __init__(self, cfg, layer):
+        super().__init__(cfg, "decoder", layer, projection_bias=False)
+        self.feed_forward = FeedForward(cfg, cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim)
+
+    def forward(self, x, context, positions=None, incremental_state=None):
+        """(B, N, D) to (B, N, D). Arguments as those of :class:`DecoderLayer`."""
+        state = self.self_attn.decoding_state(incremental_state)
+        return self.feed_forward(self.attend(x, replace(context, positions=positions, state=state)))
+
+
+class DecoderLayer(_SelfAttentionLayer):
     """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
 
     def __init__(self, cfg, layer):
-        super().__init__()
-        self.self_attn = build_mixer(cfg, "decoder", layer)
-        self.self_attn_norm = LayerNorm(cfg.decoder_embed_dim)
+        super().__init__(cfg, "decoder", layer)
         self.cross_attn = build_mixer(cfg, "cross", layer)
         # Where no query token has a part in it, a norm of them would be trained in vain.
         self.cross_attn_norm = LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
         self.feed_forward = FeedForward(cfg, cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim)
 
     def forward(
@@ -86,11 +109,8 @@ class DecoderLayer(nn.Module):
         Returns:
             (B, N, D), and the cross-attention weights if their context asks for them, (B or 1, H, N, M), else None.
         """
-        normed = self.self_attn_norm(x)
         state = self.self_attn.decoding_state(incremental_state)
-        context = replace(self_context, positions=positions, state=state)
-        mixed, _ = self.self_attn(normed, normed, context)
-        x = x + self.dropout(mixed)
+        x = self.attend(x, replace(self_context, positions=positions, state=state))
 
         state = self.cross_attn.decoding_state(incremental_state)
         context = replace(cross_context, positions=positions, memory_positions=memory_positions, state=state)

@@ -3,7 +3,7 @@
 import io
 
 import torch
-from building import MAX_POSITIONS, pad, sentences
+from building import MAX_POSITIONS, pad, replaced, sentences
 
 from posnet_fairseq.precompute import precompute
 
@@ -66,13 +66,6 @@ def every_token_reaches_every_query(model):
     for index in range(len(target)):
         new_scores = decode(model, source[None], replaced(target, index)[None]).squeeze(0)
         assert (new_scores != scores).any(dim=-1)[index:].all(), f"target token {index} does not reach what follows"
-
-
-def replaced(tokens, index):
-    """The sentence with another word at `index`."""
-    changed = tokens.clone()
-    changed[index] = 4 + (changed[index] - 3) % 30
-    return changed
 
 
 def steps_equal_the_full_pass(model, beam=3):

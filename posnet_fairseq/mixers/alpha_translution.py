@@ -1,0 +1,90 @@
+"""α-Translution: attention plus a narrow Translution."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._by_offset import OffsetMixer, OffsetOptions
+from posnet_fairseq.mixers._options import option
+from posnet_fairseq.ops.heads import merge_heads, split_heads
+from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.relative import plus_products
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("alpha_translution")
+class AlphaTranslution(OffsetMixer):
+    """α̂_nm = (q_n·k_m + q²_nm·k²_nm) / 2√d, q²_nm = x_n A^Q W^Q_{n-m}: Translution (Fan et al., 2025) Eq. 2, App. D.
+
+    A^Q, A^K, A^V: D to H·C; W_δ: H·C × H·C, of which each head has C columns; all without biases. The mixture is
+    (Σ_m α_nm v_m + Σ_m α_nm v²_nm U) / 2 with U: H·C to D, which is applied once to the sum. With a gate (PosNet Eq. 4)
+    v_m are the gated values. What ``--translution-on`` leaves out has the narrow tokens x A themselves; energies or
+    values without any matrix of an offset are attention's own.
+    """
+
+    @dataclass
+    class Config(OffsetOptions):
+        """How narrow the relative part is."""
+
+        alpha_dim: int = option("C: features of a head in the relative part (Translution Section 3.4)", default=8)
+
+        def __post_init__(self):
+            super().__post_init__()
+            if self.alpha_dim < 1:
+                raise UsageError(f"--alpha-dim {self.alpha_dim}: give 1 or more, such as 8.")
+
+    # All layers, at 1.1 to 1.2 times the Transformer's parameters; rPosNet and Shaw clip as far in base.
+    arch_options: ClassVar = {"translution_clip": 16}
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.narrow_width = settings.options.alpha_dim * self.num_heads
+        self.matrices = self.offset_matrices(settings, self.narrow_width)
+        relative_energy = self.matrices.queries is not None or self.matrices.keys is not None
+        self.narrow_query = self._narrow() if relative_energy else None
+        self.narrow_key = self._narrow() if relative_energy else None
+        if relative_energy:
+            self.scale /= 2
+        relative_values = self.matrices.values is not None
+        self.narrow_value = self._narrow() if relative_values else None
+        self.widen = linear(self.narrow_width, self.embed_dim, bias=False) if relative_values else None
+
+    def _narrow(self):
+        return linear(self.embed_dim, self.narrow_width, bias=False)
+
+    def project_queries(self, query, context):
+        """q_n and x_n A^Q next to each other, (B, H, N, d + C)."""
+        return self._beside(super().project_queries(query, context), self.narrow_query, query)
+
+    def project_keys(self, memory, context):
+        """k_m and x_m A^K."""
+        return self._beside(super().project_keys(memory, context), self.narrow_key, memory)
+
+    def project_values(self, memory):
+        """v_m and x_m A^V."""
+        return self._beside(super().project_values(memory), self.narrow_value, memory)
+
+    def _beside(self, projected, narrow, tokens):
+        if narrow is None:
+            return projected
+        return torch.cat([projected, split_heads(narrow(tokens), self.num_heads)], dim=-1)
+
+    def _apart(self, x):
+        return x[..., : self.head_dim], x[..., self.head_dim :]
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        (q, narrow_q), (k, narrow_k) = self._apart(q), self._apart(k)
+        if self.narrow_query is None:
+            return q @ k.mT
+        return plus_products(self.matrices.energy(narrow_q, narrow_k), q, k)
+
+    def mix_values(self, weights, v, index):
+        """(B, H, N, d)."""
+        v, narrow_v = self._apart(v)
+        if self.widen is None:
+            return weights @ v
+        relative = self.widen(merge_heads(self.matrices.mix(weights, narrow_v)))
+        return (weights @ v + split_heads(relative, self.num_heads)) / 2

@@ -1,0 +1,39 @@
+"""Translution: attention's choice of tokens with a convolution's matrices."""
+
+from typing import ClassVar
+
+from torch import nn
+
+from posnet_fairseq.mixers._by_offset import OffsetMixer
+from posnet_fairseq.registry import register_mixer
+
+
+@register_mixer("translution")
+class Translution(OffsetMixer):
+    """α̂_nm = (x_n W^Q_{n-m})·(x_m W^K_{n-m}) / √d, values x_m W^V_{n-m}: Translution (Fan et al., 2025) Eq. 1, App. C.
+
+    Every offset has three D × D matrices, without biases; from ``--translution-clip`` on they share them. The encoder
+    has offsets to both sides, the decoder to the left. With a gate (PosNet Eq. 4) W^V_δ is applied to gated values.
+    """
+
+    # At most twice the Transformer's parameters (tiny), in base 1.3 times. With every offset in every layer, as in the
+    # paper, it would be 28 times in base.
+    arch_options: ClassVar = {"translution_clip": 4, "translution_layers": 2}
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.matrices = self.offset_matrices(settings, settings.embed_dim)
+        if self.matrices.queries is not None:
+            self.query_proj = nn.Identity()
+        if self.matrices.keys is not None:
+            self.key_proj = nn.Identity()
+        if self.matrices.values is not None and settings.gate == "none":
+            self.gating.value_proj = nn.Identity()
+
+    def energy(self, q, k, index):
+        """(B, H, N, M)."""
+        return self.matrices.energy(q, k)
+
+    def mix_values(self, weights, v, index):
+        """Σ_m α_nm x_m W^V_{n-m}."""
+        return self.matrices.mix(weights, v)

@@ -1,0 +1,58 @@
+"""Language models and their architectures: the GPTs of the Translution paper, with every mixer of a decoder."""
+
+import functools
+
+from fairseq.models import FairseqLanguageModel, register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModelBase
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.loading import ExplainedLoading
+from posnet_fairseq.model_config import MixerLanguageModelConfig, apply_gpt_arch, check
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.sizes import GPT_SIZES
+from posnet_fairseq.transformer.language_model import LanguageModelDecoder
+
+MODEL_NAME = "mixer_language_model"
+
+
+@register_model(MODEL_NAME, dataclass=MixerLanguageModelConfig)
+class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
+    """A pre-norm decoder whose self-attention may be any token mixer, for fairseq's task ``language_modeling``."""
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        """Build a model for a fairseq task with one dictionary.
+
+        Args:
+            cfg: options after :func:`posnet_fairseq.model_config.apply_gpt_arch`.
+            task: a fairseq task.
+
+        Raises:
+            UsageError: the options make no model.
+        """
+        if cfg.decoder_self_mixer is None:
+            raise UsageError(
+                f"{MODEL_NAME} is the family of all language models, not one of them. "
+                "Give an architecture, such as --arch gpt_a_attention."
+            )
+        check(cfg)
+        dictionary = task.target_dictionary
+        embedding = TransformerModelBase.build_embedding(
+            cfg, task.source_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path
+        )
+        return cls(LanguageModelDecoder(cfg, dictionary, embedding))
+
+
+def gpt_arch_names():
+    """All architectures, sorted by mixer, in the order of sizes."""
+    return list(_ARCHS)
+
+
+_ARCHS = {
+    f"gpt_{size}_{mixer}": functools.partial(apply_gpt_arch, mixer=mixer, size=size)
+    for mixer in mixer_names()
+    if "decoder" in get_mixer(mixer).places
+    for size in GPT_SIZES
+}
+for _name, _arch in _ARCHS.items():
+    register_model_architecture(MODEL_NAME, _name)(_arch)

@@ -1,0 +1,158 @@
+import pytest
+import reference
+import torch
+import torch.nn.functional as F
+from building import build_mixer, build_model
+
+from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.ops import by_offset
+
+PLACES = ("encoder", "decoder")
+every_place = pytest.mark.parametrize("place", PLACES)
+# Clipped, within the longest sentence and beyond it, and with a matrix for every offset.
+every_clip = pytest.mark.parametrize("clip", [1, 3, 63, None])
+
+
+def row(mixer, n, m):
+    """Of the matrices of offset n - m."""
+    offset = reference.clip(n - m, mixer.matrices.reach)
+    return offset if mixer.place == "decoder" else offset + mixer.matrices.reach
+
+
+def naive_translution(mixer, x, _):
+    """Translution (Fan et al., 2025) Eq. 1 in one dimension, App. C: every pair projects its own tokens."""
+    ordinary = {
+        "q": None if mixer.matrices.queries is not None else x @ mixer.query_proj.weight.T + mixer.query_proj.bias,
+        "k": None if mixer.matrices.keys is not None else x @ mixer.key_proj.weight.T + mixer.key_proj.bias,
+        "v": x if hasattr(mixer.gating.value_proj, "weight") is False else reference.values(mixer, x),
+    }
+    on = {"q": mixer.matrices.queries, "k": mixer.matrices.keys, "v": mixer.matrices.values}
+
+    def projected(letter, n, m):
+        token = n if letter == "q" else m
+        tokens = x if ordinary[letter] is None else ordinary[letter]
+        return tokens[token] if on[letter] is None else tokens[token] @ on[letter][row(mixer, n, m)]
+
+    def of_head(letter, h, n, m):
+        return projected(letter, n, m).chunk(mixer.num_heads)[h]
+
+    def energy(h, n, m):
+        return of_head("q", h, n, m) @ of_head("k", h, n, m) / mixer.head_dim**0.5
+
+    weights = reference.softmax(reference.masked(mixer, energy, len(x), len(x)))
+    heads = [
+        torch.stack([sum(weights[h][n][m] * of_head("v", h, n, m) for m in seen(mixer, n, x)) for n in range(len(x))])
+        for h in range(mixer.num_heads)
+    ]
+    context = torch.cat(heads, dim=-1) * reference.gate(mixer, x)
+    return context @ mixer.out_proj.weight.T + mixer.out_proj.bias
+
+
+def seen(mixer, n, x):
+    return range(n + 1) if mixer.place == "decoder" else range(len(x))
+
+
+@every_place
+@every_clip
+def test_equals_formula(place, clip):
+    mixer = build_mixer("translution", place, translution_clip=clip)
+    reference.assert_equal_to_reference(mixer, naive_translution, (1, 2, 7, 20))
+
+
+@every_place
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("on", ["qkv", "qk", "qv", "kv", "q", "k", "v"])
+def test_equals_formula_on_some_projections(place, gate, on):
+    mixer = build_mixer("translution", place, gate, translution_clip=3, translution_on=on)
+    reference.assert_equal_to_reference(mixer, naive_translution, reference.SHORT)
+
+
+@every_place
+@every_clip
+def test_gradcheck(place, clip):
+    mixer = build_mixer("translution", place, "gelu", embed_dim=4, translution_clip=clip)
+    with torch.no_grad():
+        for table in (mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values):
+            table.data = table[:7].clone()  # gradcheck takes every number of it in turn
+    mixer.matrices.reach = min(mixer.matrices.reach, 6 if place == "decoder" else 3)
+    reference.assert_gradcheck(mixer, length=6)
+
+
+@every_clip
+def test_causal_is_bidirectional_restricted_to_the_past(clip):
+    causal = build_mixer("translution", "decoder", translution_clip=clip)
+    both = build_mixer("translution", "encoder", translution_clip=clip)
+    state = dict(causal.named_parameters())
+    with torch.no_grad():
+        for name, parameter in both.named_parameters():
+            if "matrices" in name:
+                parameter[both.matrices.reach :] = state[name]
+            else:
+                parameter.copy_(state[name])
+    x = torch.randn(2, 11, 8, dtype=torch.float64)
+    expected, _ = causal(x, x, MixingContext())
+    for n in range(11):
+        past = x[:, : n + 1]
+        torch.testing.assert_close(both(past, past, MixingContext())[0][:, n], expected[:, n])
+
+
+@every_place
+@pytest.mark.parametrize("clip", [3, None])
+def test_with_one_matrix_for_all_offsets_it_is_attention_without_positions(place, clip):
+    """Translution Section 3.3: self-attention omits the encoding of direction and distance."""
+    mixer, attention = build_mixer("translution", place, translution_clip=clip), build_mixer("attention", place)
+    tables = mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values
+    projections = attention.query_proj, attention.key_proj, attention.gating.value_proj
+    with torch.no_grad():
+        for table, projection in zip(tables, projections, strict=True):
+            table[:] = projection.weight.T
+            projection.bias.zero_()
+        attention.out_proj.load_state_dict(mixer.out_proj.state_dict())
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    torch.testing.assert_close(mixer(x, x, MixingContext())[0], attention(x, x, MixingContext())[0])
+
+
+@every_place
+def test_with_weights_of_one_in_a_window_it_is_a_convolution(place):
+    """Translution Section 3.3: convolution is attention with weights 1 inside the receptive field and 0 outside."""
+    reach, length = 2, 9
+    matrices = build_mixer("translution", place, translution_clip=reach + 1).matrices
+    causal = place == "decoder"
+    offsets = torch.arange(length)[:, None] - torch.arange(length)
+    window = (offsets.abs() <= reach) & ((offsets >= 0) | (not causal))
+    x = torch.randn(2, length, 8, dtype=torch.float64)
+    heads = x.view(2, length, 2, 4).transpose(1, 2)
+    mixed = matrices.mix(window.double().expand(2, 2, -1, -1), heads).transpose(1, 2).flatten(2)
+
+    table = matrices.values[: reach + 1] if causal else matrices.values[1:-1]
+    kernel = table.flip(0).permute(2, 1, 0)  # from the leftmost token on: the largest offset first
+    padded = F.pad(x.transpose(1, 2), (reach, 0 if causal else reach))
+    torch.testing.assert_close(mixed, F.conv1d(padded, kernel).transpose(1, 2))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_tokens_may_lie_in_memory_in_any_order(place):
+    """Their gradients are summed in place."""
+    causal = place == "decoder"
+    tables = torch.randn(3, 4 if causal else 7, 6, 6, dtype=torch.float64)
+    upstream, gradients = torch.randn(5, 2, 6, dtype=torch.float64), []
+    for order in ((0, 1, 2), (1, 0, 2), (2, 1, 0)):
+        torch.manual_seed(1)
+        x = torch.randn(5, 2, 6, dtype=torch.float64).permute(order).contiguous().permute(order).requires_grad_()
+        energy = by_offset.energies(x, tables[0], x, tables[1], 2, 3, causal)
+        mixed = by_offset.mixture(energy, x, tables[2], 3, causal)
+        gradients.append(torch.autograd.grad(mixed, x, upstream)[0])
+    torch.testing.assert_close(gradients[0], gradients[1])
+    torch.testing.assert_close(gradients[0], gradients[2])
+
+
+def test_layers_after_the_first_ones_have_attention():
+    model = build_model("translution", translution_layers=1)
+    for layers in (model.encoder.layers, model.decoder.layers):
+        assert [layer.self_attn.name for layer in layers] == ["translution", "attention"]
+
+
+def test_words_have_no_position_embedding_unless_it_is_asked_for():
+    assert build_model("translution").encoder.positions.weight is None
+    assert build_model("translution", position_embedding="sinusoidal").encoder.positions.weight is not None

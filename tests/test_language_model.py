@@ -1,0 +1,137 @@
+"""Decoder-only language models."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from building import MAX_POSITIONS, WORDS, build_language_model, pad, replaced, sentences
+
+from posnet_fairseq import counting, synthetic
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.model_config import apply_gpt_arch
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+every_mixer = pytest.mark.parametrize("mixer", [name for name in mixer_names() if "decoder" in get_mixer(name).places])
+TOLERANCE = {"rtol": 0, "atol": 1e-5}
+
+# Translution (Fan et al., 2025) Table 7: millions of parameters with 50,257 words and sequences of 160.
+TABLE_7 = {
+    ("a", "attention"): 22.0,
+    ("a", "alpha_translution"): 23.7,
+    ("a", "translution"): 127.5,
+    ("b", "attention"): 24.7,
+    ("b", "alpha_translution"): 28.2,
+    ("c", "attention"): 60.0,
+    ("c", "alpha_translution"): 74.0,
+}
+
+
+def options(mixer, size="a", **given):
+    cfg = Namespace(**given)
+    apply_gpt_arch(cfg, mixer, size)
+    return cfg
+
+
+@pytest.mark.parametrize(("size", "mixer"), TABLE_7)
+def test_parameters_of_the_paper(size, mixer):
+    cfg = options(mixer, size, tokens_per_sample=160)
+    with torch.device("meta"):
+        model = MixerLanguageModel.build_model(cfg, synthetic.task(50257))
+    assert counting.trained_parameters(model) / 1e6 == pytest.approx(TABLE_7[size, mixer], abs=0.1)
+
+
+@every_mixer
+def test_padding_on_either_side_changes_nothing(mixer):
+    model, rows = build_language_model(mixer), sentences(5, 1, 9)
+    for left in (True, False):
+        together, _ = model(pad(rows, left, 12))
+        for scores, row in zip(together, rows, strict=True):
+            real = scores[-len(row) :] if left else scores[: len(row)]
+            torch.testing.assert_close(real, model(row[None])[0][0], **TOLERANCE)
+
+
+@every_mixer
+def test_the_future_changes_nothing_and_the_past_something(mixer):
+    model, (row,) = build_language_model(mixer), sentences(9)
+    before, _ = model(row[None])
+    for changed in range(len(row)):
+        after, _ = model(replaced(row, changed)[None])
+        assert torch.equal(before[:, :changed], after[:, :changed])
+        assert (before != after).any(dim=-1)[0, changed:].all()
+
+
+@every_mixer
+def test_steps_equal_the_full_pass(mixer):
+    model, state, generator = build_language_model(mixer), {}, torch.Generator().manual_seed(3)
+    prefix = torch.full((4, 1), 2)
+    for _ in range(MAX_POSITIONS - 1):
+        scores, _ = model.decoder(prefix, incremental_state=state)
+        torch.testing.assert_close(scores[:, -1], model(prefix)[0][:, -1], **TOLERANCE)
+        order = torch.randint(len(prefix), (len(prefix),), generator=generator)
+        model.decoder.reorder_incremental_state_scripting(state, order)
+        prefix = torch.cat([prefix[order], torch.randint(4, 40, (len(prefix), 1), generator=generator)], dim=1)
+
+
+def test_projections_to_queries_keys_and_values_have_no_biases():
+    for mixer in ("attention", "alpha_translution", "translution"):
+        names = [name for name, _ in build_language_model(mixer).named_parameters() if "proj.bias" in name]
+        assert all(name.endswith("out_proj.bias") for name in names), names
+
+
+def test_positions_are_those_of_the_paper():
+    assert build_language_model("attention").decoder.positions.learned
+    assert build_language_model("translution").decoder.positions.weight is None
+    assert build_language_model("alpha_translution").decoder.positions.weight is None
+
+
+def test_every_offset_of_every_layer_has_its_matrices():
+    for layer in build_language_model("translution").decoder.layers:
+        assert len(layer.self_attn.matrices.queries) == MAX_POSITIONS
+
+
+def test_output_is_an_embedding_of_its_own():
+    decoder = build_language_model("attention").decoder
+    assert decoder.output_projection.weight is not decoder.embed_tokens.weight
+
+
+def test_too_long_a_block_is_refused():
+    with pytest.raises(UsageError, match=r"25 tokens .* 24 positions .* --tokens-per-sample"):
+        build_language_model("translution")(pad(sentences(MAX_POSITIONS + 1)))
+
+
+def test_architectures():
+    assert {f"gpt_{size}_{mixer}" for size, mixer in TABLE_7} | {"gpt_c_translution"} <= set(gpt_arch_names())
+    assert not [name for name in gpt_arch_names() if "fouriernet" in name]
+
+
+def test_bad_options_are_refused():
+    for message, given in {
+        r"--decoder-self-mixer fouriernet: this mixer cannot stand there": {"decoder_self_mixer": "fouriernet"},
+        r"--clip-distance 4: none of the chosen mixers \(attention\) reads it": {"clip_distance": 4},
+        r"--decoder-attention-heads 5: the width 192": {"decoder_attention_heads": 5},
+        r"--max-target-positions 0: give 1 or more": {"max_target_positions": 0},
+        r"--tokens-per-sample 0: give 1 or more": {"tokens_per_sample": 0},
+        r"--arch gpt_a_attention is a language model, which --task translation cannot train": {
+            "task": "translation",
+            "tokens_per_sample": None,
+        },
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            options("attention", **({"tokens_per_sample": 160} | given))
+    with pytest.raises(UsageError, match="family of all language models"):
+        MixerLanguageModel.build_model(Namespace(decoder_self_mixer=None), synthetic.task(WORDS))
+
+
+def test_a_first_symbol_makes_blocks_one_longer():
+    assert options("attention", tokens_per_sample=24, add_bos_token=True).max_target_positions == 25
+
+
+def test_weights_that_do_not_fit_are_named():
+    model = build_language_model("attention")
+    with pytest.raises(UsageError, match=r"the dictionary has 40 entries, .* trained with 39"):
+        model.load_state_dict({"decoder.embed_tokens.weight": torch.zeros(39, 16)})
+    with pytest.raises(
+        UsageError, match="trained with --decoder-self-mixer translution, but the options say attention"
+    ):
+        model.load_state_dict(build_language_model("translution").state_dict())
