@@ -2,9 +2,10 @@ import pytest
 import torch
 from test_bad_input import checkpoint, fails
 
-from posnet_fairseq.bench import decode, layers, length, memory, models, timing
+from posnet_fairseq.bench import decode, layers, length, memory, models, timing, translution
 from posnet_fairseq.cli import bench
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.registry import get_mixer, mixer_names
 
 
@@ -53,6 +54,42 @@ def test_layers_take_options_after_plus_signs():
             layers.run([variant], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
         layers.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
+
+
+@pytest.mark.parametrize("name", ["translution", "alpha_translution"])
+def test_the_formula_written_out_is_the_mixer(name):
+    mixer = layers.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()
+    x = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True)
+    inputs, upstream = [x, *mixer.parameters()], torch.randn_like(x)
+    ours, theirs = mixer(x, x, MixingContext())[0], translution.written_out(mixer, x)
+    torch.testing.assert_close(ours, theirs)
+    gradients = [torch.autograd.grad(output, inputs, upstream) for output in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_translution_is_measured_against_its_formula(monkeypatch):
+    results = translution.run(["alpha_translution"], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
+    names = {"translution", "alpha_translution"}
+    assert set(results) == {"attention", *names, *(f"{name} written out" for name in names)}
+    assert all(figures["seconds"] > 0 for figures in results.values())
+    assert results["translution"]["products"] > 0
+    monkeypatch.setattr(translution, "available_bytes", lambda: 1000)
+    results = translution.run([], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
+    assert results["translution written out"] == {"needs": 4 * (6 * 40**2 + 12 * 2 * 25 * 8)}
+    assert set(translution.run([], 5, 2, 8, 2, rounds=1, compare=False)) == {"attention", "translution"}
+
+
+@pytest.mark.parametrize("name", ["translution", "alpha_translution"])
+@pytest.mark.parametrize("clip", [8, None])
+def test_no_vector_of_a_pair_exists(name, clip):
+    """What is allocated beyond the gradients of parameters is a few times the tokens and the energies."""
+    batch, tokens, width, heads = 4, 64, 64, 2
+    mixer = layers.build(name, "decoder", width, heads, tokens, translution_clip=clip)
+    x = torch.randn(batch, tokens, width, requires_grad=True)
+    gradients = sum(parameter.nbytes for parameter in mixer.parameters())
+    peak = memory.peak_bytes(layers.training(mixer, x, MixingContext()))
+    unit, vectors_of_pairs = x.nbytes + 4 * batch * heads * tokens**2, 4 * batch * tokens**2 * width
+    assert peak - gradients < 8 * unit < vectors_of_pairs / 2
 
 
 def test_peak_is_the_most_at_once():
@@ -121,6 +158,9 @@ def test_converted_transformer_translates_as_the_original():
     [
         ("length --lengths 1", "--lengths 1: give 2 or more"),
         ("length --mixers fouriernet", "--mixers fouriernet: it cannot stand in a decoder"),
+        ("translution --embed-dim 8 --heads 3", "--heads 3: the width 8 does not divide by it"),
+        ("translution --mixers fouriernet --lengths 4", "--mixers fouriernet: fouriernet stands in encoder only"),
+        ("translution --lengths 0", "--lengths 0: give 1 or more"),
         ("decode --words 4", "--words 4: give 10 or more"),
         ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
@@ -146,6 +186,10 @@ def test_trained_models_are_measured(tmp_path, capsys):
         ("length --lengths 8 16 --size tiny --rounds 1", "fairseq's attention"),
         ("decode --beams 2 --lengths 4 --size tiny --words 50 --sentences 2 --rounds 1", "rposnet_tiny"),
         ("layers --mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1", "rposnet"),
+        (
+            "translution --lengths 4 --alone 5 --sentences 2 --embed-dim 8 --heads 2 --rounds 1",
+            "translution written out",
+        ),
         ("models --mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2", "rposnet_tiny"),
     ],
 )

@@ -12,17 +12,31 @@ from posnet_fairseq.errors import UsageError
 from posnet_fairseq.mixers._base import MixingContext
 from posnet_fairseq.mixers._options import configure
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.sizes import SIZES, of_arch
 
 BASELINE = "attention"
 
 
 def build_mixer(variant, place, size, length):
-    """A mixer by its name, with options of its own after plus signs: shaw+shaw_values, irpe+irpe_on=qkv."""
+    """A mixer as the architectures of a size have it; see :func:`build`."""
+    shape, cls = SIZES[size], get_mixer(variant.split("+")[0], "--mixers")
+    options = {field.name: of_arch(cls, field, shape) for field in dataclasses.fields(cls.Config)}
+    return build(variant, place, shape.embed_dim, shape.attention_heads, length, **options)
+
+
+def build(variant, place, embed_dim, num_heads, length, **options):
+    """A mixer by its name, with options of its own after plus signs: shaw+shaw_values, irpe+irpe_on=qkv.
+
+    Args:
+        variant: the name.
+        place: encoder or decoder.
+        embed_dim, num_heads: D, H.
+        length: of sentences, N.
+        options: those that it has where the name does not say otherwise.
+    """
     name, *chosen = variant.split("+")
-    cls, shape = get_mixer(name, "--mixers"), SIZES[size]
+    cls = get_mixer(name, "--mixers")
     fields = {field.name for field in dataclasses.fields(cls.Config)}
-    options = {"clip_distance": shape.clip_distance} if "clip_distance" in fields else {}
     for option in chosen:
         key, _, value = option.partition("=")
         if key not in fields:
@@ -31,9 +45,7 @@ def build_mixer(variant, place, size, length):
     if place not in cls.places:
         raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
     configured = configure(cls.Config, options)
-    settings = synthetic.settings(
-        place, cls.default_gate, configured, shape.embed_dim, shape.attention_heads, max_positions=length
-    )
+    settings = synthetic.settings(place, cls.default_gate, configured, embed_dim, num_heads, max_positions=length)
     cls.check(settings)
     return cls(settings)
 
@@ -67,9 +79,9 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     context = MixingContext(positions=positions, padding_mask=mask)
     built = {name: build_mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
     calls = {name: forward(mixer, x, context) for name, mixer in built.items()}
-    training = {name: _training(mixer, x, context) for name, mixer in built.items()}
-    seconds = {"forward": interleaved(calls, rounds), "training": interleaved(training, rounds)}
-    results = {name: {"peak": peak_bytes(training[name])} for name in built}
+    trainings = {name: training(mixer, x, context) for name, mixer in built.items()}
+    seconds = {"forward": interleaved(calls, rounds), "training": interleaved(trainings, rounds)}
+    results = {name: {"peak": peak_bytes(trainings[name])} for name in built}
     for what, measured in seconds.items():
         for name, figures in results.items():
             figures[what] = statistics.median(measured[name])
@@ -83,21 +95,26 @@ def forward(mixer, x, context):
     def call():
         with torch.inference_mode():
             mixer.eval()(x, x, context)
-        _wait()
+        wait()
 
     return call
 
 
-def _training(mixer, x, context):
+def training(mixer, x, context):
+    """A function that calls a mixer and its backward pass."""
+
     def call():
         inputs = [x, *mixer.parameters()]
+        if context.positions is not None:
+            inputs.append(context.positions)
         output, _ = mixer.train()(x, x, context)
-        torch.autograd.grad(output, [*inputs, context.positions], torch.ones_like(output), allow_unused=True)
-        _wait()
+        torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
+        wait()
 
     return call
 
 
-def _wait():
+def wait():
+    """Until a GPU has done what it was told."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -30,9 +30,7 @@ def fairseq_transformer(task, size, positions):
         "max_target_positions": positions,
     }
     for side in ("encoder", "decoder"):
-        options[f"{side}_layers"] = shape.layers
-        for width in ("embed_dim", "ffn_embed_dim", "attention_heads"):
-            options[f"{side}_{width}"] = getattr(shape, width)
+        options |= shape.of_side(side)
     arguments = Namespace(**options)
     base_architecture(arguments)
     return TransformerModel.build_model(arguments, task)

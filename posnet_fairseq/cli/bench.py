@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.bench import decode, layers, length, models
+from posnet_fairseq.bench import decode, layers, length, models, translution
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -53,6 +53,19 @@ def _parser():
     search.add_argument("--words", type=int, default=32000, help="of the dictionary (default: 32000)")
     search.add_argument("--sentences", type=int, default=8, help="in a batch (default: 8)")
     search.add_argument("--rounds", type=int, default=3, help="default: 3; medians are shown")
+
+    pairs = what.add_parser("translution", help="layers of a decoder against Translution's formulas written out")
+    pairs.set_defaults(show=_translution)
+    variants = [f"translution+translution_clip={clip}" for clip in (8, 16)]
+    pairs.add_argument(
+        "--mixers", nargs="*", default=[*variants, "alpha_translution"], help="default: K = 8, 16, and α"
+    )
+    pairs.add_argument("--lengths", nargs="*", type=int, default=[32, 64, 128, 160], help="N (default: 32 64 128 160)")
+    pairs.add_argument("--alone", nargs="*", type=int, default=[512, 1024], help="N, without the formula written out")
+    pairs.add_argument("--sentences", type=int, default=8, help="B (default: 8)")
+    pairs.add_argument("--embed-dim", type=int, default=192, help="D (default: 192)")
+    pairs.add_argument("--heads", type=int, default=3, help="H (default: 3)")
+    pairs.add_argument("--rounds", type=int, default=3, help="default: 3; medians are shown")
 
     growth = what.add_parser("length", help="an encoder layer and a decoding step in ever longer sentences")
     growth.set_defaults(show=_length)
@@ -186,3 +199,33 @@ def _length(options):
             exponents.append(f"{name} N^{slope:.2f}" if slope is not None else f"{name} -")
         yield table
         yield f"Fitted growth from N = {length.SHORTEST_TO_FIT} on: {', '.join(exponents)}"
+
+
+def _translution(options):
+    if options.embed_dim % options.heads:
+        raise UsageError(f"--heads {options.heads}: the width {options.embed_dim} does not divide by it.")
+    for tokens in [*options.lengths, *options.alone]:
+        results = translution.run(
+            options.mixers,
+            tokens,
+            options.sentences,
+            options.embed_dim,
+            options.heads,
+            options.rounds,
+            compare=tokens in options.lengths,
+        )
+        title = f"N = {tokens}, B = {options.sentences}, D = {options.embed_dim}, H = {options.heads}, with backward"
+        table = _table(title, "ms", "×\nattention", "×\nproducts", "memory\nMiB")
+        for name, row in results.items():
+            if "needs" in row:
+                table.add_row(name, "no room", "", "", f"{row['needs'] / 2**20:,.0f}")
+                continue
+            floor = f"{row['products']:.2f}" if "products" in row else ""
+            memory = f"{row['resident'] / 2**20:,.0f}"
+            table.add_row(name, f"{1000 * row['seconds']:,.1f}", f"{row['ratio']:.1f}", floor, memory)
+        yield table
+    yield (
+        "CPU time, medians; a formula written out is timed once. × products: against the matrix products alone that "
+        "Translution takes. Memory: the most that the process takes at once for a call; where there is no "
+        "room, what it would need."
+    )
