@@ -5,54 +5,30 @@
 #
 #   bash recipes/quickstart.sh
 #   QUICKSTART_UPDATES=300 bash recipes/quickstart.sh     fewer updates: faster and worse
+#   QUICKSTART_SYSTEMS="transformer_pos_tiny translution_tiny" bash recipes/quickstart.sh     the baseline first
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+recipe=quickstart
+. recipes/jobs.sh
 updates=${QUICKSTART_UPDATES:-2000}
-if ! [[ $updates =~ ^[1-9][0-9]{0,6}$ ]]; then
-    echo "quickstart: error: QUICKSTART_UPDATES=$updates: give the number of updates to train, 1 to 9999999." >&2
-    exit 2
-fi
-systems=(transformer_pos_tiny rposnet_tiny)
+refuse_unless_number QUICKSTART_UPDATES "$updates"
+read -ra systems <<<"${QUICKSTART_SYSTEMS:-transformer_pos_tiny rposnet_tiny}"
 data=data/quickstart.en-de
 runs=runs/quickstart.en-de
 interval=$(((updates + 19) / 20))   # of 20 checkpoints, 8 are kept and 5 averaged
 averaged=5
 [ "$updates" -ge 100 ] || averaged=1
 
-say() { echo "quickstart: $*" >&2; }
 run_of() { echo "$runs/$1_s1_u$updates"; }
 
-mkdir -p data "$runs"
-exec 9>"$runs/.lock"   # the trainings inherit it, so it is held as long as any of them runs
-if ! flock --nonblock 9; then
-    say "error: another quickstart runs in this folder, or its trainings went on when it was killed." \
-        "Wait for them, or stop them (pkill fairseq-train)."
-    exit 2
-fi
+mkdir -p data
+hold "$runs"
 
 . recipes/environment.sh
 posnet_environment "$root"
 export OMP_NUM_THREADS=1
-
-children=() working=()
-stop() { [ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null || true; }
-trap stop EXIT
-
-# Waits for all children; says which failed and what the end of its log is.
-finish() {
-    local i log failed=0
-    for i in "${!children[@]}"; do
-        wait "${children[i]}" && continue
-        failed=2
-        log=$(run_of "${working[i]}")/$1.log
-        say "error: ${working[i]} was stopped or failed; the end of $log:"
-        tail -n 3 "$log" >&2
-    done
-    children=() working=()
-    return $failed
-}
 
 if [ ! -e "$data" ]; then
     say "preparing the data"
@@ -70,20 +46,17 @@ train() {
         --required-batch-size-multiple 1 --log-format json --log-interval "$interval" >>"$2/train.log" 2>&1
 }
 
-watched=()
 for system in "${systems[@]}"; do
     run=$(run_of "$system")
     mkdir -p "$run"
     [ ! -e "$run/averaged.pt" ] || continue
     python recipes/mend_last_checkpoint.py "$run"
     train "$system" "$run" &
-    children+=($!) working+=("$system")
-    watched+=("$!:$system:$run/train.log")
+    started "$system" "$run/train.log"
 done
 if [ ${#children[@]} -gt 0 ]; then
     say "training ${systems[*]}, $updates updates each (logs: $runs/*/train.log)"
-    python recipes/progress.py "$updates" "${watched[@]}" || stop   # one has failed: the other need not go on
-    finish train
+    follow "$updates"
 fi
 
 for system in "${systems[@]}"; do
@@ -96,12 +69,14 @@ for system in "${systems[@]}"; do
     [ ! -e "$run/test.de" ] || continue
     posnet-translate --fast "$run/averaged.pt" --data "$data" --beam 5 --cpu --on-long truncate --max-len-a 2 --max-len-b 20 \
         --input "$data/test.en" --output "$run/test.de" 2>"$run/translate.log" &
-    children+=($!) working+=("$system")
+    started "$system" "$run/translate.log"
 done
 if [ ${#children[@]} -gt 0 ]; then
     say "translating the test set"
-    finish translate
+    finish
 fi
 
-python recipes/quickstart_table.py "$data" "$(run_of "${systems[0]}")" "$(run_of "${systems[1]}")"
+results=()
+for system in "${systems[@]}"; do results+=("$(run_of "$system")"); done
+python recipes/quickstart_table.py "$data" "${results[@]}"
 say "translations, logs and checkpoints are in $runs"

@@ -56,6 +56,14 @@ def start(command, *arguments, user_dir=True, **options):
     )
 
 
+def hydra_train(folder, name):
+    """``fairseq-hydra-train`` with the configuration `name` of a folder."""
+    arguments = ["--config-dir", folder, "--config-name", name, f"hydra.run.dir={folder}/hydra"]
+    process = start("hydra_train", *arguments, user_dir=False)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+
+
 def kill_when(process, condition, seconds=120):
     """kill -9 as soon as the condition holds."""
     deadline = time.monotonic() + seconds

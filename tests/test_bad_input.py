@@ -3,7 +3,6 @@
 import logging
 import os
 import pickle
-import subprocess
 from argparse import Namespace
 
 import commands
@@ -206,12 +205,3 @@ def test_fairseq_bad_checkpoints(tmp_path):
     )
     assert not os.path.exists(commands.ROOT / "malicious-code-ran")
     assert "none.pt: there is no such checkpoint" in commands.fairseq_fails(*generate, tmp_path / "none.pt")
-
-
-def test_quickstart_refuses_a_bad_number():
-    script = commands.ROOT / "recipes" / "quickstart.sh"
-    done = subprocess.run(
-        ["bash", script], env=os.environ | {"QUICKSTART_UPDATES": "many"}, capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "QUICKSTART_UPDATES=many: give the number of updates" in done.stderr

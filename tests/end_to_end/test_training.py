@@ -87,10 +87,7 @@ dataset: {{batch_size: 16, num_workers: 0, disable_validation: true}}
 checkpoint: {{save_dir: {tmp_path}/run}}
 """
     )
-    arguments = ["--config-dir", tmp_path, "--config-name", "reversal", f"hydra.run.dir={tmp_path}/hydra"]
-    process = commands.start("hydra_train", *arguments, user_dir=False)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
+    commands.hydra_train(tmp_path, "reversal")
     state = torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)
     assert state["cfg"]["model"]["encoder_self_mixer"] == "rposnet"
     assert state["model"]["encoder.layers.0.self_attn.energies.0.relative"].shape == (11, 192)

@@ -1,0 +1,98 @@
+"""Language models from text to perplexity, with fairseq's commands."""
+
+import logging
+import random
+import re
+
+import commands
+import pytest
+
+from posnet_data_prep import prepare
+from posnet_fairseq.cli import average, translate
+
+BLOCKS = "--task language_modeling --tokens-per-sample 24 --batch-size 16 --required-batch-size-multiple 1".split()
+SMALL_MODEL = (
+    "--decoder-layers 1 --decoder-embed-dim 48 --decoder-ffn-embed-dim 96 --decoder-attention-heads 3 --dropout 0"
+).split()
+TRAINING = (
+    "--cpu --seed 1 --optimizer adam --lr 0.01 --lr-scheduler inverse_sqrt --warmup-updates 20 --criterion "
+    "cross_entropy --no-progress-bar --log-format json --num-workers 0 --no-epoch-checkpoints"
+).split()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Lines that count up from somewhere: all but their first word can be known."""
+    folder = tmp_path_factory.mktemp("text")
+    generator = random.Random(1)
+    starts = [generator.randrange(20) for _ in range(400)]
+    lines = [" ".join(chr(97 + (start + i) % 20) for i in range(7)) for start in starts]
+    (folder / "text.txt").write_text("".join(f"{line}\n" for line in lines))
+    prepare.main(["text", "--train", str(folder / "text.txt"), "--pieces", "44", "--out", str(folder / "data")])
+    return folder / "data"
+
+
+def train(monkeypatch, data, run, mixer, updates, *more):
+    arguments = [data, "--arch", f"gpt_a_{mixer}", *BLOCKS, *SMALL_MODEL, *TRAINING, "--max-update", updates]
+    commands.call(monkeypatch, "train", *arguments, "--save-dir", run, *more)
+
+
+@pytest.mark.parametrize("mixer", ["attention", "alpha_translution", "translution"])
+def test_text_to_perplexity(monkeypatch, caplog, data, tmp_path, mixer):
+    train(monkeypatch, data, tmp_path, mixer, 100)
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    caplog.set_level(logging.INFO)
+    commands.call(monkeypatch, "eval_lm", data, *BLOCKS, "--cpu", "--path", checkpoint, "--gen-subset", "test")
+    (perplexity,) = re.findall(r"Perplexity: ([\d.]+)", caplog.text)
+    # One of eight tokens is one of twenty, the others follow: 20 ** (1 / 8) = 1.45. Without the past it would be 21.
+    assert 1.4 < float(perplexity) < 1.9
+
+
+def test_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    train(monkeypatch, data, whole, "translution", 6)
+    train(monkeypatch, data, cut, "translution", 3)
+    train(monkeypatch, data, cut, "translution", 6)
+    ours, theirs = (average.read_checkpoint(run / "checkpoint_last.pt")["model"] for run in (whole, cut))
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
+def test_continues_a_text(monkeypatch, capsys, data, tmp_path):
+    """fairseq-interactive decodes step by step."""
+    train(monkeypatch, data, tmp_path, "translution", 100)
+    text = tmp_path / "begin.txt"
+    text.write_text("▁c ▁d ▁e\n")
+    arguments = "--task language_modeling --cpu --beam 3 --max-len-b 20 --input".split()
+    commands.call(monkeypatch, "interactive", data, *arguments, text, "--path", tmp_path / "checkpoint_last.pt")
+    (hypothesis,) = re.findall(r"^H-0\t\S+\t(.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert hypothesis.replace("▁", "") == "c d e f g h i"
+
+
+def test_hydra(data, tmp_path):
+    (tmp_path / "counting.yaml").write_text(
+        f"""# @package _global_
+common: {{user_dir: {commands.USER_DIR}, cpu: true, seed: 1}}
+task: {{_name: language_modeling, data: {data}, tokens_per_sample: 24}}
+model: {{_name: gpt_a_translution, decoder_layers: 1, translution_clip: 5}}
+criterion: {{_name: cross_entropy}}
+optimizer: {{_name: adam, adam_betas: "(0.9, 0.95)"}}
+lr_scheduler: {{_name: fixed}}
+optimization: {{max_update: 2, lr: [0.001]}}
+dataset: {{batch_size: 16, num_workers: 0, disable_validation: true}}
+checkpoint: {{save_dir: {tmp_path}/run}}
+"""
+    )
+    commands.hydra_train(tmp_path, "counting")
+    state = average.read_checkpoint(tmp_path / "run/checkpoint_last.pt")
+    assert state["cfg"]["model"]["max_target_positions"] == 24
+    assert state["model"]["decoder.layers.0.self_attn.matrices.keys"].shape == (6, 192, 192)
+
+
+def test_averages_but_does_not_translate(monkeypatch, capsys, data, tmp_path):
+    train(monkeypatch, data, tmp_path, "attention", 4, "--save-interval-updates", 2)
+    average.main([str(tmp_path), "--num", "2", "--out", str(tmp_path / "averaged.pt")])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as error:
+        translate.main([str(tmp_path / "averaged.pt")])
+    assert error.value.code == 2
+    assert "gpt_a_attention was given, a language model" in capsys.readouterr().err
