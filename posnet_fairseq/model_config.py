@@ -81,8 +81,8 @@ class _TransformerOptions(_DecoderOptions):
     max_source_positions: Optional[int] = II("task.max_source_positions")
 
 
-def _with_mixer_options(name, base):
-    """A dataclass `name` of the options of `base` plus the options of all registered mixers, each None until set.
+def _with_mixer_options(class_name, base):
+    """A dataclass `class_name` of the options of `base` plus the options of all registered mixers, each None until set.
 
     An option that may differ between layers is text, such as "4,8,16": see :func:`of_layer`.
     """
@@ -90,14 +90,10 @@ def _with_mixer_options(name, base):
     if clashes:
         raise ValueError(f"mixers declare options that the model has already: {', '.join(sorted(clashes))}")
     fields = [
-        (option.name, Optional[_type_of(option)], field(default=None, metadata=dict(option.metadata)))
-        for option in option_fields().values()
+        (name, Optional[str if per_layer(option) else option.type], field(default=None, metadata=dict(option.metadata)))
+        for name, option in option_fields().items()
     ]
-    return dataclasses.make_dataclass(name, fields, bases=(base,))
-
-
-def _type_of(option):
-    return str if per_layer(option) else option.type
+    return dataclasses.make_dataclass(class_name, fields, bases=(base,))
 
 
 def per_layer(option):
@@ -130,7 +126,7 @@ def apply_arch(cfg, mixer, size):
     for side in ("encoder", "decoder"):
         values |= shape.of_side(side)
     values |= {"activation_fn": "relu", "dropout": shape.dropout}
-    fill(cfg, values, MixerTransformerConfig, lambda mixer, option: of_arch(mixer, option, shape))
+    _complete(cfg, values, MixerTransformerConfig, lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
         raise UsageError(
             f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
@@ -161,7 +157,7 @@ def apply_gpt_arch(cfg, mixer, size):
     if mixer_at(cfg, "decoder").position_embedding != "none":
         values["position_embedding"] = "learned"
     # Translution is the paper's own here: every offset in every layer.
-    fill(cfg, values, MixerLanguageModelConfig, lambda _, option: getattr(shape, option.name, option.default))
+    _complete(cfg, values, MixerLanguageModelConfig, lambda _, option: getattr(shape, option.name, option.default))
     check(cfg)
 
 
@@ -171,7 +167,7 @@ def _check_task(cfg, option, what, task):
         raise UsageError(f"--arch {what}, which --task {given} cannot train. Give --task {task}, or another --arch.")
 
 
-def fill(cfg, values, config, option_value):
+def _complete(cfg, values, config, option_value):
     """Fill what the user left open.
 
     Args:

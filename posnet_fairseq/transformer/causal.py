@@ -22,6 +22,9 @@ class CausalDecoder(FairseqIncrementalDecoder):
         shared_output: whether the output projection is the embedding too.
     """
 
+    # The option that sets the longest sentence.
+    length_option = "--max-target-positions"
+
     def __init__(self, cfg, dictionary, embed_tokens, layer, shared_output):
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
@@ -42,9 +45,6 @@ class CausalDecoder(FairseqIncrementalDecoder):
             self.output_projection.weight = embed_tokens.weight
         else:
             nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
-
-    # The option that sets the longest sentence.
-    length_option = "--max-target-positions"
 
     def forward(
         self,
