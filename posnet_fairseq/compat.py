@@ -51,6 +51,29 @@ def restore_long_integers():
         numpy.compat = types.SimpleNamespace(long=int)
 
 
+def merge_large_indexes():
+    """Let fairseq-preprocess write more than 2 GiB with several workers under numpy 2.
+
+    Where it merges what its workers wrote, fairseq 0.12.3 adds up positions in the file from sizes that are numpy's
+    32-bit integers. numpy 1 made longer ones of them; under numpy 2 they begin again below zero, or raise
+    OverflowError. It can go when fairseq adds up Python's integers.
+    """
+    from fairseq.data import indexed_dataset
+
+    builder = indexed_dataset.MMapIndexedDatasetBuilder
+    merge = builder.merge_file_
+    if getattr(merge, "merges_large", False):
+        return
+
+    def merge_file(self, another_file):
+        before = len(self._sizes)
+        merge(self, another_file)
+        self._sizes[before:] = [int(size) for size in self._sizes[before:]]
+
+    merge_file.merges_large = True
+    builder.merge_file_ = merge_file
+
+
 def exempt_from_weight_decay():
     """Let all optimisers of fairseq leave parameters alone that ask for no weight decay.
 
