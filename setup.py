@@ -29,7 +29,8 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.13",
     # eval/ and data_prep/ are installed under names that collide with nobody's.
-    packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"]) + ["posnet_eval", "posnet_data_prep"],
+    packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
+    + ["posnet_eval", "posnet_data_prep", "posnet_data_prep.quickstart"],
     package_dir={"posnet_eval": "eval", "posnet_data_prep": "data_prep"},
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
@@ -41,6 +42,7 @@ setup(
         "sacrebleu>=2.6,<2.7",
         "subword-nmt",
         "sacremoses",
+        "jieba",
         "polib",
         "rich",
         "matplotlib",

@@ -1,70 +1,37 @@
-"""From marked-up interface texts to sentence pairs worth learning from."""
+"""Which pairs are good to learn from: the rules of Moses' clean-corpus-n.perl."""
 
-import html
-import re
+from dataclasses import dataclass
 
-MAX_WORDS = 80
-MAX_WORD_RATIO = 2.0
-CHARACTER_RATIO = (0.45, 2.5)
-MIN_LETTERS = 3
-MIN_LETTER_SHARE = 0.5
-MAX_SHARED_WORDS = 0.6
-
-PLACEHOLDER = re.compile(r"%\(\w+\)[sdif]|%[sdif]|\{[\w.]*\}")
-
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_MARKDOWN_LINK = re.compile(r"\[([^\[\]]+)\]\([^()\s]*\)")
-_MARKUP = re.compile(r"\*\*|__|`")
-_UNUSABLE = re.compile(r"https?://|www\.|\{\{|\{%|\}\}|^\s*\||\|\s*$|[<>]|\S+@\S+\.\w")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"„“(]?[A-ZÄÖÜ])")
-_LETTER = re.compile(r"[^\W\d_]")
-_WORD = re.compile(r"[^\W_]+")
+LONGEST_WORD = 1000  # characters
 
 
-def sentence_pairs(source, target):
-    """Cleaned sentence pairs of a text and its translation.
+@dataclass(frozen=True)
+class Limits:
+    """Lengths of a good pair.
 
-    Both are taken apart into paragraphs, then sentences, only where both have equally many.
+    Args:
+        min_length, max_length: tokens of either side.
+        max_ratio: the most tokens of one side per token of the other.
     """
-    for paragraph in _aligned(source.splitlines(), target.splitlines(), source, target):
-        paragraph = [_strip_markup(side) for side in paragraph]
-        for pair in _aligned(*(_SENTENCE_END.split(side) for side in paragraph), *paragraph):
-            pair = tuple(" ".join(side.split()) for side in pair)
-            if _is_usable(*pair):
-                yield pair
+
+    min_length: int
+    max_length: int
+    max_ratio: float
+
+    def fault(self, source, target):
+        """What is wrong with a pair of lines of tokens: ``empty``, ``length``, ``ratio``, ``word`` or None."""
+        sides = [side.split() for side in (source, target)]
+        shorter, longer = sorted(map(len, sides))
+        if shorter == 0:
+            return "empty"
+        if shorter < self.min_length or longer > self.max_length:
+            return "length"
+        if longer > self.max_ratio * shorter:
+            return "ratio"
+        return "word" if has_monster(source, target) else None
 
 
-def _aligned(sources, targets, source, target):
-    sources = [part for part in sources if part.strip()]
-    targets = [part for part in targets if part.strip()]
-    return zip(sources, targets, strict=True) if len(sources) == len(targets) else [(source, target)]
-
-
-def _strip_markup(text):
-    text = _MARKDOWN_LINK.sub(r"\1", html.unescape(text))
-    return _MARKUP.sub("", _TAG.sub(" ", text))
-
-
-def _is_usable(source, target):
-    sides = (source, target)
-    bare = [PLACEHOLDER.sub("", side).strip() for side in sides]
-    if source.lower() == target.lower() or any(_UNUSABLE.search(side) for side in sides):
-        return False
-    letters = [len(_LETTER.findall(side)) for side in bare]
-    if min(letters) < MIN_LETTERS:
-        return False
-    if any(count < MIN_LETTER_SHARE * len(side) for count, side in zip(letters, bare, strict=True)):
-        return False
-    words = [len(side.split()) for side in sides]
-    if max(words) > MAX_WORDS or max(words) > MAX_WORD_RATIO * min(words) + 1:
-        return False
-    low, high = CHARACTER_RATIO
-    if not low <= len(target) / len(source) <= high:
-        return False
-    return _shared_words(*bare) <= MAX_SHARED_WORDS
-
-
-def _shared_words(source, target):
-    """The share of the target's words that stand in the source too: a high one means it was not translated."""
-    ours, theirs = (set(_WORD.findall(side.lower())) for side in (target, source))
-    return len(ours & theirs) / len(ours) if ours else 1.0
+def has_monster(*lines):
+    """Whether a line has a word so long that it is none; BPE would take minutes for some."""
+    long = [line for line in lines if len(line) > LONGEST_WORD]
+    return any(len(word) > LONGEST_WORD for line in long for word in line.split())

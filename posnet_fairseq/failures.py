@@ -7,6 +7,8 @@ import traceback
 
 from posnet_fairseq.errors import usage_error_in
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 # Text that fairseq raises, and what a user should read instead.
 _FAIRSEQ = (
     (
@@ -46,6 +48,8 @@ def explain(error):
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}. Check the path."
     path = _checkpoint_being_loaded(error)

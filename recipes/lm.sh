@@ -46,10 +46,10 @@ else
 fi
 data=data/lm.$name runs=runs/lm.$name
 hold "$runs"
-if [ ! -e "$data" ]; then
+if [ ! -e "$data/dataset.json" ]; then
     say "preparing the data"
     if [ -z "$text" ]; then
-        [ -e data/quickstart.en-de ] || posnet-prepare quickstart.en-de --out data/quickstart.en-de
+        [ -e data/quickstart.en-de/dataset.json ] || posnet-prepare quickstart.en-de --out data/quickstart.en-de
         # Its sentences are sorted and do not belong together; in their order each would give the next one away.
         sets=(--train data/quickstart.en-de/train.en --valid data/quickstart.en-de/valid.en)
         sets+=(--test data/quickstart.en-de/test.en --shuffle 1)

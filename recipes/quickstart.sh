@@ -30,7 +30,7 @@ hold "$runs"
 posnet_environment "$root"
 export OMP_NUM_THREADS=1
 
-if [ ! -e "$data" ]; then
+if [ ! -e "$data/dataset.json" ]; then
     say "preparing the data"
     posnet-prepare quickstart.en-de --out "$data"
 fi

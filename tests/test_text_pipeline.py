@@ -1,8 +1,11 @@
+import json
+
 import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
+from posnet_fairseq import text_pipeline
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.text_pipeline import MosesBPE, SentencePieces
+from posnet_fairseq.text_pipeline import TOKENIZERS, Merges, Pipeline, SentencePieces, Words, pipeline_of
 
 
 @pytest.fixture
@@ -13,7 +16,7 @@ def codes(tmp_path):
 
 
 def test_moses_bpe_splits_words_and_joins_them_again(codes):
-    pipeline = MosesBPE("en", "en", codes)
+    pipeline = Pipeline(Words("en"), Words("en"), Merges(codes), Merges(codes))
     tokens = pipeline.encode("Don't open the doors, please.")
     assert "@@" in tokens
     assert "&apos;t" in tokens.replace("@@ ", "")
@@ -22,6 +25,54 @@ def test_moses_bpe_splits_words_and_joins_them_again(codes):
 
 def test_missing_models_are_named(tmp_path):
     with pytest.raises(UsageError, match="none: there is no such file"):
-        MosesBPE("en", "de", tmp_path / "none")
+        Merges(tmp_path / "none")
     with pytest.raises(UsageError, match="none: there is no such file"):
         SentencePieces(tmp_path / "none")
+
+
+SPACES = "".join(character for character in map(chr, range(0x3001)) if character.isspace())
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_words_stand_between_single_spaces(tokenizer):
+    """Whatever white space a line has: other programs break lines at some of it."""
+    words = Words("zh", tokenizer)
+    for space in SPACES:
+        found = words.split(f"{space}a{space}{space}b {space}c{space}")
+        assert not set(found) & set(SPACES) - {" "}
+        assert found == " ".join(found.split())
+
+
+def test_options_of_words():
+    assert Words("de").split("Er sagt: „ja-nein“ & geht’s heute.") == "Er sagt : „ ja @-@ nein “ &amp; geht ’ s heute ."
+    assert Words("de", split_hyphens=False).split("ja-nein") == "ja-nein"
+    assert Words("de", lowercase=True).split("Er & Sie") == "er &amp; sie"
+    assert Words("en", straighten_apostrophes=True).split("it’s") == "it &apos;s"
+    assert Words("de", normalise=True).split("„a\u200bb“ …") == "&quot; a b &quot; ..."
+    assert Words("zh", "jieba").split("我们使用Python 3.5。") == "我们 使用 Python 3.5 。"
+    assert Words("zh", "characters").split("我们使用Python 3.5。") == "我 们 使 用 Python 3.5 。"
+    assert Words("zh", "jieba").join("我们 使用 Python 3.5 。") == "我们使用Python 3.5。"
+    assert Words("de").join(Words("de").split("Er sagt: „ja-nein“ & geht.")) == "Er sagt: „ja-nein“ & geht."
+    with pytest.raises(UsageError, match=r"no tokenizer 'mosses'\. Choose one of: moses, jieba, characters, none"):
+        Words("de", "mosses")
+
+
+def test_bpe_remembers_a_bounded_number_of_words(codes, monkeypatch):
+    monkeypatch.setattr(text_pipeline, "_REMEMBERED", 10)
+    merges = Merges(codes)
+    splits = [merges.split(f"open{number}") for number in range(100)]
+    assert len(merges._bpe.cache) < 20
+    assert splits == [Merges(codes).split(f"open{number}") for number in range(100)]
+
+
+def test_cards(codes, tmp_path):
+    card = {"source_lang": "de", "target_lang": "en", "bpe_codes": {"de": "codes", "en": "codes"}}
+    words = {"tokenizer": "moses", "lowercase": True}
+    (tmp_path / "dataset.json").write_text(json.dumps(card | {"words": {"de": words, "en": words}}))
+    pipeline = pipeline_of(tmp_path)
+    assert pipeline.encode("Open THE door!").replace("@@ ", "") == "open the door !"
+    assert pipeline.decode("op@@ en the door !") == "open the door!"
+    for bad in (card, card | {"words": {"de": words}}, card | {"words": {"de": {"x": 1}, "en": words}}, [1]):
+        (tmp_path / "dataset.json").write_text(json.dumps(bad))
+        with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
+            pipeline_of(tmp_path)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
-    "sacrebleu", "subword-nmt", "sacremoses", "unbabel-comet", "bleurt-pytorch",
+    "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 METRICS = (
     ("BLEU, chrF, TER", "sacrebleu", "pip install 'sacrebleu>=2.6,<2.7'"),

@@ -16,7 +16,7 @@ from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_place, read_lines, write_lines
 from posnet_fairseq.inference import DTYPES, ready
-from posnet_fairseq.text_pipeline import MosesBPE, Pretokenized, SentencePieces, pipeline_of
+from posnet_fairseq.text_pipeline import Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
 
 
 class Translator:
@@ -156,12 +156,16 @@ def _parser():
 
 
 def _pipeline(options, vocabulary, folder):
+    languages = vocabulary.source_lang, vocabulary.target_lang
     if options.pretokenized:
         return Pretokenized()
     if options.sentencepiece_model:
-        return SentencePieces(options.sentencepiece_model)
+        return Pipeline(
+            *(Words(name, "none") for name in languages), *[SentencePieces(options.sentencepiece_model)] * 2
+        )
     if options.bpe_codes:
-        return MosesBPE(vocabulary.source_lang, vocabulary.target_lang, options.bpe_codes)
+        merges = Merges(options.bpe_codes)
+        return Pipeline(*map(Words, languages), merges, merges)
     return pipeline_of(folder)
 
 

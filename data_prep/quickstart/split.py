@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 
-from posnet_data_prep.clean import PLACEHOLDER
+from posnet_data_prep.quickstart.sentences import PLACEHOLDER
 
 _DIGITS = re.compile(r"\d+")
 

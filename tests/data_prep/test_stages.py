@@ -1,0 +1,139 @@
+"""Stages: done once, again when something has changed."""
+
+import os
+import shutil
+
+import pytest
+
+from posnet_data_prep.stages import PROGRESS, Stage, Workshop, alone, refuse_too_little_disk
+from posnet_fairseq.errors import UsageError
+
+
+class Line:
+    """first → second → third, which count how often they are made."""
+
+    def __init__(self, folder, report, options=(), temporary=False):
+        self.workshop, self.made = Workshop(folder, report), []
+        options = {"first": 1, "second": 2, "third": 3} | dict(options)
+        stages = {}
+        for name in options:
+            before = tuple(stages.values())[-1:]
+            make = self._make(name, before)
+            stages[name] = Stage(name, make, {name: options[name]}, before, 10, temporary and name == "first")
+        self.stages, self.goal = stages, stages["third"]
+
+    def _make(self, name, before):
+        def make(folder, report):
+            self.made.append(name)
+            texts = [(self.workshop.of(stage) / "text").read_text() for stage in before]
+            (folder / "text").write_text("".join(texts) + name)
+            (folder / f"x{PROGRESS}").write_text("a note for resuming")
+            (folder / ".text.abc").write_text("what an interrupted run was writing")
+            return {"made": 1}
+
+        return make
+
+    def run(self):
+        self.workshop.run(self.goal)
+        assert (self.workshop.of(self.goal) / "text").read_text() == "firstsecondthird"
+        made, self.made = self.made, []
+        return made
+
+
+@pytest.fixture
+def line(tmp_path, report):
+    return lambda *options, **more: Line(tmp_path / "stages", report, options, **more)
+
+
+def test_each_is_made_once(line):
+    assert line().run() == ["first", "second", "third"]
+    assert line().run() == []
+    record = line().workshop.record(line().goal)
+    assert record["counts"] == {"made": 1}
+    assert list(record["files"]) == ["text"]
+
+
+def test_an_option_makes_what_depends_on_it_anew(line, report):
+    line().run()
+    assert line(("second", 7)).run() == ["second", "third"]
+    assert report.said == "second is made anew: second: 2 → 7"
+    assert line(("second", 7)).run() == []
+
+
+@pytest.mark.parametrize("harm", ["removed", "shortened", "changed"])
+def test_damage_is_noticed(line, harm, report):
+    line().run()
+    text = line().workshop.of(line().goal) / "text"
+    if harm == "removed":
+        text.unlink()
+    else:
+        text.write_text("first" if harm == "shortened" else "firstsecondTHIRD")
+    assert line().run() == ["third"]
+    assert report.said == "third is made anew: its files were changed after they had been made"
+
+
+def test_a_copy_is_as_good(line):
+    line().run()
+    os.utime(line().workshop.of(line().goal) / "text")
+    assert line().run() == []
+
+
+def test_earlier_stages_may_go(line):
+    line().run()
+    shutil.rmtree(line().workshop.of(line().stages["first"]))
+    assert line().run() == []
+    assert line(("third", 4)).run() == ["third"]
+    assert line(("second", 4)).run() == ["first", "second", "third"]
+
+
+def test_a_temporary_stage_goes_when_it_is_used(line):
+    todo = line(temporary=True)
+    assert todo.workshop.needed(todo.goal) == 20
+    assert todo.run() == ["first", "second", "third"]
+    assert not todo.workshop.of(todo.stages["first"]).exists()
+    assert line(temporary=True).run() == []
+
+
+def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line):
+    def interrupted(folder, report):
+        (folder / "half").write_text("done")
+        raise KeyboardInterrupt
+
+    todo = line()
+    stopped = Stage("third", interrupted, {"third": 3}, todo.goal.after)
+    for option, there in ((3, True), (4, False)):
+        with pytest.raises(KeyboardInterrupt):
+            todo.workshop.run(stopped)
+        found = []
+
+        def look(folder, report, found=found):
+            found.append((folder / "half").exists())
+            return {}
+
+        again = Stage("third", look, {"third": option}, todo.goal.after)
+        todo.workshop.run(again)
+        assert found == [there]
+        shutil.rmtree(todo.workshop.of(again))
+
+
+def test_what_is_begun_need_not_find_room_again(line, tmp_path):
+    todo = line()
+    (tmp_path / "stages/first.partial").mkdir(parents=True)
+    (tmp_path / "stages/first.partial/text").write_text("1234567")
+    assert todo.workshop.needed(todo.goal) == 23
+    (tmp_path / "stages/other.partial").mkdir()
+    todo.run()
+    assert sorted(path.name for path in (tmp_path / "stages").iterdir()) == ["first", "second", "third"]
+
+
+def test_one_at_a_time(tmp_path):
+    with alone(tmp_path), pytest.raises(UsageError, match="another posnet-prepare is at work in"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_too_little_disk(tmp_path):
+    refuse_too_little_disk(tmp_path / "not/there/yet", 1000)
+    with pytest.raises(UsageError, match=r"yet: about [0-9,.]+ GB are needed there, [0-9,.]+ GB are free. Make room"):
+        refuse_too_little_disk(tmp_path / "yet", 10**18)

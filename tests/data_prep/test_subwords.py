@@ -1,0 +1,60 @@
+"""Subwords learnt from a training set."""
+
+import io
+
+import pytest
+from subword_nmt.learn_bpe import learn_bpe
+
+from posnet_data_prep import subwords
+from posnet_data_prep.report import Report
+from posnet_data_prep.subwords import count_words, learn_merges, learn_pieces
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.text_pipeline import SentencePieces
+
+LINES = ["the cat sat", "the dog ran", "hidden words", "the the cats"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "sets").write_text("train\ntrain\nvalid\ntrain\n")
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
+    return tmp_path / "sets", [tmp_path / "text"]
+
+
+def count(files, processes=1):
+    with Report().stage("count") as bar:
+        return count_words(*files, processes, bar)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_counts_the_training_set_only(files, processes):
+    words, different = count(files, processes)
+    assert list(words.items()) == [("the", 4), ("cat", 1), ("sat", 1), ("dog", 1), ("ran", 1), ("cats", 1)]
+    assert different == 6
+
+
+def test_of_too_many_words_the_rarest_are_left_out(files, monkeypatch):
+    monkeypatch.setattr(subwords, "MOST_WORDS", 3)
+    assert count(files) == ({"the": 4, "cat": 1, "sat": 1}, 6)
+
+
+def test_merges_are_subword_nmt_s(files, tmp_path):
+    with Report().stage("learn") as bar:
+        assert learn_merges(count(files)[0], 5, tmp_path / "codes", bar) == bar.done == 3
+    expected = io.StringIO()
+    learn_bpe([LINES[0], LINES[1], LINES[3]], expected, 5)
+    assert (tmp_path / "codes").read_text() == expected.getvalue()
+
+
+def test_nothing_to_learn_from(tmp_path):
+    with Report().stage("learn") as bar, pytest.raises(UsageError, match="no words are left to learn subwords from"):
+        learn_merges({"a": 3}, 5, tmp_path / "codes", bar)
+
+
+def test_pieces_of_a_long_text_are_learnt_from_some_of_its_lines(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(subwords, "MOST_LINES", 2)
+    assert learn_pieces(*files, 30, tmp_path / "model", 3)["lines"] == 2
+    model = SentencePieces(tmp_path / "model")
+    assert model.join(model.split("the cats")) == "the cats"
+    with pytest.raises(UsageError, match="--pieces 3: they cannot be learnt from this text"):
+        learn_pieces(*files, 3, tmp_path / "model", 3)
