@@ -2,12 +2,14 @@
 
 import argparse
 import functools
+import tempfile
+from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.bench import decode, layers, length, models, translution
+from posnet_fairseq.bench import decode, layers, length, models, prepare, translution
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -76,6 +78,17 @@ def _parser():
     growth.add_argument("--rows", type=int, default=12, help="hypotheses in a decoding step (default: 12)")
     growth.add_argument("--size", choices=SIZES, default="base")
     growth.add_argument("--rounds", type=int, default=5, help="default: 5; medians are shown")
+
+    data = what.add_parser(
+        "prepare", help="posnet-prepare against the same steps as command lines, one after the other"
+    )
+    data.set_defaults(show=_prepare)
+    data.add_argument(
+        "--text", nargs=2, type=Path, required=True, metavar=("SOURCE", "TARGET"), help="sentence pairs, x.en y.de"
+    )
+    data.add_argument("--pairs", type=int, default=10**6, help="as often as that takes (default: 1000000)")
+    data.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
+    data.add_argument("--folder", type=Path, help="for what is made, which is removed (default: a temporary one)")
     return parser
 
 
@@ -228,4 +241,28 @@ def _translution(options):
         "CPU time, medians; a formula written out is timed once. × products: against the matrix products alone that "
         "Translution takes. Memory: the most that the process takes at once for a call; where there is no "
         "room, what it would need."
+    )
+
+
+def _prepare(options):
+    languages = [path.suffix[1:] for path in options.text]
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        paths = prepare.repeat(options.text, options.pairs, folder)
+        results = {}
+        for processes in dict.fromkeys(options.processes):
+            results["posnet-prepare", processes] = prepare.posnet_prepare(paths, folder / f"ours{processes}", processes)
+            results["command lines", processes] = prepare.command_lines(paths, folder / f"theirs{processes}", processes)
+        equal = all(prepare.same(folder / f"ours{n}", folder / f"theirs{n}", languages) for n in options.processes)
+    columns = "s", "CPU\ns", "pairs/s", "×", "memory\nMiB"
+    table = _table(f"{options.pairs:,} pairs from text to binary data, {prepare.MERGES:,} merges", *columns)
+    slowest = results["command lines", options.processes[0]][0]
+    for (what, processes), (seconds, cpu, peak) in results.items():
+        rate, ratio = f"{options.pairs / seconds:,.0f}", f"{slowest / seconds:.2f}"
+        table.add_row(f"{what}, {processes}", f"{seconds:,.1f}", f"{cpu:,.1f}", rate, ratio, _mebibytes(peak))
+    yield table
+    yield f"Codes, text and binary files are {'the same to the byte' if equal else 'NOT THE SAME'}."
+    yield (
+        "Behind a name: processes. ×: speed, against the command lines with one process. Memory: the most that all "
+        "processes hold at once."
     )
