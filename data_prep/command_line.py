@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from posnet_data_prep.compressed import plain_suffix
-from posnet_data_prep.datasets import DATASETS, QUICKSTART, Recipe
+from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
 from posnet_data_prep.lines import cores
 from posnet_data_prep.reading import is_table
 from posnet_fairseq.errors import UsageError, flag
@@ -58,7 +58,8 @@ def _parser():
     text.add_argument("--train", required=True, type=Path, help="text file, a sentence or paragraph a line")
     text.add_argument("--valid", type=Path, help="validation set (default, with --test: the end of --train)")
     text.add_argument("--test", type=Path, help="test set")
-    text.add_argument("--pieces", type=int, default=3000, help="sentencepiece BPE pieces (default: 3000)")
+    pieces = SMALL_TEXT.pieces
+    text.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
     text.add_argument(
         "--shuffle", type=int, metavar="SEED", help="put lines in random order, where they do not belong together"
     )

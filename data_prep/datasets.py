@@ -54,6 +54,10 @@ class Recipe:
     pieces: int = 32_000
 
 
+# Of the quickstart's corpora, and of text for language models.
+SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A published dataset.

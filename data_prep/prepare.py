@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,18 +13,16 @@ from rich.table import Table
 
 from posnet_data_prep import command_line, reading
 from posnet_data_prep.binarise import SETS
-from posnet_data_prep.datasets import DATASETS, QUICKSTART, WHEELS, Recipe
+from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, WHEELS, Recipe
 from posnet_data_prep.download import Downloads
 from posnet_data_prep.making import Making
 from posnet_data_prep.own_text import own_text
 from posnet_data_prep.publish import is_published, publish, refuse_foreign
 from posnet_data_prep.quickstart.reading import catalogs
 from posnet_data_prep.report import Report, amount, shown
-from posnet_data_prep.stages import Workshop, alone, free_bytes, refuse_too_little_disk
+from posnet_data_prep.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-
-SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
 
 
 class Job:
@@ -131,7 +128,7 @@ def _say_what_came_out(out, card, published, report):
 
 def _check_disk(out, job, pending, needed):
     to_load = _to_load(job, pending)
-    same_disk = _device(out) == _device(job.downloads.folder)
+    same_disk = are_on_one_disk(out, job.downloads.folder)
     if to_load:
         refuse_too_little_disk(job.downloads.folder, to_load + (needed if same_disk else 0))
     refuse_too_little_disk(out, needed)
@@ -142,13 +139,6 @@ def _to_load(job, pending):
     if not {"extract", "read"} & {stage.name for stage in pending}:
         return 0
     return sum(map(job.downloads.missing_bytes, job.archives))
-
-
-def _device(folder):
-    folder = Path(folder).absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return folder.stat().st_dev
 
 
 def _show_plan(out, job, making, pending, needed):

@@ -251,7 +251,17 @@ def refuse_too_little_disk(folder, needed):
 
 def free_bytes(folder):
     """Free bytes of the disk of a folder that may not be there yet."""
+    return shutil.disk_usage(_existing(folder)).free
+
+
+def are_on_one_disk(*folders):
+    """Whether folders, which may not be there yet, share their free bytes."""
+    return len({_existing(folder).stat().st_dev for folder in folders}) == 1
+
+
+def _existing(folder):
+    """The folder, or the nearest above it that is there."""
     folder = Path(folder).absolute()
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder
