@@ -1,16 +1,16 @@
 """The command line of posnet-prepare."""
 
 import argparse
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
 from posnet_data_prep.compressed import plain_suffix
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
-from posnet_data_prep.lines import cores
 from posnet_data_prep.reading import is_table
 from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.files import cache_folder
+from posnet_fairseq.processes import cores
 
 
 def parse(arguments):
@@ -35,7 +35,7 @@ def _parser():
         "on where it was.",
     )
     parser.add_argument("--list", action="store_true", help="show the datasets, and what of them is here already")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posnet"
+    cache = cache_folder()
     keep = f"folder that keeps what is downloaded (default: {cache})"
     parser.add_argument("--downloads", type=Path, default=cache, help=keep)
     datasets = parser.add_subparsers(dest="dataset", metavar="DATASET")

@@ -2,16 +2,13 @@
 
 import contextlib
 import json
-import multiprocessing
-import os
 import time
-from collections import Counter, deque
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
 from itertools import islice
 
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import write_lines
+from posnet_fairseq.processes import in_order
 
 BLOCK = 2000  # lines that a process is given at once
 SECONDS_BETWEEN_SAVES = 5.0
@@ -26,7 +23,7 @@ def map_lines(function, sources, targets, processes, bar, resume=None):
         sources: UTF-8 files of equally many lines.
         targets: files to make.
         processes: how many work at once; with 1, this one does.
-        bar: :class:`posnet_data_prep.report.Bar`, which counts lines of a source.
+        bar: :class:`posnet_fairseq.progress.Bar`, which counts lines of a source.
         resume: file that remembers how far it got, to go on after an interruption; None: from the beginning.
 
     Returns:
@@ -88,49 +85,6 @@ def _blocks(readers):
         yield texts, [len(text) for text in texts], len(blocks[0])
 
 
-def in_order(function, items, processes):
-    """Like map, on several processes: results in the order of the items, of which only a few are held at once.
-
-    Args:
-        function: of one item; processes inherit it, items and results are pickled.
-        items: iterable.
-        processes: how many; with 1, this one.
-
-    Raises:
-        UsageError: a process was killed, by the system if memory is short.
-    """
-    if processes == 1:
-        yield from map(function, items)
-        return
-    # fork: what has been imported and built is there at once, and shared.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function,)) as pool:
-        waiting = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(_work, item))
-                if len(waiting) > 3 * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise UsageError(
-                "a process was killed, perhaps because memory is short. Run again with fewer --workers; what is done "
-                "is kept."
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _start(function):
-    global _function
-    _function = function
-
-
-def _work(item):
-    return _function(item)
-
-
 class _Done:
     """How far a run got: bytes read and written of each file, lines, counts."""
 
@@ -151,8 +105,3 @@ class _Done:
 
     def save(self, path):
         write_lines(path, [json.dumps(vars(self))])
-
-
-def cores():
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))

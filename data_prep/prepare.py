@@ -19,10 +19,10 @@ from posnet_data_prep.making import Making
 from posnet_data_prep.own_text import own_text
 from posnet_data_prep.publish import is_published, publish, refuse_foreign
 from posnet_data_prep.quickstart.reading import catalogs
-from posnet_data_prep.report import Report, amount, shown
 from posnet_data_prep.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.progress import Report, amount, shown
 
 
 class Job:

@@ -8,9 +8,9 @@ from posnet_data_prep.compressed import has_compressed_name, plain_suffix
 from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.extract import extract
 from posnet_data_prep.readers import Reader
-from posnet_data_prep.report import shown
 from posnet_data_prep.stages import Stage, digest
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.progress import shown
 
 BYTES_A_PAIR = 300  # of WMT's corpora, both sides, about
 COMPRESSION = 3.5

@@ -13,9 +13,9 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from posnet_data_prep.report import amount
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import write_lines
+from posnet_fairseq.progress import amount
 
 RECORD = "stage.json"
 PROGRESS = ".progress"  # ending of the notes that interrupted work is resumed from
@@ -27,7 +27,7 @@ class Stage:
 
     Args:
         name: of the folder.
-        make: function from the folder and a :class:`posnet_data_prep.report.Report` to counts for the record, a dict.
+        make: function from the folder and a :class:`posnet_fairseq.progress.Report` to counts for the record, a dict.
             The folder may hold what an interrupted run of the same stage left there.
         options: plain values that its outcome depends on.
         after: the stages whose folders it reads.

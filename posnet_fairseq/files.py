@@ -55,6 +55,11 @@ def read_parallel(*paths):
     return files
 
 
+def cache_folder():
+    """Where posnet keeps what it can make or download again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posnet"
+
+
 def check_place(path, option=""):
     """Refuse a path where no file can be written. Commands do it before their work, not after.
 

@@ -16,7 +16,8 @@ def command(main):
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules have set it to all there is
         try:
             main(arguments)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as with ">&-"
+                sys.stdout.flush()
         except KeyboardInterrupt:
             sys.exit(130)
         except BrokenPipeError:

@@ -17,7 +17,8 @@ from commands import ROOT
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """
 import json, os, signal, sys
-from posnet_data_prep import datasets, download, lines, prepare, publish, reading, report
+from posnet_data_prep import datasets, download, lines, prepare, publish, reading
+from posnet_fairseq import progress
 from posnet_data_prep.download import Archive
 
 entries, at, moves, name = json.loads(sys.argv[1])
@@ -29,7 +30,7 @@ main_process = os.getpid()
 def kill():
     os.killpg(main_process, getattr(signal, name)) if name == "SIGINT" else os.kill(main_process, signal.SIGKILL)
 
-class Bar(report.Bar):
+class Bar(progress.Bar):
     moves = 0
     def move_to(self, done):
         super().move_to(done)
@@ -38,7 +39,7 @@ class Bar(report.Bar):
             if self.moves == moves:
                 kill()
 
-report.Bar = Bar
+progress.Bar = Bar
 if at == "publish":
     links = []
     link = publish._link

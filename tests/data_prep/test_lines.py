@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from posnet_data_prep import lines as module
-from posnet_data_prep.lines import in_order, map_lines
-from posnet_data_prep.report import Report
+from posnet_data_prep.lines import map_lines
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.processes import in_order
+from posnet_fairseq.progress import Report
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a person watches while a dataset is made: a bar with a rate for each stage, and a line when it is done."""
+"""What a person watches while something long is done: a bar with a rate for each stage, and a line when it is done."""
 
 import contextlib
 import os

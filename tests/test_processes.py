@@ -1,0 +1,43 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+CODE = """
+import os, time
+from posnet_fairseq.processes import in_order
+
+def work(item):
+    os.write(1, f"{os.getpid()}\\n".encode())
+    time.sleep(0.3)
+
+list(in_order(work, iter(int, 1), 2))
+"""
+
+
+def test_an_interrupt_ends_at_once():
+    """Also a second one, sent to all processes as a terminal does."""
+    code = CODE.replace("time.sleep(0.3)", "time.sleep(60)")
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "start_new_session": True}
+    with subprocess.Popen([sys.executable, "-c", code], **options) as parent:
+        workers = {int(parent.stdout.readline()) for _ in range(2)}
+        for _ in range(2):
+            os.killpg(parent.pid, signal.SIGINT)
+            time.sleep(0.15)
+        parent.wait(timeout=20)
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_its_parent(how):
+    with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as parent:
+        workers = {int(parent.stdout.readline()) for _ in range(6)}
+        assert len(workers) == 2
+        parent.send_signal(how)
+    deadline = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{worker}") for worker in workers):
+        assert time.monotonic() < deadline, "a worker lives on"
+        time.sleep(0.05)
