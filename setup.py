@@ -18,6 +18,8 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
 
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
+COMET = ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
+BLEURT = ["bleurt-pytorch==0.0.1", "transformers<5"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
 setup(
@@ -30,8 +32,9 @@ setup(
     python_requires=">=3.11,<3.13",
     # eval/ and data_prep/ are installed under names that collide with nobody's.
     packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
-    + ["posnet_eval", "posnet_data_prep", "posnet_data_prep.quickstart"],
+    + ["posnet_eval", "posnet_eval.metrics", "posnet_eval.report", "posnet_data_prep", "posnet_data_prep.quickstart"],
     package_dir={"posnet_eval": "eval", "posnet_data_prep": "data_prep"},
+    package_data={"posnet_eval.report": ["*.html"]},
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
         # mended, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
@@ -46,15 +49,17 @@ setup(
         "polib",
         "rich",
         "matplotlib",
+        "jinja2",
+        "pyyaml",
         "tensorboardX",
         "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
-        "comet": ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"],
-        "bleurt": ["bleurt-pytorch==0.0.1", "transformers<5"],
+        "comet": COMET,
+        "bleurt": BLEURT,
         "bench": BENCH,
         "export": EXPORT,
-        "dev": [*BENCH, *EXPORT, "pytest", "pytest-xdist", "ruff>=0.12", "pre-commit"],
+        "dev": [*BENCH, *EXPORT, *COMET, *BLEURT, "pytest", "pytest-xdist", "ruff>=0.12", "pre-commit"],
     },
     entry_points={
         "console_scripts": [
@@ -66,6 +71,7 @@ setup(
             "posnet-mixers=posnet_fairseq.cli.mixers:main",
             "posnet-precompute=posnet_fairseq.cli.precompute:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
+            "posnet-score=posnet_eval.score:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",
         ]
     },

@@ -1,7 +1,6 @@
 """The quickstart's result: python recipes/quickstart_table.py DATA RUN RUN, the baseline first."""
 
 import contextlib
-import logging
 import re
 import statistics
 import sys
@@ -12,10 +11,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from posnet_eval.compare import compare
+from posnet_eval.cache import SegmentCache, usual_place
+from posnet_eval.loading import load
+from posnet_eval.plan import Plan, TestSet
+from posnet_eval.report import wording
+from posnet_eval.report.publish import check_folder, publish
+from posnet_eval.scoring import score
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.cli._run import command
-from posnet_fairseq.files import read_parallel
+from posnet_fairseq.processes import cores
+from posnet_fairseq.progress import Report
 from posnet_fairseq.training_log import records
 
 SAMPLES = 6
@@ -51,48 +56,68 @@ def sample_indices(sources):
     return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
 
 
-def cells(score):
+def compare(data, runs):
+    """Scores of the runs, and of a system that translates nothing.
+
+    Returns:
+        :class:`posnet_eval.results.Comparison`, with one test set.
+    """
+    outputs = {run.name.split("_s1")[0]: (run / "test.de",) for run in runs} | {"source copied": (data / "test.en",)}
+    test_set = TestSet("test", ("en", "de"), data / "test.en", (data / "test.de",), outputs=outputs)
+    plan = Plan(systems={name: name for name in outputs}, test_sets=(test_set,), baselines=tuple(outputs)[:1])
+    return score(plan, load(plan), SegmentCache(usual_place()), Report(), cores())
+
+
+def cells(comparison, system, metric):
     """A score with its interval, and its p-value with the mark."""
-    return f"{score.value:.1f} ±{score.interval:.1f}", "" if score.p is None else f"{score.p:.3f}{score.mark or ' '}"
+    (test_set,), (baseline,) = comparison.test_sets, comparison.baselines
+    found = test_set.scores[system][metric]
+    text = f"{found.value:.1f} ±{found.half_width:.1f}"
+    if system == baseline:
+        return text, ""
+    difference = test_set.difference(system, baseline, metric)
+    return text, difference.arrow if difference.same else f"{difference.p:.3f}{difference.arrow or ' '}"
 
 
 @command
 def main(arguments=None):
     """Score, print the table, signatures and samples."""
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
     data, *runs = map(Path, arguments or sys.argv[1:])
-    files = [data / "test.en", data / "test.de", *(run / "test.de" for run in runs)]
-    sources, reference, *hypotheses = read_parallel(*files)
-    names = [run.name.split("_s1")[0] for run in runs]
-    outputs = dict(zip(names, hypotheses, strict=True))
-    scores, signatures = compare(outputs | {"source copied": sources}, reference)
+    comparison = compare(data, runs)
+    (test_set,) = comparison.test_sets
+    sources, names = test_set.sources, [name for name in test_set.scores if name != "source copied"]
 
     title = f"English to German, {len(sources):,} test sentences"
     table = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold underline")
     table.add_column("", no_wrap=True)
     for column in ("params", "train\ntokens/s", "decode\nsent./s"):
         table.add_column(column, justify="right", no_wrap=True)
-    for metric in signatures:
-        table.add_column(metric, justify="right", no_wrap=True)
+    for info in test_set.metrics:
+        table.add_column(info.label, justify="right", no_wrap=True)
         table.add_column("p", justify="right", no_wrap=True)
-    for name in scores:
+    for name in test_set.scores:
         speeds = ["", "", ""]
         if name in names:
             run = runs[names.index(name)]
             speeds = [f"{parameters(run) / 1e6:.2f}M", f"{training_speed(run):,.0f}", f"{decoding_speed(run):.1f}"]
-        table.add_row(name, *speeds, *(part for score in scores[name].values() for part in cells(score)))
+        scores = [part for info in test_set.metrics for part in cells(comparison, name, info.name)]
+        table.add_row(name, *speeds, *scores)
     console = Console(highlight=False)
     console.print(table)
     console.print(f"± 95% interval. p: paired bootstrap against {names[0]}, ↑ better, ↓ worse where p ≤ .05.")
-    for metric, signature in signatures.items():
-        console.print(f"{metric}: {signature}", soft_wrap=True)
+    for signature in wording.signatures(comparison):
+        console.print(signature, soft_wrap=True)
     console.print(f"seed 1, {', '.join(versions('posnet', 've-fairseq', 'fairseq-fixed', 'torch'))}")
     width = max(map(len, [*names, "reference"]))
+    outputs = {name: test_set.outputs[name][0] for name in names}
     for index in sample_indices(sources):
         console.print()
-        rows = {"source": sources, **outputs, "reference": reference}
-        for name, lines in rows.items():
+        for name, lines in {"source": sources, **outputs, "reference": test_set.references[0]}.items():
             console.print(f"{name:>{width}}  {escape(lines[index])}", soft_wrap=True)
+    report = runs[0].parent / "report"
+    check_folder(report)
+    publish(comparison, report)
+    console.print(f"\nreport: {report / 'report.html'}", soft_wrap=True)
 
 
 if __name__ == "__main__":

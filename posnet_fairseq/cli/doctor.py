@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics._base import MetricOptions
+from posnet_eval.metrics._models import Missing
+from posnet_fairseq.errors import UsageError
+
 PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
     "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
-METRICS = (
-    ("BLEU, chrF, TER", "sacrebleu", "pip install 'sacrebleu>=2.6,<2.7'"),
-    ("COMET", "comet", "pip install -e '.[comet]' in the posnet folder"),
-    ("BLEURT", "bleurt_pytorch", "pip install -e '.[bleurt]' in the posnet folder"),
-)
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ def examine():
     yield from _plugin()
     yield _torch()
     yield _gpu()
-    for name, module, command in METRICS:
-        there = importlib.util.find_spec(module) is not None
-        yield Finding(name, there, "can run" if there else f"{module} is not installed", command, needed=False)
+    there = importlib.util.find_spec("sacrebleu") is not None
+    says = "can run" if there else "sacrebleu is not installed"
+    yield Finding("BLEU, chrF, TER", there, says, "pip install 'sacrebleu>=2.6,<2.7'", needed=False)
+    for name in ("comet", "bleurt"):
+        yield _neural_metric(name)
 
 
 def _python():
@@ -88,6 +90,18 @@ def _gpu():
         return Finding("GPU", False, "none: training and translation use the CPU", needed=False)
     name = torch.cuda.get_device_name()
     return Finding("GPU", True, f"{torch.cuda.device_count()} × {name}, bf16 {torch.cuda.is_bf16_supported()}")
+
+
+def _neural_metric(name):
+    """Whether package and model are here. Neither is imported, which would take seconds, and nothing downloaded."""
+    metric = get_metric(name, MetricOptions())
+    try:
+        model, _ = metric.find(download=False)
+    except Missing as error:
+        return Finding(metric.label, False, error.what, error.mend, needed=False)
+    except UsageError as error:
+        return Finding(metric.label, False, str(error), needed=False)
+    return Finding(metric.label, True, f"can run, with {model}", needed=False)
 
 
 def _versions():

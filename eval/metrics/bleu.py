@@ -1,0 +1,66 @@
+"""BLEU: n-gram precisions with a brevity penalty (Papineni et al., 2002), as sacreBLEU computes it."""
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from posnet_eval.metrics._ngrams import as_characters, counts, lengths, matches
+from posnet_eval.metrics._sacrebleu import SacrebleuMetric
+from posnet_fairseq.errors import UsageError
+
+ORDER = 4
+
+
+class Bleu(SacrebleuMetric):
+    """Statistics: lengths of hypothesis and closest reference, then correct and all n-grams for n = 1 to 4."""
+
+    name, label = "bleu", "BLEU"
+    width = 2 + 2 * ORDER
+
+    def __init__(self, options):
+        if options.tokenize not in (None, *BLEU.TOKENIZERS):
+            raise UsageError(
+                f"tokeniser {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
+            )
+        try:
+            # force: what looks tokenised is in the remarks
+            counting = BLEU(
+                lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.language
+            )
+        except (RuntimeError, ImportError, OSError) as error:
+            raise UsageError(
+                f"BLEU's tokeniser for {options.language or options.tokenize} is not installed "
+                f"({str(error).strip().splitlines()[0]}). Install it, or choose another one with --tokenize."
+            ) from error
+        super().__init__(options, counting)
+
+    def count(self, segments):
+        """All at once, if there is one reference: the same numbers in less time."""
+        numbers = {}
+        texts = [as_characters(lines, numbers) for lines in self.prepared(segments)]
+        found = matches(list(zip(*texts, strict=True)), ORDER) if self.options.references == 1 else None
+        if found is None:
+            return super().count(segments)
+        hypothesis, reference = map(lengths, texts)
+        return np.column_stack([hypothesis, reference, found, counts(hypothesis, ORDER)]).astype(np.float64)
+
+    def corpus(self, sums):
+        """Corpus BLEU, with exponential smoothing of orders without a match."""
+        return _bleu(sums, effective=False)
+
+    def by_segment(self, statistics):
+        """Sentence BLEU: only of the orders that the hypothesis has n-grams of, as sacreBLEU advises."""
+        return _bleu(statistics, effective=True)
+
+
+def _bleu(sums, effective):
+    length, reference = sums[..., 0], sums[..., 1]
+    correct, total = sums[..., 2 : 2 + ORDER], sums[..., 2 + ORDER :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        penalty = np.where(length < reference, np.exp(1 - reference / length), 1.0)
+        # An order without a match counts as half a match, the next one as a quarter ...
+        unmatched = np.cumsum(correct == 0, axis=-1)
+        precision = np.where(correct == 0, 0.5**unmatched, correct) / total
+        logarithms = np.where(total > 0, np.log(precision), 0 if effective else -np.inf).sum(-1)
+        orders = np.maximum((total > 0).sum(-1), 1) if effective else ORDER
+        score = 100 * penalty * np.exp(logarithms / orders)
+    return np.where(correct.any(-1), score, 0.0)

@@ -1,0 +1,85 @@
+"""BLEURT: a BERT that has learned to tell how well a sentence says what another one says (arXiv:2004.04696)."""
+
+from posnet_eval.metrics import _models
+from posnet_eval.metrics._networks import batches, device, fill, quiet, read_weights, reading
+from posnet_eval.metrics._neural import NeuralMetric
+from posnet_fairseq.errors import UsageError
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+MODEL = _models.Kind(
+    what="a BLEURT model",
+    flag="--bleurt-model",
+    owner="lucadiliello",
+    files=("config.json", *_WEIGHTS, *_models.TOKENIZER),
+    needed=(("config.json",), _WEIGHTS, ("spm.model", "tokenizer.json", "vocab.txt")),
+)
+
+LONGEST = 512  # tokens of reference and hypothesis together
+_CHUNK = 512  # pairs that are tokenised at once
+_TOKENS = {"cpu": 2048, "cuda": 16384}  # in a batch
+
+
+class Bleurt(NeuralMetric):
+    """BLEURT of the port to PyTorch, bleurt-pytorch."""
+
+    name = "bleurt"
+    label = "BLEURT"
+    package = "bleurt-pytorch"
+    extra = "bleurt"
+
+    @property
+    def given(self):
+        """Name or folder of the model."""
+        return _models.as_given(self.options.bleurt_model)
+
+    def find(self, download=True):
+        """See :meth:`NeuralMetric.find`."""
+        self.check_installed()
+        given = self.options.bleurt_model
+        files = MODEL.present(_models.find(given, MODEL, download=download))
+        if _WEIGHTS[0] in files:
+            files.pop(_WEIGHTS[1], None)  # the same weights a second time
+        return _models.short_name(given), files
+
+    def load(self):
+        """The pair of network and tokeniser."""
+        _, files = self.find()
+        folder = files["config.json"].parent
+        weights = next(files[name] for name in _WEIGHTS if name in files)
+        with quiet():
+            from bleurt_pytorch import BleurtConfig, BleurtForSequenceClassification
+            from bleurt_pytorch.bleurt.tokenization_bleurt_fast import BleurtTokenizerFast
+            from bleurt_pytorch.bleurt.tokenization_bleurt_sp import BleurtSPTokenizer
+
+            # BleurtForSequenceClassification.from_pretrained would put random numbers where weights are missing.
+            with reading(folder, "config.json"):
+                config = BleurtConfig.from_pretrained(folder)
+                network = BleurtForSequenceClassification(config)
+            if config.num_labels != 1:
+                raise UsageError(f"{folder} is no BLEURT model: it has {config.num_labels} outputs, BLEURT has one.")
+            unsafe = "No BLEURT model needs that; take the file from another place."
+            fill(network, read_weights(weights, unsafe), weights)
+            with reading(folder, "the tokeniser"):
+                kind = BleurtSPTokenizer if "spm.model" in files else BleurtTokenizerFast
+                tokenizer = kind.from_pretrained(folder)
+                if not tokenizer:  # transformers gives False for a damaged spm.model
+                    raise ValueError("spm.model is damaged")
+        return network.eval().to(device(self.options)), tokenizer
+
+    def score(self, segments):
+        """Scores of batches of pairs of reference and hypothesis."""
+        import torch
+
+        network, tokenizer = self.network
+        place = network.device
+        longest = min(LONGEST, network.config.max_position_embeddings)
+        pairs = [(reference, hypothesis) for _, hypothesis, (reference,) in segments]
+        order = sorted(range(len(pairs)), key=lambda position: -sum(len(text.encode()) for text in pairs[position]))
+        for start in range(0, len(order), _CHUNK):
+            chunk = order[start : start + _CHUNK]
+            references, hypotheses = zip(*(pairs[position] for position in chunk), strict=True)
+            encoded = tokenizer(list(references), list(hypotheses), truncation=True, max_length=longest)
+            for positions, inputs in batches(tokenizer, encoded, _TOKENS[place.type]):
+                with torch.inference_mode():
+                    scores = network(**inputs.to(place)).logits.squeeze(1)
+                yield [chunk[position] for position in positions], scores.cpu().numpy()

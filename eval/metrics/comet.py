@@ -1,0 +1,191 @@
+"""COMET: a network that compares source, translation and reference by their sentence embeddings (arXiv:2009.09025)."""
+
+import inspect
+from collections import Counter
+
+from posnet_eval.metrics import _models
+from posnet_eval.metrics._networks import batches, device, fill, quiet, read_weights, reading
+from posnet_eval.metrics._neural import NeuralMetric
+from posnet_fairseq.errors import UsageError
+
+_CHECKPOINT = "checkpoints/model.ckpt"
+MODEL = _models.Kind(
+    what="a COMET model",
+    flag="--comet-model",
+    owner="Unbabel",
+    files=("hparams.yaml", _CHECKPOINT),
+    needed=(("hparams.yaml",), (_CHECKPOINT,)),
+)
+ENCODER = _models.Kind(
+    what="the encoder of a COMET model",
+    flag="--comet-encoder",
+    owner="",
+    files=("config.json", *_models.TOKENIZER),
+    needed=(("config.json",), ("tokenizer.json", "sentencepiece.bpe.model", "vocab.txt")),
+    include="config.json 'tokenizer*' '*.model'",
+)
+_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "BERT")  # whose tokeniser is in their own folder
+_UNSAFE = (
+    'If you trust where it comes from, write it anew as plain weights: docs/scoring.md, "A COMET checkpoint that is '
+    'refused", has the command.'
+)
+
+_TOKENS = {"cpu": 1024, "cuda": 8192}  # in a batch
+_BYTES = {"cpu": 16_000, "cuda": 500_000}  # of new text in a group, about 4 a token
+
+
+class Comet(NeuralMetric):
+    """COMET of unbabel-comet, of the kind that has a source, a translation and one reference (wmt20-comet-da).
+
+    The library encodes source and reference again for every system. Here every text is encoded once.
+    """
+
+    name = "comet"
+    label = "COMET"
+    needs_source = True
+    package = "unbabel-comet"
+    extra = "comet"
+
+    @property
+    def given(self):
+        """Name or folder of the model, and of the encoder if one was named."""
+        names = (self.options.comet_model, self.options.comet_encoder)
+        return " with encoder ".join(_models.as_given(name) for name in names if name)
+
+    def find(self, download=True):
+        """See :meth:`NeuralMetric.find`."""
+        self.check_installed()
+        given = self.options.comet_model
+        also = f"; for its encoder, {ENCODER.how_to_bring('xlm-roberta-large')}"
+        files = MODEL.present(_models.find(given, MODEL, also, download))
+        encoder = self.options.comet_encoder or _settings(files["hparams.yaml"]).get("pretrained_model")
+        found = ENCODER.present(_models.find(encoder or "xlm-roberta-large", ENCODER, download=download))
+        return _models.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
+
+    def load(self):
+        """The library's model."""
+        _, files = self.find()
+        checkpoint, encoder = files[_CHECKPOINT], files["encoder/config.json"].parent
+        settings = _settings(files["hparams.yaml"])
+        with quiet("pytorch_lightning", "comet"):
+            from comet.models import RegressionMetric
+
+        content = read_weights(checkpoint, _UNSAFE)
+        if not isinstance(content, dict) or not isinstance(content.get("hyper_parameters"), dict):
+            raise UsageError(f"{checkpoint} is no COMET checkpoint. Download the model again.")
+        arguments = _arguments(RegressionMetric, content["hyper_parameters"], settings)
+        with quiet(), reading(encoder, "configuration or tokeniser of the encoder"):
+            model = RegressionMetric(
+                **arguments
+                | {
+                    "pretrained_model": str(encoder),
+                    "load_pretrained_weights": False,
+                    "local_files_only": True,
+                }
+            )
+        fill(model, content.get("state_dict"), checkpoint)
+        return model.eval().to(device(self.options))
+
+    def score(self, segments):
+        """Scores of groups of segments, so that little is lost when scoring is interrupted.
+
+        An embedding is kept until the last segment that needs it has been scored.
+        """
+        import torch
+
+        network, place = self.network, self.network.device
+        triples = [(source, hypothesis, reference) for source, hypothesis, (reference,) in segments]
+        uses = Counter(text for triple in triples for text in triple)
+        embeddings = {}
+        for positions in _groups(triples, _BYTES[place.type]):
+            texts = [text for position in positions for text in triples[position]]
+            embeddings |= _embed(network, [text for text in dict.fromkeys(texts) if text not in embeddings])
+            inputs = (
+                torch.stack([embeddings[triples[position][part]] for position in positions]).to(place)
+                for part in range(3)
+            )
+            with torch.inference_mode():
+                scores = network.estimate(*inputs).score
+            yield positions, scores.cpu().numpy()
+            uses.subtract(texts)
+            for text in set(texts):
+                if not uses[text]:
+                    del embeddings[text]
+
+
+def _settings(path):
+    """The dict in hparams.yaml."""
+    import yaml
+
+    with reading(path.parent, path.name):
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    kind = settings.get("class_identifier") if isinstance(settings, dict) else None
+    if kind != "regression_metric":
+        raise UsageError(
+            f"{path} describes a model of the kind {kind!r}. Only 'regression_metric' is supported, which takes "
+            "source, translation and reference; give --comet-model one, such as Unbabel/wmt20-comet-da."
+        )
+    if settings.get("encoder_model", _ENCODERS[0]) not in _ENCODERS:
+        raise UsageError(
+            f"{path} names an encoder {settings['encoder_model']!r}. Supported are {', '.join(_ENCODERS)}; give "
+            "--comet-model another model."
+        )
+    return settings
+
+
+def _arguments(model, stored, settings):
+    """What a model is made with.
+
+    Args:
+        model: its class.
+        stored: the checkpoint's settings, which count.
+        settings: those beside it. The library obeys them in one thing: models trained with a broken sparsemax say so.
+    """
+    known = inspect.signature(model).parameters
+    arguments = {name: value for name, value in stored.items() if name in known}
+    if settings.get("layer_transformation") == "sparsemax_patch":
+        arguments["layer_transformation"] = "softmax"
+    return arguments
+
+
+def _groups(triples, size):
+    """Positions of triples in groups: those of one source together, long ones first.
+
+    Args:
+        triples: source, hypothesis, reference.
+        size: bytes of text not seen before, with which a group is full.
+    """
+
+    def key(position):
+        source, _, reference = triples[position]
+        return -len(source.encode()) - len(reference.encode()), source, reference
+
+    seen, group, new = set(), [], 0
+    for position in sorted(range(len(triples)), key=key):
+        group.append(position)
+        # 1: embeddings of segments take memory, too
+        new += 1 + sum(len(text.encode()) for text in set(triples[position]) - seen)
+        seen.update(triples[position])
+        if new >= size:
+            yield group
+            group, new = [], 0
+    if group:
+        yield group
+
+
+def _embed(network, texts):
+    """{text: (D,) embedding on the CPU}."""
+    import torch
+
+    if not texts:
+        return {}
+    encoder, found = network.encoder, {}
+    # As the encoder's own prepare_sample, whose padding is not to be had without putting texts into batches first.
+    encoded = encoder.tokenizer(texts, truncation=True, max_length=encoder.max_positions - 2)
+    for positions, inputs in batches(encoder.tokenizer, encoded, _TOKENS[network.device.type]):
+        inputs = inputs.to(network.device)
+        with torch.inference_mode():
+            rows = network.get_sentence_embedding(inputs["input_ids"], inputs["attention_mask"]).cpu()
+        # cloned: a row of a tensor would keep all of it
+        found |= {texts[position]: row.clone() for position, row in zip(positions, rows, strict=True)}
+    return found

@@ -1,0 +1,69 @@
+"""The result as data: JSON with everything, CSV with a line for each score."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import numpy as np
+
+
+def as_json(comparison):
+    """Everything but the texts, those of outputs and references: they are in files already."""
+    content = {field.name: getattr(comparison, field.name) for field in dataclasses.fields(comparison)}
+    content["test_sets"] = [_test_set(comparison, test_set) for test_set in comparison.test_sets]
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def as_csv(comparison):
+    """A line for each test set, system, metric and baseline ("" and no difference where there is none)."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    score_columns = ["score", "low", "high", "half_width", "deviation", "runs"]
+    difference_columns = ["difference", "difference_low", "difference_high", "p", "p_shift", "win_rate", "mark"]
+    writer.writerow(
+        ["test_set", "system", "label", "metric", *score_columns, "baseline", *difference_columns, "signature"]
+    )
+    for test_set in comparison.test_sets:
+        for system, scores in test_set.scores.items():
+            against = [name for name in comparison.baselines if name != system and name in test_set.scores]
+            for info in test_set.metrics:
+                score = scores[info.name]
+                deviation = "" if score.deviation is None else score.deviation
+                row = [test_set.name, system, comparison.labels[system], info.label]
+                row += [score.value, score.low, score.high, score.half_width, deviation, len(score.runs)]
+                for baseline in against or [""]:
+                    compared = [""] * len(difference_columns)
+                    if baseline:
+                        found = test_set.difference(system, baseline, info.name)
+                        p = "" if found.p is None else found.p
+                        compared = [found.value, found.low, found.high, p, found.p_shift, found.win_rate, found.arrow]
+                    writer.writerow([*row, baseline, *compared, info.signature])
+    return text.getvalue()
+
+
+def _test_set(comparison, test_set):
+    return {
+        "name": test_set.name,
+        "languages": test_set.languages,
+        "size": test_set.size,
+        "metrics": [dataclasses.asdict(info) for info in test_set.metrics],
+        "scores": {
+            system: {
+                metric: dataclasses.asdict(score) | {"marks": comparison.marks(test_set, system, metric)}
+                for metric, score in scores.items()
+            }
+            for system, scores in test_set.scores.items()
+        },
+        "differences": [
+            {"system": a, "from": b, "metrics": {name: dataclasses.asdict(one) for name, one in found.items()}}
+            for (a, b), found in test_set.differences.items()
+        ],
+        "missing": test_set.missing,
+        "by_length": [dataclasses.asdict(bucket) for bucket in test_set.by_length],
+        "remarks": [dataclasses.asdict(remark) for remark in test_set.remarks],
+        "segments": {
+            metric: {system: np.round(scores, 4).tolist() for system, scores in of_metric.items()}
+            for metric, of_metric in test_set.segments.items()
+        },
+    }

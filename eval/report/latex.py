@@ -1,0 +1,92 @@
+r"""A table for a paper, with booktabs: a file that compiles as it is, and that a paper can \input as it is."""
+
+from posnet_eval.report import wording
+
+# Inside a document \@nodocument is \relax: there, nothing but the table is read.
+_HEAD = r"""\expandafter\ifx\csname @nodocument\endcsname\relax\else
+\documentclass{article}
+\usepackage{booktabs}
+\begin{document}
+\def\posnetend{\end{document}}
+\fi
+"""
+_TAIL = r"""\csname posnetend\endcsname
+"""
+_SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\downarrow", "=": "="}
+_TEXT = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "±": r"$\pm$", "σ": r"$\sigma$", "≤": r"$\le$", "–": "--", "α": r"$\alpha$", "γ": r"$\gamma$",
+    "→": r"$\to$",
+    **{sign: f"${name}$" for sign, name in _SIGNS.items() if sign != "="},
+}  # fmt: skip
+
+
+def latex(comparison):
+    """All test sets side by side, a column for each metric; needs the package booktabs."""
+    shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
+    lines = [
+        rf"\begin{{tabular}}{{l{'l' * len(shown)}}}",
+        r"\toprule",
+        " & ".join(["", *_groups(comparison)]) + r" \\",
+        *_rules(comparison),
+        " & ".join(["", *(escaped(info.label) for _, info in shown)]) + r" \\",
+        r"\midrule",
+    ]
+    best = {(test_set.name, info.name): wording.best(test_set, info) for test_set, info in shown if test_set.scores}
+    for system in comparison.systems:
+        cells = [
+            _cell(comparison, test_set, system, info.name, best.get((test_set.name, info.name), ()))
+            for test_set, info in shown
+        ]
+        # in braces: a bracket or a star would be taken for an option of the line above
+        lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *cells]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
+    table = "\n".join(
+        [r"\begin{table}", r"\centering", *lines, rf"\caption{{{escaped(_caption(comparison))}}}", r"\end{table}", ""]
+    )
+    return f"% Needs \\usepackage{{booktabs}}. {wording.for_the_paper(comparison)}\n{signatures}{_HEAD}{table}{_TAIL}"
+
+
+def escaped(text):
+    """Text that LaTeX prints as it is."""
+    return "".join(_TEXT.get(sign, sign) for sign in text)
+
+
+def _groups(comparison):
+    for test_set in comparison.test_sets:
+        pair = wording.languages(test_set)
+        name = f"{test_set.name} ({pair})" if pair else test_set.name
+        yield rf"\multicolumn{{{len(test_set.metrics)}}}{{c}}{{{escaped(name)}}}"
+
+
+def _rules(comparison):
+    start = 2
+    for test_set in comparison.test_sets:
+        stop = start + len(test_set.metrics) - 1
+        yield rf"\cmidrule(lr){{{start}-{stop}}}"
+        start = stop + 1
+
+
+def _cell(comparison, test_set, system, metric, best):
+    if system not in test_set.scores:
+        return "--"
+    score = test_set.scores[system][metric]
+    text = f"{score.value:.1f}"
+    # Marks of different widths stand behind the numbers: the columns are flush left, short numbers are moved.
+    longest = max(len(f"{scores[metric].value:.1f}") for scores in test_set.scores.values())
+    moved = r"\phantom{0}" * (longest - len(text))
+    text = text.replace("-", "$-$")
+    text = moved + (rf"\textbf{{{text}}}" if system in best else text)
+    if score.deviation is not None:
+        text += rf"\,{{\scriptsize$\pm${score.deviation:.1f}}}"
+    signs = wording.marks(comparison, test_set, system, metric)
+    return text + (f"$^{{{''.join(_SIGNS[sign] for sign in signs)}}}$" if signs else "")
+
+
+def _caption(comparison):
+    text = wording.of_marks(comparison) if wording.baselines(comparison) else ""
+    if wording.has_runs(comparison):
+        text += " Behind ±: standard deviation over runs."
+    return text.strip() or "Scores."

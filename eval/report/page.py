@@ -1,0 +1,125 @@
+"""A comparison as one HTML page that needs nothing else: no network, no other file.
+
+It takes matplotlib and jinja2 along: commands import this module only when a page is asked for.
+"""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from posnet_eval.report import formats, plots, wording
+from posnet_eval.report.browser import browsable
+from posnet_eval.results import SIGNIFICANT, SYMBOLS
+
+
+def render(comparison):
+    """The page. The same comparison gives the same text.
+
+    Args:
+        comparison: :class:`posnet_eval.results.Comparison`.
+
+    Returns:
+        HTML, to be written as UTF-8.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Scripts cannot read NaN: better no page than one that looks complete.
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    for filter in (formats.decimal, formats.signed, formats.probability, formats.percent, formats.listed):
+        environment.filters[filter.__name__] = filter
+    environment.filters["label"] = comparison.labels.get
+    return environment.get_template("page.html").render(
+        comparison=comparison,
+        baselines=wording.baselines(comparison),
+        significant=SIGNIFICANT,
+        sections=[_section(comparison, test_set) for test_set in comparison.test_sets],
+        reproduction=wording.reproduction(comparison),
+        for_the_paper=wording.for_the_paper(comparison),
+    )
+
+
+def _section(comparison, test_set):
+    """What the template shows of a test set."""
+    scored = [system for system in comparison.systems if system in test_set.scores]
+    section = {
+        "test_set": test_set,
+        "rows": [_row(comparison, test_set, system) for system in comparison.systems],
+        "differences": _differences(comparison, test_set),
+        "several_runs": any(len(runs) > 1 for runs in test_set.outputs.values()),
+        "remarks": _remarks(comparison, test_set),
+        "scored": scored,
+    }
+    if scored:
+        styles = plots.line_styles(comparison, test_set)
+        section |= {
+            "intervals": [plots.intervals(comparison, test_set, metric) for metric in test_set.metrics],
+            "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics]
+            if test_set.by_length
+            else [],
+            "legend": [(comparison.labels[system], plots.swatch(test_set, system, styles)) for system in styles],
+            "others": plots.swatch(test_set, "", {}) if len(styles) < len(scored) else "",
+            "browsable": browsable(comparison, test_set),
+        }
+    return section
+
+
+def _row(comparison, test_set, system):
+    """A system's row of the table of scores."""
+    row = {
+        "label": comparison.labels[system],
+        "baseline": dict(zip(comparison.baselines, SYMBOLS, strict=False)).get(system, ""),
+        "reason": test_set.missing.get(system, ""),
+        "cells": [],
+    }
+    if system in test_set.scores:
+        row["runs"] = len(test_set.outputs[system])
+        row["cells"] = [_cell(comparison, test_set, system, metric) for metric in test_set.metrics]
+    return row
+
+
+def _cell(comparison, test_set, system, metric):
+    score = test_set.scores[system][metric.name]
+    return {
+        "score": score,
+        "best": system in wording.best(test_set, metric),
+        "marks": comparison.marks(test_set, system, metric.name),
+        "words": "; ".join(_words(comparison, *row) for row in _compared(comparison, test_set, system, metric)),
+    }
+
+
+def _differences(comparison, test_set):
+    """Every system against every baseline by every metric: [(system, baseline, metric, difference)]."""
+    return [
+        (system, *row)
+        for system in comparison.systems
+        for metric in test_set.metrics
+        for row in _compared(comparison, test_set, system, metric)
+    ]
+
+
+def _compared(comparison, test_set, system, metric):
+    return [
+        (baseline, metric, test_set.difference(system, baseline, metric.name))
+        for baseline in comparison.baselines
+        if baseline != system and {baseline, system} <= test_set.scores.keys()
+    ]
+
+
+def _words(comparison, baseline, metric, difference):
+    start = f"against {comparison.labels[baseline]}: "
+    if difference.same:
+        return start + "the same outputs"
+    low, high = formats.signed(difference.low), formats.signed(difference.high)
+    return f"{start}{formats.signed(difference.value)} ({low} to {high}), p = {formats.probability(difference.p)}"
+
+
+def _remarks(comparison, test_set):
+    """Remarks by system: [(label, [remark])]."""
+    labels = {"": "Source and reference"} | {system: comparison.labels[system] for system in comparison.systems}
+    of = {label: [r for r in test_set.remarks if r.system == system] for system, label in labels.items()}
+    return [(label, remarks) for label, remarks in of.items() if remarks]

@@ -1,0 +1,211 @@
+"""Plots of a comparison as SVG elements to be put into a page: text stays text, colours are told apart by all."""
+
+import io
+import re
+import warnings
+from xml.etree import ElementTree
+
+from matplotlib import rc_context, style
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+WIDTH = 340  # pixels, so that a plot fits on a phone
+DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
+# Okabe and Ito's colours, less those too light for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("--", ":")  # of the first baseline, of the second
+OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}
+
+# A page's pixels are an SVG's units, which matplotlib calls points. Fonts are those of the page.
+_STYLE = [
+    "default",
+    {
+        "svg.fonttype": "none",
+        "font.size": 12,
+        "text.color": DARK,
+        "axes.edgecolor": GREY,
+        "axes.labelcolor": DARK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "xtick.color": DARK,
+        "ytick.color": DARK,
+        "axes.unicode_minus": True,
+    },
+]
+_FONT_FAMILY = re.compile(r"font-family: [^;]*; ")
+
+
+@style.context(_STYLE)
+def intervals(comparison, test_set, metric):
+    """Systems below each other: score, 95% interval, each run; baselines as upright lines.
+
+    Args:
+        comparison: :class:`posnet_eval.results.Comparison`.
+        test_set: one of its test sets.
+        metric: :class:`posnet_eval.results.MetricInfo`.
+
+    Returns:
+        An SVG element.
+    """
+    systems = [system for system in comparison.systems if system in test_set.scores]
+    row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
+    height = row * (len(systems) - 0.5 + above)
+    figure, (axes,) = _figure(height + below, [(6, below, WIDTH - 12, height)])
+    for dashes, baseline in zip(DASHES, comparison.baselines, strict=False):
+        if baseline in systems:
+            axes.axvline(test_set.scores[baseline][metric.name].value, color=GREY, linestyle=dashes, linewidth=1)
+    for y, system in enumerate(systems):
+        score = test_set.scores[system][metric.name]
+        colour = COLOURS[1] if system in comparison.baselines else COLOURS[0]
+        axes.plot([score.low, score.high], [y, y], color=colour, linewidth=2.5, solid_capstyle="butt")
+        if len(score.runs) > 1:
+            axes.plot(score.runs, [y] * len(score.runs), "|", color=colour, markersize=11, markeredgewidth=1)
+        axes.plot([score.value], [y], "D" if system in comparison.baselines else "o", color=colour, markersize=7)
+        # Above its interval, so that long names have room.
+        _text(axes, 0.005, y - 0.26, _short(comparison.labels[system]), transform=axes.get_yaxis_transform())
+    axes.set_ylim(len(systems) - 0.5, -above)
+    axes.margins(x=0.06)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.grid(axis="x", color="#eeeeee")
+    axes.set_axisbelow(True)
+    words = "; ".join(
+        f"{comparison.labels[s]} {score.value:.1f} ({score.low:.1f} to {score.high:.1f})"
+        for s in systems
+        for score in [test_set.scores[s][metric.name]]
+    )
+    return _inline(figure, f"intervals {test_set.name} {metric.name}", f"{metric.label} with 95% intervals: {words}")
+
+
+def line_styles(comparison, test_set):
+    """How systems are drawn as lines: {system: arguments for matplotlib}.
+
+    Beyond as many as can be told apart, the baselines and those with the best first score have colours; the others
+    are not in the dict.
+    """
+    metric = test_set.metrics[0]
+
+    def rank(system):
+        value = test_set.scores[system][metric.name].value
+        return system not in comparison.baselines, -value if metric.higher_is_better else value
+
+    systems = [system for system in comparison.systems if system in test_set.scores]
+    chosen = set(sorted(systems, key=rank)[: len(COLOURS)])
+    coloured = [system for system in systems if system in chosen]
+    return {
+        system: {"color": colour, "marker": marker, "markersize": 6, "linewidth": 1.8, "zorder": 2}
+        for system, colour, marker in zip(coloured, COLOURS, MARKERS, strict=False)
+    }
+
+
+@style.context(_STYLE)
+def swatch(test_set, system, styles):
+    """A bit of a system's line for a legend, as an SVG element; styles are from :func:`line_styles`."""
+    figure, (axes,) = _figure(14, [(0, 0, 34, 14)], width=34)
+    axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **styles.get(system, OTHERS))
+    axes.set_axis_off()
+    return _inline(figure, f"swatch {test_set.name} {system}", "")
+
+
+@style.context(_STYLE)
+def by_length(test_set, metric, styles):
+    """Scores over length, a line for each system; above it how many segments there are.
+
+    Args:
+        test_set: :class:`posnet_eval.results.TestSetResult` that has `by_length`.
+        metric: :class:`posnet_eval.results.MetricInfo`.
+        styles: from :func:`line_styles`.
+
+    Returns:
+        An SVG element.
+    """
+    buckets = [bucket for bucket in test_set.by_length if bucket.size]
+    slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
+    left, below, lines, gap, bars = 40, 50 if slanted else 24, 190, 14, 60
+    height = below + lines + gap + bars
+    place = WIDTH - left - 4
+    figure, (low, high) = _figure(height, [(left, below, place, lines), (left, below + lines + gap, place, bars)])
+    xs = range(len(buckets))
+    for system in test_set.scores:
+        ys = [bucket.scores[system][metric.name] for bucket in buckets]
+        low.plot(xs, ys, **styles.get(system, OTHERS))
+    low.set_xlim(-0.5, len(buckets) - 0.5)
+    low.set_xticks(xs, [bucket.label for bucket in buckets], fontsize=11, **slanted)
+    low.yaxis.set_major_locator(MaxNLocator(5))
+    low.grid(axis="y", color="#eeeeee")
+    high.bar(xs, [bucket.size for bucket in buckets], color=LIGHT, width=0.8)
+    for x, bucket in zip(xs, buckets, strict=True):
+        _text(high, x, bucket.size, f"{bucket.size:,}", ha="center", fontsize=11, color=GREY)
+    high.set_xlim(low.get_xlim())
+    high.set_ylim(0, 1.35 * max(bucket.size for bucket in buckets))
+    high.set_axis_off()
+    salt = f"by length {test_set.name} {metric.name}"
+    return _inline(figure, salt, f"{metric.label} of segments by length, in numbers below")
+
+
+def _figure(height, boxes, width=WIDTH):
+    """A figure and axes at (left, bottom, width, height), all in pixels."""
+    figure = Figure(figsize=(width / 72, height / 72))
+    figure.patch.set_visible(False)
+    places = [(left / width, bottom / height, w / width, h / height) for left, bottom, w, h in boxes]
+    axes = [figure.add_axes(place) for place in places]
+    for one in axes:
+        one.patch.set_visible(False)
+    return figure, axes
+
+
+def _text(axes, x, y, text, **arguments):
+    axes.text(x, y, text, va="bottom", parse_math=False, **arguments)
+
+
+def _short(label, longest=46):
+    label = "".join(c if c.isprintable() else "\ufffd" for c in label)  # XML has no control characters
+    return label if len(label) <= longest else label[: longest - 1] + "…"
+
+
+def _inline(figure, salt, label):
+    """The figure as an SVG element that shares a page with others.
+
+    Args:
+        figure: drawn.
+        salt: tells its names (of markers, of clip paths) from those of the page's other plots.
+        label: for those who do not see it; "" for a decoration.
+    """
+    file = io.StringIO()
+    with rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has it
+        figure.savefig(file, format="svg")
+    root = ElementTree.fromstring(file.getvalue())
+    for element in root.iter():
+        _simplify(element)
+    x, y, width, height = root.get("viewBox").split()
+    said = {"role": "img", "aria-label": label} if label else {"aria-hidden": "true"}
+    root.attrib = {"viewBox": f"{x} {y} {width} {height}", "width": width, "height": height, **said}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _simplify(element):
+    """Leave what a page needs: no date, namespaces, fonts, unused names, nor a style sheet that would be the page's."""
+    for child in list(element):
+        if _plain(child.tag) in ("metadata", "style"):
+            element.remove(child)
+    element.tag = _plain(element.tag)
+    element.tail = None
+    if element.tag != "text":
+        element.text = None
+    attributes = {_plain(name): value for name, value in element.attrib.items()}
+    if element.tag == "g":
+        attributes.pop("id", None)
+    if element.tag == "path":
+        attributes["d"] = " ".join(attributes["d"].split())
+    if attributes.get("transform", "").startswith("rotate(-0 "):
+        del attributes["transform"]
+    if "style" in attributes:
+        attributes["style"] = _FONT_FAMILY.sub("", attributes["style"])
+    element.attrib = attributes
+
+
+def _plain(name):
+    return name.rpartition("}")[2]

@@ -1,0 +1,65 @@
+"""Tables of scores for a terminal and in Markdown."""
+
+from rich.markup import escape
+from rich.table import Table
+
+from posnet_eval.report import wording
+
+GAP = "–"
+
+
+def terminal(comparison):
+    """A rich table for each test set."""
+    for test_set in comparison.test_sets:
+        table = Table(
+            title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
+            header_style="bold underline",
+        )  # fmt: skip
+        table.add_column("", overflow="fold")
+        for info in test_set.metrics:
+            table.add_column(info.label, no_wrap=True)
+        for label, cells in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
+            table.add_row(label, *cells)
+        yield table
+
+
+def markdown(comparison):
+    """The tables with legend and signatures."""
+    parts = []
+    for test_set in comparison.test_sets:
+        head = ["", *(info.label for info in test_set.metrics)]
+        lines = [head, ["---"] + ["---:"] * len(test_set.metrics)]
+        lines += [[label, *cells] for label, cells in _rows(comparison, test_set, ("**", "**"), _escaped)]
+        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
+    parts.append("\n".join(map(_escaped, wording.legend(comparison))))
+    parts.append("\n".join(["```", *wording.reproduction(comparison), "```"]))
+    parts.append(_escaped(wording.for_the_paper(comparison)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(comparison, test_set, bold, escaped):
+    best = {info.name: wording.best(test_set, info) for info in test_set.metrics if test_set.scores}
+    for system in comparison.systems:
+        cells = [GAP] * len(test_set.metrics)
+        if system in test_set.scores:
+            cells = [
+                _cell(comparison, test_set, system, info.name, bold if system in best[info.name] else ("", ""))
+                for info in test_set.metrics
+            ]
+        yield escaped(comparison.labels[system]), cells
+
+
+def _cell(comparison, test_set, system, metric, bold):
+    score = test_set.scores[system][metric]
+    parts = [f"{bold[0]}{score.value:.1f}{bold[1]}", f"±{score.half_width:.1f}"]
+    if score.deviation is not None:
+        parts.append(f"σ{score.deviation:.1f}")
+    found = wording.marks(comparison, test_set, system, metric)
+    return " ".join([*parts, found] if found else parts)
+
+
+def _escaped(text):
+    for sign in "\\`*_{}[]<>#|~$":
+        text = text.replace(sign, f"\\{sign}")
+    return text

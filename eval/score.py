@@ -1,0 +1,47 @@
+"""posnet-score: many systems, several metrics, and which differences are more than chance."""
+
+from rich.console import Console
+from rich.markup import escape
+
+from posnet_eval.cache import SegmentCache
+from posnet_eval.command_line import parse
+from posnet_eval.loading import load
+from posnet_eval.report import wording
+from posnet_eval.report.publish import check_folder, publish
+from posnet_eval.report.tables import terminal
+from posnet_eval.scoring import score
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.progress import Report
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-score."""
+    options, plan = parse(arguments)
+    report = Report()
+    texts = load(plan, options.skip_missing)
+    if options.out:
+        check_folder(options.out)
+    cache = SegmentCache(options.cache)
+    comparison = score(plan, texts, cache, report, options.workers, options.cpu, options.cached_only)
+    if cache.full:
+        report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
+    _show(comparison)
+    if options.out:
+        publish(comparison, options.out)
+        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")
+
+
+def _show(comparison):
+    console = Console(highlight=False)
+    for table in terminal(comparison):
+        console.print(table)
+        console.print()
+    for line in [*wording.legend(comparison), *wording.signatures(comparison)]:
+        console.print(escape(line), soft_wrap=True)
+    for test_set in comparison.test_sets:
+        for system, why in test_set.missing.items():
+            console.print(escape(f"missing: {system} on {test_set.name}: {why}"), soft_wrap=True)
+        for remark in test_set.remarks:
+            lines = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
+            console.print(escape(f"note: {remark.system} on {test_set.name}: {remark.text}{lines}"), soft_wrap=True)

@@ -1,0 +1,85 @@
+"""Sources, references and outputs: from plain text, from fairseq's logs, from sacreBLEU's test sets."""
+
+import re
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import read_lines
+
+_HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
+
+
+def read_output(path):
+    """The lines of a translation.
+
+    Args:
+        path: of plain text, or of what fairseq-generate or fairseq-interactive printed. Of such a log, the best
+            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``), or
+            where a log has none, ``H-``.
+
+    Raises:
+        UsageError: the file is missing or not UTF-8, or a log that lacks sentences.
+    """
+    lines = read_lines(path)
+    if not any(_HYPOTHESIS.match(line) for line in lines):
+        return lines
+    found, last = {"H": {}, "D": {}}, None
+    for line in lines:
+        match = _HYPOTHESIS.match(line)
+        if not match:
+            continue
+        number, texts = int(match["number"]), found[match["kind"]]
+        if number in texts and number != last:
+            raise UsageError(f"{path} holds sentence {number} of two runs of fairseq's. Give a file of one run.")
+        texts.setdefault(number, match["text"])  # of several hypotheses the best one comes first
+        last = number
+    best = found["D"] or found["H"]
+    missing = sorted(set(range(max(best) + 1)) - set(best))
+    if missing:
+        raise UsageError(
+            f"{path} is a log of fairseq's without a translation of {_some(missing, 'sentence')} (counted from 0). "
+            "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
+        )
+    return [best[number] for number in range(len(best))]
+
+
+def read_test_set(name, pair):
+    """A test set of sacreBLEU's, which fetches it if it is not there.
+
+    Args:
+        name: as "wmt14/full".
+        pair: of languages, as "en-de".
+
+    Returns:
+        lines of the source, list of lines of each reference.
+
+    Raises:
+        UsageError: there is no such test set or pair, or it is neither there nor reachable.
+    """
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    if name not in DATASETS:
+        close = [known for known in sorted(DATASETS) if known.startswith(name[:5])]
+        raise UsageError(
+            f"test set {name!r}: sacreBLEU has none of this name. Choose from {', '.join(close or DATASETS)}."
+        )
+    test_set = DATASETS[name]
+    if pair not in test_set.langpairs:
+        said = f"has no languages {pair}" if pair else "has several pairs of languages"
+        raise UsageError(f"test set {name} {said}. Give --language-pair: {', '.join(sorted(test_set.langpairs))}.")
+    try:
+        source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
+    except BaseException as error:  # sacreBLEU leaves Python when it cannot reach the network
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise UsageError(
+            f"test set {name} is not in {SACREBLEU_DIR}/{name} and cannot be fetched "
+            f"({str(error).strip() or type(error).__name__}). On a machine with network run sacrebleu -t {name} "
+            f"-l {pair} --echo src, and copy that folder here."
+        ) from error
+    return read_lines(source), [read_lines(path) for path in references]
+
+
+def _some(numbers, what):
+    text = ", ".join(map(str, numbers[:5])) + (" ..." if len(numbers) > 5 else "")
+    return f"{len(numbers):,} {what}{'s' if len(numbers) > 1 else ''}: {text}"

@@ -1,0 +1,83 @@
+"""COMET for several systems: every text encoded once, against the library's own way, a system after the other."""
+
+import warnings
+from typing import NamedTuple
+
+from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.comet import Comet
+from posnet_fairseq.bench.timing import interleaved
+from posnet_fairseq.errors import UsageError
+
+_SAME = 10  # of so many lines, one is translated alike by all systems
+
+
+class CometTimes(NamedTuple):
+    """What was measured.
+
+    Attributes:
+        ours, theirs: CPU seconds, without loading the model.
+        difference: the largest between two scores of a segment, times 100.
+    """
+
+    ours: float
+    theirs: float
+    difference: float
+
+
+def against_library(sources, references, model, encoder=None, systems=10, segments=100):
+    """Time the scoring of made up systems on the CPU.
+
+    Args:
+        sources, references: lines of text.
+        model, encoder: see :class:`posnet_eval.metrics._base.MetricOptions`.
+        systems: how many; their translations are the references, each with another wrong word.
+        segments: of each; the first lines.
+
+    Returns:
+        :class:`CometTimes`.
+    """
+    if min(len(sources), len(references)) < segments:
+        raise UsageError(f"there are {min(len(sources), len(references))} lines of text, {segments} are needed.")
+    sources, references = sources[:segments], references[:segments]
+    outputs = [_translations(references, system) for system in range(systems)]
+    metric = Comet(MetricOptions(comet_model=str(model), comet_encoder=encoder and str(encoder), cpu=True))
+    network, scores = metric.network, {}
+
+    def ours():
+        corpus = [
+            Segment(source, line, (reference,))
+            for output in outputs
+            for source, line, reference in zip(sources, output, references, strict=True)
+        ]
+        different = list(dict.fromkeys(corpus))
+        known = {}
+        for positions, rows in metric.statistics(different):
+            known |= {different[position]: row[0] for position, row in zip(positions, rows, strict=True)}
+        scores["ours"] = [known[segment] for segment in corpus]
+
+    def theirs():
+        scores["theirs"] = []
+        for output in outputs:
+            samples = [
+                {"src": source, "mt": line, "ref": reference}
+                for source, line, reference in zip(sources, output, references, strict=True)
+            ]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = network.predict(samples, gpus=0, progress_bar=False).scores
+            scores["theirs"] += [100 * score for score in found]
+
+    seconds = interleaved({"ours": ours, "theirs": theirs}, rounds=1, warm_up=0)
+    difference = max(abs(a - b) for a, b in zip(scores["ours"], scores["theirs"], strict=True))
+    return CometTimes(seconds["ours"][0], seconds["theirs"][0], difference)
+
+
+def _translations(references, system):
+    """The references with a wrong word in most lines, which differs from system to system."""
+    lines = []
+    for number, line in enumerate(references):
+        words = line.split()
+        if words and number % _SAME:
+            words[system % len(words)] = f"x{system}"
+        lines.append(" ".join(words))
+    return lines

@@ -1,0 +1,206 @@
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bleurt_pytorch import BleurtForSequenceClassification, BleurtTokenizer
+from safetensors.torch import load_file, save_file
+from tiny_models import corpus, make_bleurt, scores
+
+from posnet_eval.metrics import bleurt as implementation
+from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.bleurt import Bleurt
+from posnet_fairseq.errors import UsageError
+
+LONG = "the cat sat on the old bridge " * 300
+LINES = corpus(24)
+SEGMENTS = [
+    *(Segment("", LINES[(n * 7) % 24], (LINES[-1 - n],)) for n in range(24)),
+    Segment("", "", ("",)),
+    Segment("", "", ("die Katze",)),
+    Segment("", "一只狗跑过了桥", ("猫坐在老树上",)),
+    Segment("", LONG[4:], (LONG,)),
+    Segment("", LONG, ("die Katze",)),
+]
+
+
+def metric(folder, **options):
+    return Bleurt(MetricOptions(bleurt_model=str(folder), cpu=True, **options))
+
+
+def library(folder, segments):
+    """Scores one by one as the library's own example has it, times 100."""
+    model = BleurtForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = BleurtTokenizer.from_pretrained(folder)
+    found = []
+    for _, hypothesis, (reference,) in segments:
+        inputs = tokenizer(
+            [reference], [hypothesis], padding="longest", truncation=True, max_length=512, return_tensors="pt"
+        )
+        with torch.no_grad():
+            found.append(100 * model(**inputs).logits.item())
+    return found
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A BLEURT to write in."""
+    return make_bleurt(tmp_path / "model")
+
+
+def refusal(folder, **options):
+    with pytest.raises(UsageError) as error:
+        scores(metric(folder, **options), SEGMENTS[:1])
+    return str(error.value)
+
+
+def rewrite(folder, change):
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_scores_are_the_librarys(bleurt):
+    ours = scores(metric(bleurt), SEGMENTS)
+    assert ours == pytest.approx(library(bleurt, SEGMENTS), abs=1e-3)  # 1e-5 before scaling
+    assert np.std(ours) > 0.1
+
+
+def test_reference_comes_first(bleurt):
+    (there,) = scores(metric(bleurt), [Segment("", LINES[3], (LINES[4],))])
+    (back,) = scores(metric(bleurt), [Segment("", LINES[4], (LINES[3],))])
+    assert abs(there - back) > 1e-2
+
+
+def test_parts_are_bounded_and_complete(bleurt, monkeypatch):
+    monkeypatch.setitem(implementation._TOKENS, "cpu", 128)
+    monkeypatch.setattr(implementation, "_CHUNK", 10)
+    ours = metric(bleurt)
+    expected = scores(ours, SEGMENTS)
+    sizes, forward = [], ours.network[0].forward
+
+    def watched(**inputs):
+        sizes.append(inputs["input_ids"].shape)
+        assert {"attention_mask", "token_type_ids"} <= inputs.keys()
+        return forward(**inputs)
+
+    monkeypatch.setattr(ours.network[0], "forward", watched)
+    parts = list(ours.statistics(SEGMENTS))
+    assert len(parts) == len(sizes) > 5
+    assert sorted(position for positions, _ in parts for position in positions) == list(range(len(SEGMENTS)))
+    assert all(rows == 1 or rows * columns <= 128 for rows, columns in sizes)
+    assert sizes[0] == (1, 512)
+    assert scores(ours, SEGMENTS[::-1])[::-1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_model_of_fewer_positions(tmp_path):
+    folder = make_bleurt(tmp_path / "short", positions=128)
+    assert all(math.isfinite(score) for score in scores(metric(folder), SEGMENTS))
+
+
+def test_weights_of_torch(copy):
+    expected, before = scores(metric(copy), SEGMENTS[:4]), metric(copy).details()["id"]
+    torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
+    assert metric(copy).details()["id"] == before  # which are not read
+    (copy / "model.safetensors").unlink()
+    assert scores(metric(copy), SEGMENTS[:4]) == expected
+    assert metric(copy).details()["id"] != before
+
+
+def test_missing_classifier_is_refused(copy):
+    rewrite(copy, lambda weights: weights.pop("classifier.weight"))
+    assert "lacks 1 of the model's weights, such as classifier.weight" in refusal(copy)
+
+
+def test_positions_need_not_be_stored(copy):
+    expected = scores(metric(copy), SEGMENTS)
+    rewrite(copy, lambda weights: weights.pop("bleurt.embeddings.position_ids"))
+    assert scores(metric(copy), SEGMENTS) == expected
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_weights_that_run_code_are_refused_and_do_not(copy, tmp_path):
+    (copy / "model.safetensors").unlink()
+    torch.save({"classifier.weight": Payload(tmp_path / "it ran")}, copy / "pytorch_model.bin")
+    assert "was refused: it holds more than plain weights" in refusal(copy)
+    assert not (tmp_path / "it ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("model.safetensors", "model.safetensors is damaged"),
+        ("config.json", "config.json in .* cannot be read"),
+        ("spm.model", "the tokeniser in .* cannot be read"),
+    ],
+)
+def test_a_cut_file_is_refused(copy, name, says):
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[: len(data) // 2])
+    assert re.search(says, refusal(copy))
+
+
+def test_two_outputs_are_no_bleurt(copy):
+    config = (copy / "config.json").read_text()
+    (copy / "config.json").write_text(config.replace("{", '{"num_labels": 2,', 1))
+    assert "it has 2 outputs" in refusal(copy)
+
+
+def test_a_folder_that_is_no_model(tmp_path):
+    assert "there is no config.json in it. Give --bleurt-model a folder" in refusal(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert "there is no model.safetensors or pytorch_model.bin in it" in refusal(tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+@pytest.mark.parametrize("name", ["lucadiliello/BLEURT-20", "BLEURT-20"])
+def test_a_hub_that_cannot_be_reached(name, capfd):
+    said = refusal(name)
+    assert said.startswith("lucadiliello/BLEURT-20 is neither a folder here nor in the hub's cache")
+    assert "huggingface-cli download lucadiliello/BLEURT-20 --local-dir DIR" in said
+    assert "give --bleurt-model DIR" in said
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_name_that_the_hub_cannot_have():
+    assert "a--b is no name of the hub, nor a folder. Check --bleurt-model." in refusal("x/a--b")
+
+
+def test_details(bleurt, tmp_path):
+    details = metric(bleurt).details()
+    assert list(details) == ["model", "id", "bleurt-pytorch", "transformers", "torch", "precision", "scale"]
+    assert details["model"] == bleurt.name
+    copy = Path(shutil.copytree(bleurt, tmp_path / "copy"))
+    assert metric(copy).details()["id"] == details["id"]
+    rewrite(copy, lambda weights: weights["classifier.bias"].add_(1e-6))
+    assert metric(copy).details()["id"] != details["id"]
+    assert metric(bleurt).given == str(bleurt)
+
+
+def test_two_references_are_refused(bleurt):
+    with pytest.raises(UsageError, match="BLEURT takes one reference translation, 2 were given"):
+        metric(bleurt, references=2).details()
+
+
+def test_details_imports_no_network_and_nothing_is_printed(copy):
+    program = (
+        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import *\n"
+        f"metric = get_metric('bleurt', MetricOptions(bleurt_model={str(copy)!r}, cpu=True)); metric.details()\n"
+        "print([name for name in ('torch', 'transformers', 'bleurt_pytorch') if name in sys.modules])\n"
+        f"list(metric.statistics([Segment('', {LONG!r}, ('c',)), Segment('', '', ('c',))]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

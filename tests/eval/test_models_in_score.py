@@ -1,0 +1,80 @@
+"""posnet-score with BLEURT and COMET: a report, and the same one again without any model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_models import TEXT, corpus
+
+from posnet_eval.score import main
+
+ARGUMENTS = (
+    "--source s.en --reference r.de --system a=a.de b=b.de --metrics comet,bleurt,bleu --cpu --resamples 100".split()
+)
+FILES = ("report.html", "report.md", "report.tex", "report.csv", "report.json")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch, comet, encoder, bleurt):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lines = corpus(20)
+    texts = {"s.en": lines, "r.de": lines[::-1], "a.de": lines[::-1][:10] + lines[:10], "b.de": [*TEXT, *lines[12:]]}
+    for name, text in texts.items():
+        Path(name).write_text("\n".join(text) + "\n")
+    for name, folder in {"comet": comet, "encoder": encoder, "bleurt": bleurt}.items():
+        shutil.copytree(folder, tmp_path / name)
+    return tmp_path
+
+
+MODELS = ("--comet-model", "comet", "--comet-encoder", "encoder", "--bleurt-model", "bleurt")
+
+
+def test_again_without_models(data, capsys):
+    main([*ARGUMENTS, *MODELS, "--out", "first"])
+    first = capsys.readouterr().out
+    assert "COMET: nrefs:1|bs:100|seed:12345|model:comet|id:" in first
+    assert "|precision:fp32|scale:100" in first
+    content = json.loads(Path("first/report.json").read_text())["test_sets"][0]
+    assert [info["label"] for info in content["metrics"]] == ["COMET", "BLEURT", "BLEU"]
+    mean = sum(content["segments"]["comet"]["a"]) / 20
+    assert content["scores"]["a"]["comet"]["value"] == pytest.approx(mean, abs=1e-3)
+    for folder in ("comet", "encoder", "bleurt"):
+        Path(folder, "config.json").unlink(missing_ok=True)
+        Path(folder, "hparams.yaml").unlink(missing_ok=True)
+    main([*ARGUMENTS, *MODELS, "--out", "second", "--cached-only"])
+    assert capsys.readouterr().out == first
+    for name in FILES:
+        assert Path("first", name).read_bytes() == Path("second", name).read_bytes()
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS, *MODELS])
+    assert "is not a COMET model: there is no hparams.yaml" in capsys.readouterr().err
+
+
+def test_another_model_is_computed_anew(data, capsys):
+    main([*ARGUMENTS, *MODELS])
+    first = capsys.readouterr().out
+    text = Path("comet/hparams.yaml").read_text()
+    Path("comet/hparams.yaml").write_text(text + "# changed\n")
+    main([*ARGUMENTS, *MODELS])
+    second = capsys.readouterr().out
+    assert first != second  # the id in the signature
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS, "--comet-model", "other", "--bleurt-model", "bleurt", "--cached-only"])
+    assert "COMET with other is not in the cache" in capsys.readouterr().err
+
+
+def test_what_cannot_run_is_said_before_anything_is_computed(data, capsys):
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS, "--comet-model", "nowhere/at/all", "--bleurt-model", "no/where/else"])
+    said = capsys.readouterr()
+    for name in ("nowhere/at/all", "no/where/else"):
+        assert f"{name}: there is no such folder" in said.err
+    assert "BLEU " not in said.err
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS[2:], *MODELS])
+    assert "COMET reads the source, of which r has none. Give --source" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS, *MODELS, "--reference", "r.de", "a.de"])
+    assert "COMET takes one reference translation, 2 were given" in capsys.readouterr().err

@@ -1,0 +1,380 @@
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import made_up
+import numpy as np
+import pytest
+
+from posnet_eval.report import browser, examples
+from posnet_eval.report.page import render
+from posnet_eval.report.word_diff import changes
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+HOSTILE = "</script><script>alert(1)</script> <!-- <b>\"bold\" & 'it' 快乐的猫 שלום ‮😀\u2028"
+CHROMIUM = shutil.which("chromium")
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where tags are not balanced.
+
+    Attributes:
+        tables: rows of the texts of their cells.
+        attributes: (tag, name, value) of all elements.
+        text: all outside of scripts and styles.
+        data: of the scripts that hold data.
+    """
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tables, self.attributes, self.data = [], [], [], []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs)))
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, text):
+        tag, attributes = self.open[-1] if self.open else ("", {})
+        if tag == "script" and attributes.get("type") == "application/json":
+            self.data.append(json.loads(text, parse_constant=pytest.fail))
+        if tag not in ("script", "style"):
+            self.text += text
+            if any(name in ("td", "th") for name, _ in self.open):
+                self.tables[-1][-1][-1] += text
+
+
+def with_texts(comparison, system, index, text):
+    """The same comparison where a system said something else."""
+    test_set = comparison.test_sets[0]
+    runs = [list(run) for run in test_set.outputs[system]]
+    runs[0][index] = text
+    outputs = test_set.outputs | {system: tuple(map(tuple, runs))}
+    return dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, outputs=outputs),))
+
+
+def with_segments(scores, metric=0, outputs=None):
+    """A test set of systems a and b with given scores of segments by one metric, all outputs different."""
+    count = len(scores["a"])
+    outputs = outputs or {system: [[f"{system}{i}" for i in range(count)]] for system in scores}
+    arrays = {system: np.array([values]) for system, values in scores.items()}
+    return made_up.scored("test", outputs, ["r"] * count, [], {made_up.METRICS[metric]: arrays})
+
+
+def test_all_scores_are_there():
+    comparison = made_up.comparison(systems=4, metrics=5, test_sets=2, baselines=2)
+    page = Page(render(comparison))
+    tables = [table for table in page.tables if "COMET" in "".join(table[0])]
+    assert len(tables) == 2
+    for test_set, (header, *rows) in zip(comparison.test_sets, tables, strict=True):
+        assert test_set.name in page.text
+        for metric, cell in zip(test_set.metrics, header[1:], strict=True):
+            assert cell.startswith(metric.label)
+            assert ("lower is better" in cell) == (metric.name == "ter")
+            assert metric.signature in page.text
+        for system, (label, *cells) in zip(comparison.systems, rows, strict=True):
+            assert label.startswith(comparison.labels[system])
+            for metric, cell in zip(test_set.metrics, cells, strict=True):
+                score = test_set.scores[system][metric.name]
+                marks = "".join(
+                    f" {symbol}{arrow}" for symbol, arrow in comparison.marks(test_set, system, metric.name)
+                )
+                assert " ".join(cell.split()) == f"{score.value:.1f}{marks} 95% ±{score.half_width:.1f}"
+    assert {"†↑", "†↓", "‡↑", "‡↓"} & set(page.text.split())
+    for said in ("12345", "sacrebleu 2.6.0", "posnet 1.2.3", "paired bootstrap (200 resamples)"):
+        assert said in page.text
+    assert [
+        label for label in ("System s0baseline †", "System s1baseline ‡", "System s2") if label not in page.text
+    ] == []
+
+
+def test_the_best_is_bold_and_equal_as_shown_is_equal():
+    test_set = with_segments({"a": [50.01], "b": [50.04], "c": [49.9]}, metric=0)
+    assert re.findall(r"<b>([\d.]+)</b>", render(made_up.compared("abc", [test_set]))) == ["50.0", "50.0"]
+    test_set = with_segments({"a": [50.0], "b": [40.0], "c": [45.0]}, metric=2)
+    assert re.findall(r"<b>([\d.]+)</b>", render(made_up.compared("abc", [test_set]))) == ["40.0"]
+
+
+def test_differences_in_numbers():
+    comparison = made_up.comparison(systems=2, metrics=1, segments=100)
+    difference = comparison.test_sets[0].differences["s1", "s0"]["bleu"]
+    cells = next(table for table in Page(render(comparison)).tables if "p of the shift" in "".join(table[0]))[1]
+    assert cells[:3] == ["System s1", "System s0", "BLEU"]
+    assert difference.value < 0
+    assert cells[3] == f"−{-difference.value:.2f}"
+    assert cells[4] == f"−{-difference.low:.2f} to −{-difference.high:.2f}"
+    assert cells[5:] == [f"{difference.p:.4f}", "< 0.0001", "0.0%"]
+
+
+def test_approximate_randomisation_is_named():
+    made = made_up.comparison()
+    page = render(dataclasses.replace(made, test="ar", trials=777))
+    assert "approximate randomisation (777 trials)" in " ".join(page.split())
+    assert "approximate randomisation, 777 trials, seed 12345" in page
+
+
+def test_runs():
+    comparison = made_up.comparison(runs=3)
+    score = comparison.test_sets[0].scores["s1"]["bleu"]
+    page = Page(render(comparison))
+    assert f"{score.value:.1f} ± {score.deviation:.1f} sd" in page.tables[0][2][1]
+    assert f"95% ±{score.half_width:.1f}" in page.tables[0][2][1]
+    assert "3 runs" in page.tables[0][2][0]
+    assert "sd" not in Page(render(made_up.comparison())).text
+
+
+def test_the_same_outputs():
+    page = Page(render(made_up.comparison(same=("s1",))))
+    assert "†=" in page.tables[0][2][1]
+    assert "the same outputs" in page.tables[1][1][5]
+    data = page.data[0]
+    assert data["pairs"]["0:1"] == [[[], []]] * 3
+    assert data["pairs"]["0:2"][0][0]
+
+
+def test_a_missing_system_has_a_row_with_its_reason():
+    page = Page(render(made_up.comparison(missing=("s1",))))
+    label, *cells = page.tables[0][2]
+    assert label.startswith("System s1")
+    assert "not scored: s1.txt is not there" in label
+    assert cells == ["–"] * 3
+    assert page.data[0]["systems"] == ["System s0", "System s2"]
+    # a baseline that is missing, and a test set where nothing was scored
+    assert Page(render(made_up.comparison(missing=("s0",)))).tables[0][1][1:] == ["–"] * 3
+    assert Page(render(made_up.comparison(missing=("s0", "s1", "s2")))).data == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"segments": 1}, {"systems": 1}, {"sources": False}, {"baselines": 0}, {"systems": 8, "baselines": 2}]
+)
+def test_unusual_comparisons(options):
+    comparison = made_up.comparison(**options)
+    page = Page(render(comparison))
+    assert len(page.tables[0]) == 1 + len(comparison.systems)
+    assert "nan" not in page.text.lower()
+    assert page.data[0]["segments"]
+    assert page.text.count(" others") == (options.get("systems") == 8)
+
+
+def test_two_references_and_no_buckets():
+    comparison = made_up.comparison(segments=5)
+    test_set = comparison.test_sets[0]
+    other = tuple(f"other {line}" for line in test_set.references[0])
+    test_set = dataclasses.replace(test_set, references=(*test_set.references, other), by_length=())
+    page = Page(render(dataclasses.replace(comparison, test_sets=(test_set,))))
+    segments = page.data[0]["segments"]
+    for line, (_, references, _) in segments.items():
+        assert page.data[0]["texts"][references[1]] == other[int(line) - 1]
+    assert "Scores by length" not in page.text
+
+
+def test_remarks():
+    text = " ".join(Page(render(made_up.comparison())).text.split())
+    for said in ("Source and reference 1 very long line: line 5", "System s1 2 empty lines: lines 3, 17"):
+        assert said in text
+
+
+def test_hostile_text_is_text():
+    comparison = with_texts(made_up.comparison(systems=2, segments=5), "s1", 0, HOSTILE)
+    remark = made_up.Remark("s1", HOSTILE, (1,))
+    test_set = dataclasses.replace(comparison.test_sets[0], name=HOSTILE, remarks=(remark,))
+    labels, versions = {"s0": HOSTILE, "s1": "$x$ \x1b 位置"}, comparison.versions | {HOSTILE: HOSTILE}
+    comparison = dataclasses.replace(comparison, test_sets=(test_set,), labels=labels, versions=versions)
+    html = render(comparison)
+    page = Page(html)
+    assert HOSTILE in page.data[0]["texts"]
+    assert HOSTILE in page.data[0]["systems"]
+    assert html.count("<script>") == 1
+    assert html.count("</script>") == 2
+    # as a remark, as a version, in every place of labels and names
+    assert page.text.count(HOSTILE) > 10
+    # in the plots, where a dollar could start a formula and XML has no control characters
+    assert page.text.count("$x$ \ufffd 位置") == 3
+    assert ("h2", "id", "test-set-1-title") in page.attributes
+
+
+def test_needs_no_network():
+    html = render(made_up.comparison(test_sets=2))
+    page = Page(html)
+    loaded = [value for _, name, value in page.attributes if name in ("src", "href", "xlink:href", "srcset", "action")]
+    assert loaded
+    assert all(value.startswith(("#", "data:")) for value in loaded)
+    assert set(re.findall(r"url\(['\"]?(.)", html)) <= {"#"}
+    assert "@import" not in html
+    assert "://" not in html
+
+
+def test_plots_do_not_disturb_each_other_nor_the_page():
+    html = render(made_up.comparison(test_sets=2, metrics=5, systems=8))
+    page = Page(html)
+    assert html.count("<svg") == 2 * (5 + 5 + 6 + 1)
+    assert html.count("<style") == 1
+    names = [value for _, name, value in page.attributes if name == "id"]
+    assert len(names) == len(set(names))
+    used = {value[1:] for _, name, value in page.attributes if name == "href" and value.startswith("#")}
+    used |= {value[5:-1] for _, name, value in page.attributes if name == "clip-path"}
+    assert used <= set(names)
+
+
+def test_the_same_bytes_twice():
+    first, second = (render(made_up.comparison(test_sets=2)) for _ in range(2))
+    assert first == second
+    assert len(first.encode()) > 10000
+
+
+def test_stays_small():
+    """As many different examples as there can be: every metric has its own opinion."""
+    comparison = made_up.comparison(systems=10, segments=3003, metrics=5, words=25)
+    generator = np.random.default_rng(1)
+    test_set = comparison.test_sets[0]
+    scores = {metric: {s: generator.uniform(0, 100, 3003) for s in of} for metric, of in test_set.segments.items()}
+    comparison = dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, segments=scores),))
+    html = render(comparison)
+    data = Page(html).data[0]
+    assert len(data["pairs"]) == 45
+    assert len(data["segments"]) > 1000
+    assert len(html.encode()) < 3_000_000
+
+
+def test_a_line_of_100000_characters_is_shortened():
+    html = render(with_texts(made_up.comparison(segments=5), "s1", 0, "abc " * 25_000))
+    assert "abc … (100,000 characters)" in html
+    assert len(html) < 100_000
+
+
+@pytest.mark.parametrize("metric", [0, 2])
+def test_most_different_best_and_worst(metric):
+    scores = {"a": [50.0, 90, 20, 90, 30, 10], "b": [50.0, 60, 40, 60, 80, 10 + 1e-9]}
+    test_set, name = with_segments(scores, metric), made_up.METRICS[metric].name
+    higher = metric == 0
+    assert examples.most_different(test_set, *("ab" if higher else "ba"), name) == [1, 3]
+    assert examples.most_different(test_set, *("ba" if higher else "ab"), name) == [4, 2]
+    assert examples.most_different(test_set, *("ba" if higher else "ab"), name, count=1) == [4]
+    choose = (examples.best, examples.worst) if higher else (examples.worst, examples.best)
+    assert choose[0](test_set, "a", name, count=3) == [1, 3, 0]
+    assert choose[1](test_set, "a", name, count=3) == [5, 2, 4]
+
+
+def test_equal_scores_come_in_the_order_of_lines():
+    test_set = with_segments({"a": [50.0] * 40 + [60.0] + [50.0] * 40, "b": [20.0] * 81})
+    assert examples.best(test_set, "a", "bleu") == [40, 0, 1, 2, 3]
+    assert examples.worst(test_set, "a", "bleu") == [0, 1, 2, 3, 4]
+    assert examples.most_different(test_set, "a", "b", "bleu") == [40, 0, 1, 2, 3]
+
+
+def test_segments_with_the_same_text_are_not_different():
+    """Scores are means over runs; what is shown is the first run."""
+    outputs = {"a": [["same", "x"]], "b": [["same", "y"]]}
+    test_set = with_segments({"a": [90.0, 50.0], "b": [10.0, 40.0]}, outputs=outputs)
+    assert examples.most_different(test_set, "a", "b", "bleu") == [1]
+
+
+def words_at(text, spans):
+    return [text[start:end] for start, end in zip(spans[::2], spans[1::2], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "in_a", "in_b"),
+    [
+        ("the cat sat", "the dog sat", ["cat"], ["dog"]),
+        ("the big cat sat", "the cat", ["big", "sat"], []),
+        ("a red hat.", "a blue cap.", ["red hat"], ["blue cap"]),
+        ("Bild", "Bild.", [], ["."]),
+        ("快乐的猫。", "快乐的狗。", ["猫"], ["狗"]),
+        ("使用 Home 模式", "使用 Away 模式", ["Home"], ["Away"]),
+        ("ネコが好き", "イヌが好き", ["ネコ"], ["イヌ"]),
+        ("😀 ok yes", "😀 ok no", ["yes"], ["no"]),
+        ("यह किताब है", "यह कलम है", ["किताब"], ["कलम"]),
+        ("", "all new", [], ["all new"]),
+        ("a  b", "a b", [], []),
+    ],
+)
+def test_changes(a, b, in_a, in_b):
+    spans = changes(a, b)
+    assert (words_at(a, spans[0]), words_at(b, spans[1])) == (in_a, in_b)
+
+
+def test_data_of_segments():
+    comparison = made_up.comparison(systems=3, segments=30, metrics=3, baselines=2)
+    test_set = comparison.test_sets[0]
+    data = browser.browsable(comparison, test_set)
+    assert data["start"] == [0, 1]
+    for metric, (a_better, b_better) in enumerate(data["pairs"]["0:2"]):
+        name = data["metrics"][metric].lower()
+        assert a_better == [i + 1 for i in examples.most_different(test_set, "s0", "s2", name)]
+        assert b_better == [i + 1 for i in examples.most_different(test_set, "s2", "s0", name)]
+    assert data["alone"][1][2][1] == [i + 1 for i in examples.worst(test_set, "s1", "ter")]
+    line = data["pairs"]["0:2"][0][0][0]
+    source, references, outputs = data["segments"][line]
+    assert data["texts"][source] == test_set.sources[line - 1]
+    assert data["texts"][references[0]] == test_set.references[0][line - 1]
+    text, *scores = outputs[2]
+    assert data["texts"][text] == test_set.outputs["s2"][0][line - 1]
+    assert scores == [round(test_set.segments[metric.name]["s2"][line - 1], 1) for metric in test_set.metrics]
+    assert data["changes"][f"{line}:0:2"] == changes(*(test_set.outputs[s][0][line - 1] for s in ("s0", "s2")))
+    assert len(data["texts"]) == len(set(data["texts"]))
+
+
+def dom(path, html):
+    """The page after its scripts have run."""
+    path.write_text(html, encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent}/profile"]
+    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120)
+    return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_in_a_browser(tmp_path):
+    """A reader sorts by BLEU, the worst first, and looks where the first system is better than the third by TER."""
+    comparison = made_up.comparison(segments=1, systems=4, missing=("s1",))
+    comparison = with_texts(with_texts(comparison, "s0", 0, f"😀 good {HOSTILE}"), "s3", 0, f"😀 bad {HOSTILE}")
+    scores = {
+        "bleu": {"s0": np.array([70.2]), "s2": np.array([50.0]), "s3": np.array([60.0])},
+        "chrf": {"s0": np.array([11.0]), "s2": np.array([12.0]), "s3": np.array([13.0])},
+        "ter": {"s0": np.array([20.0]), "s2": np.array([50.0]), "s3": np.array([60.5])},
+    }
+    test_set = comparison.test_sets[0]
+    comparison = dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, segments=scores),))
+    acts = """<script>
+        const header = document.querySelectorAll("thead th")[1];
+        header.firstElementChild.click();
+        header.firstElementChild.click();
+        const { a, b, metric, kind } = document.querySelector("form").elements;
+        a.value = 2; b.value = 0; metric.value = 2; kind.selectedIndex = 1;
+        document.querySelector("form").dispatchEvent(new Event("change"));
+    </script></body>"""
+    html = render(comparison)
+    untouched = dom(tmp_path / "page.html", html)
+    assert "<h4>Line 1: BLEU differs by 20.2</h4>" in untouched
+    touched = dom(tmp_path / "page.html", html.replace("</body>", acts))
+    page = Page(touched)
+    bleu = {system: of["bleu"].value for system, of in test_set.scores.items()}
+    order = [*sorted(bleu, key=bleu.get), "s1"]
+    assert [row[0][:9] for row in page.tables[0][1:]] == [f"System {system}" for system in order]
+    assert ("th", "aria-sort", "ascending") in page.attributes
+    segments = Page(touched[touched.index('<div class="segments"') : touched.index('<script type="application/json"')])
+    assert "Line 1: TER differs by 40.5" in segments.text
+    assert test_set.sources[0] in segments.text
+    assert f"😀 good {HOSTILE}" in segments.text
+    assert "TER 60.5" in segments.text
+    assert re.findall(r'<mark class="(.)">(.*?)</mark>', touched) == [("a", "bad"), ("b", "good")]
+    assert "where System s0 is better" in page.text

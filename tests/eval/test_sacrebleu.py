@@ -1,0 +1,173 @@
+"""BLEU, chrF and TER against sacreBLEU itself."""
+
+import random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_fairseq.errors import UsageError
+
+REFERENCE = [
+    'Das Argument "%s" muss eine Zeichenfolge sein.',
+    "Guten Tag!",
+    "Tag",
+    "ÄRGER & Übermut, 3,5 % mehr",
+    "",
+    "a a a b",
+    "Der Hund beißt den Mann, der den Hund beißt.",
+    "Im Jahr 2017 (und 2018) - so hieß es - kam nichts.",
+]
+OUTPUT = [
+    'Das "%s" Argument muss ein String sein.',
+    "guten Tag !",
+    "Tag",
+    "ärger und übermut , 3,5% mehr",
+    "etwas",
+    "a b a a b",
+    "Den Mann beißt der Hund, der den Hund beißt.",
+    "",
+]
+CHINESE = ["我们今天去 GitHub 看看。", "他说：“你好！”", "天气很好"]
+CHINESE_OUTPUT = ["今天我们去GitHub看一看。", "他说“你好”。", "天气不好吗"]
+
+
+def segments(output, *references):
+    return [Segment("", *pair) for pair in zip(output, zip(*references, strict=True), strict=True)]
+
+
+def rows(metric, items):
+    """Statistics in the order of the segments."""
+    result = np.full((len(items), metric.width), np.nan)
+    for places, part in metric.statistics(items):
+        assert np.isnan(result[places]).all()
+        result[places] = part
+    return result
+
+
+CASES = {
+    "bleu": (BLEU(), MetricOptions(), OUTPUT, [REFERENCE]),
+    "bleu lower-cased": (BLEU(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
+    "bleu intl": (BLEU(tokenize="intl"), MetricOptions(tokenize="intl", language="de"), OUTPUT, [REFERENCE]),
+    "bleu zh": (BLEU(trg_lang="zh"), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
+    "bleu two references": (BLEU(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
+    "chrf": (CHRF(), MetricOptions(), OUTPUT, [REFERENCE]),
+    "chrf lower-cased": (CHRF(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
+    "chrf two references": (CHRF(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
+    "chrf zh": (CHRF(), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
+    "ter": (TER(), MetricOptions(), OUTPUT, [REFERENCE]),
+    "ter two references": (TER(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
+    "ter zh": (TER(normalized=True, asian_support=True), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_corpus_and_signature_are_sacrebleus(case):
+    theirs, options, output, references = CASES[case]
+    metric = get_metric(case.split()[0], options)
+    numbers = rows(metric, segments(output, *references))
+    assert numbers.tolist() == theirs._extract_corpus_statistics(output, references)
+    expected = theirs.corpus_score(output, references).score
+    assert metric.corpus(numbers.sum(0)) == pytest.approx(expected, abs=1e-10)
+    assert expected > 0
+    assert "|".join(f"{key}:{value}" for key, value in metric.details().items()) == str(theirs.get_signature())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_segments_are_sacrebleus(case):
+    _, options, output, references = CASES[case]
+    name = case.split()[0]
+    metric = get_metric(name, options)
+    theirs = {
+        "bleu": BLEU(
+            effective_order=True, lowercase=options.lowercase, tokenize=options.tokenize, trg_lang=options.language
+        ),
+        "chrf": CHRF(lowercase=options.lowercase),
+        "ter": TER(normalized=options.language == "zh", asian_support=options.language == "zh"),
+    }[name]  # fmt: skip
+    scores = metric.by_segment(rows(metric, segments(output, *references)))
+    for score, line, known in zip(scores, output, zip(*references, strict=True), strict=True):
+        assert score == pytest.approx(theirs.sentence_score(line, list(known)).score, abs=1e-10), line
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "ter"])
+def test_sums_of_any_shape(name):
+    """Also of corpora in which hardly anything matches, where smoothing and the guards against 0 decide."""
+    generator = random.Random(1)
+    words = ["ja", "nein", "vielleicht", "doch", "."]
+    output, reference = (
+        [" ".join(generator.choices(words, k=generator.randrange(7))) for _ in range(300)] for _ in range(2)
+    )
+    metric = get_metric(name, MetricOptions())
+    theirs = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[name]()
+    numbers = rows(metric, segments(output, reference))
+    groups = numbers.reshape(100, 3, -1).sum(1).reshape(10, 10, -1)
+    scores = metric.corpus(groups)
+    assert scores.shape == (10, 10)
+    for sums, score in zip(groups.reshape(100, -1), scores.ravel(), strict=True):
+        assert score == pytest.approx(theirs._compute_score_from_stats(sums.tolist()).score, abs=1e-10)
+
+
+def test_processes_change_nothing():
+    generator = random.Random(2)
+    words = ["".join(generator.choices("aeiourst", k=4)) for _ in range(50)]
+    output, reference = ([" ".join(generator.choices(words, k=9)) for _ in range(700)] for _ in range(2))
+    items = segments(output, reference)
+    for name in ("bleu", "chrf"):
+        one, two = (rows(get_metric(name, MetricOptions(processes=count)), items) for count in (1, 2))
+        assert np.array_equal(one, two)
+
+
+# Table 8 of PosNet's paper (Schmidt and Di Gangi, 2023): reference, translations of LinearNet and GaussianNet with the
+# BLEU printed.
+TABLE_8 = [
+    ("Haigerloch: Abendmahlskirche rückt in den Blickpunkt",
+     ("Haigerloch: Fokus auf die Abendmahlskirche", 15.2), ("Haigerloch: Focus on the Abendmahlskirche", 15.2)),
+    ("Weiß er über das Telefon-Hacking Bescheid?",
+     ("Weiß er von Telefonhacking?", 15.8), ("Kennt er über Telefon-Hacking?", 17.0)),
+    ('Die neue Saison in der Falkenberger Discothek "Blue Velvet" hat begonnen.',
+     ('Die neue Saison im Falkenberg "Blue Velvet" Club hat begonnen.', 33.1),
+     ('Die neue Saison im Falkenberg "Blue Velvet" hat begonnen.', 53.7)),
+    ("Aber kommen wir endlich zu den Kürbissen.",
+     ("Abschließend möchte ich noch auf die Kürbisse eingehen.", 4.8),
+     ("Schließlich, lassen Sie uns reden Kürbisse.", 5.5)),
+    ("Der kombinierte Kurs aus englischer Literatur und Sprache wird abgeschafft.",
+     ("Eine kombinierte englische Literatur und Sprachkurs wird verschrottet.", 9.6),
+     ("A combined German literature and language course will be scrapped.", 3.7)),
+    ("Ein erstes Aufatmen war aus Ludwigsburg dennoch nicht zu vernehmen.",
+     ("Von Ludwigsburg war jedoch kein Seufzer der Erleichterung zu hören.", 5.3),
+     ("Es gab jedoch keinen Seufzer der Erleichterung, von Ludwigsburg gehört zu werden.", 3.7)),
+    ("Sprichwörter kommen aus der Bibel",
+     ("Sprichwörter stammen aus der Bibel", 42.7), ("Sayings kommen aus der Bibel", 66.9)),
+    ("Wer dann mit der Kutsche vorfahren will, für den hat Uwe Link ein Angebot.",
+     ("Uwe Link hat ein Angebot für jeden, der in einer Kutsche starten will.", 9.0),
+     ("Uwe Link hat ein Angebot für jeden, der einen Wagen starten möchte.", 8.5)),
+    ("Anwälte müssen die höchsten Standards an Integrität aufrechterhalten und in der Öffentlichkeit für Vertrauen und "
+     "Zuversicht sorgen.",
+     ("Die Staatsanwälte sollten die höchsten Standards der Integrität wahren und Vertrauen in die Öffentlichkeit "
+      "schaffen.", 10.9),
+     ("Die Umweltschützer sollten die höchsten Standards der Integrität einhalten und Vertrauen und Vertrauen in die "
+      "Öffentlichkeit schaffen.", 12.2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", TABLE_8, ids=lambda row: row[0][:12])
+def test_table_8_of_the_paper(row):
+    reference, *outputs = row
+    metric = get_metric("bleu", MetricOptions(language="de"))
+    for text, printed in outputs:
+        (score,) = metric.by_segment(rows(metric, [Segment("", text, (reference,))]))
+        assert round(score, 1) == printed
+
+
+def test_unknown_metric():
+    with pytest.raises(UsageError, match="Choose from bleu, chrf, ter, bleurt, comet"):
+        get_metric("meteor", MetricOptions())
+
+
+def test_tokeniser_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
+    with pytest.raises(UsageError, match="tokeniser for ja is not installed"):
+        get_metric("bleu", MetricOptions(language="ja"))

@@ -1,0 +1,219 @@
+"""p-values against sacreBLEU's PairedTest, and against what Moses and multeval computed on the same outputs."""
+
+import random
+
+import numpy as np
+import pytest
+from made_up import Mean
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
+
+from posnet_eval import significance
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_fairseq.bench import wmt17
+
+SEED = 12345  # sacreBLEU's
+THEIRS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+
+@pytest.fixture(scope="module")
+def wmt():
+    return wmt17.outputs()
+
+
+def ours(name, systems, reference, resamples, test="bs", options=None):
+    """p of each system against the first."""
+    metric = get_metric(name, options or MetricOptions(processes=2))
+    runs = []
+    for lines in systems.values():
+        runs.append(np.empty((len(reference), metric.width)))
+        items = [Segment("", *pair) for pair in zip(lines, zip(reference, strict=True), strict=True)]
+        for places, part in metric.statistics(items):
+            runs[-1][places] = part
+    return p_values(metric, runs, resamples, test)
+
+
+def p_values(metric, runs, resamples, test="bs"):
+    columns = np.concatenate(runs, axis=1)
+    widths = [slice(start, start + metric.width) for start in range(0, columns.shape[1], metric.width)]
+    resampled = significance.bootstrap_sums(columns, resamples, SEED)
+    kept = significance.shuffled_sums(columns, resamples, SEED) if test == "ar" else None
+    totals, samples = columns.sum(0), [metric.corpus(resampled[:, width]) for width in widths]
+    first, found = widths[0], []
+    for width, sample in zip(widths[1:], samples[1:], strict=True):
+        randomised = None
+        if test == "ar":
+            randomised = (
+                metric.corpus(kept[:, width] + totals[first] - kept[:, first]),
+                metric.corpus(kept[:, first] + totals[width] - kept[:, width]),
+            )
+        scores = metric.corpus(totals[width]), metric.corpus(totals[first])
+        found.append(significance.compare(metric, scores, (sample, samples[0]), same=False, randomised=randomised).p)
+    return found
+
+
+def theirs(name, systems, reference, resamples, test="bs", **options):
+    metric = THEIRS[name](references=[reference], **options)
+    _, results = PairedTest(list(systems.items()), {name: metric}, None, test_type=test, n_samples=resamples)()
+    (key,) = set(results) - {"System"}
+    return [result.p_value for result in results[key][1:]]
+
+
+def part(wmt, systems, lines):
+    reference, outputs = wmt
+    return {name: outputs[name][:lines] for name in list(outputs)[:systems]}, reference[:lines]
+
+
+# TER's edits take sacreBLEU seconds for every hundred lines.
+@pytest.mark.parametrize(("name", "lines"), [("bleu", 3004), ("chrf", 1500), ("ter", 300)])
+@pytest.mark.parametrize("test", ["bs", "ar"])
+@pytest.mark.parametrize("count", [2, 10])
+def test_p_of_real_systems_is_sacrebleus(wmt, name, lines, count, test):
+    if count == 10:
+        lines //= 3
+    systems, reference = part(wmt, count, lines)
+    expected = theirs(name, systems, reference, 300, test)
+    assert ours(name, systems, reference, 300, test) == expected
+    assert len(expected) == count - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("resamples", [1000, 10_000])
+def test_p_of_ten_whole_systems_is_sacrebleus(wmt, name, resamples):
+    systems, reference = part(wmt, 10, 3004)
+    assert ours(name, systems, reference, resamples) == theirs(name, systems, reference, resamples)
+
+
+# Against LIUM-NMT: Moses' bootstrap (2,000 resamples, mean of three runs) and multeval's approximate randomisation
+# (10,000 trials), both of BLEU, as sacreBLEU's own tests state them.
+MOSES_AND_MULTEVAL = {
+    "C-3MA": (0.00000, 0.0001),
+    "FBK": (0.01267, 0.0218),
+    "KIT": (0.02233, 0.0410),
+    "LMU-nmt-reranked": (0.04383, 0.09029),
+    "LMU-nmt-single": (0.20783, 0.58494),
+    "online-A": (0.00000, 0.0001),
+    "online-B": (0.38100, 0.94111),
+    "online-F": (0.00000, 0.0001),
+    "online-G": (0.00000, 0.0001),
+    "PROMT-Rule-based": (0.00000, 0.0001),
+    "RWTH-nmt-ensemble": (0.01167, 0.0207),
+    "SYSTRAN": (0.20983, 0.59914),
+    "TALP-UPC": (0.00000, 0.0001),
+    "uedin-nmt": (0.00000, 0.0001),
+    "xmu": (0.25483, 0.71073),
+}
+
+
+@pytest.mark.parametrize(("test", "resamples", "column"), [("bs", 2000, 0), ("ar", 10_000, 1)])
+def test_p_is_that_of_other_tools(wmt, test, resamples, column):
+    reference, systems = wmt
+    # sacreBLEU made these comparisons on text as it stands
+    found = ours("bleu", systems, reference, resamples, test, MetricOptions(tokenize="none", processes=2))
+    for name, p in zip(list(systems)[1:], found, strict=True):
+        assert p == pytest.approx(MOSES_AND_MULTEVAL[name][column], abs=0.01), name
+
+
+def pair(difference, size=200, seed=1):
+    """Outputs of which one is made worse by so many words in a hundred, and their reference."""
+    generator = random.Random(seed)
+    reference = [" ".join(f"w{generator.randrange(50)}" for _ in range(8)) for _ in range(size)]
+    broken = [
+        [" ".join("oops" if generator.random() < share else word for word in line.split()) for line in reference]
+        for share in (0.2, 0.2 + difference / 100)
+    ]
+    return dict(zip("ab", broken, strict=True)), reference
+
+
+@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("difference", [0, 40, 80])
+def test_small_corpora_and_ties(name, size, difference):
+    systems, reference = pair(difference, size)
+    assert ours(name, systems, reference, 200) == theirs(name, systems, reference, 200)
+
+
+def test_metrics_of_segments_go_through_the_same_formula():
+    """The definition, written out, for a metric that a corpus has the mean of."""
+    generator = np.random.default_rng(3)
+    scores = generator.normal(60, 20, (2, 50))
+    scores[1] += 4
+    runs = [np.stack([row, np.ones(50)], axis=1) for row in scores]
+    draws = np.random.default_rng(SEED).choice(50, size=(400, 50), replace=True)
+    differences = [abs(np.mean([scores[1, i] - scores[0, i] for i in draw])) for draw in draws]
+    observed = abs(scores[1].mean() - scores[0].mean())
+    extreme = sum(difference - np.mean(differences) > observed for difference in differences)
+    (p,) = p_values(Mean(MetricOptions()), runs, 400)
+    assert p == (extreme + 1) / 401
+    assert 0.01 < p < 0.9
+
+
+def test_parts_do_not_matter(monkeypatch):
+    """Many lines are resampled in parts: the same draws as all at once."""
+    statistics = np.random.default_rng(1).integers(0, 9, (37, 3)).astype(float)
+    whole = [draw(statistics, 500, SEED) for draw in (significance.bootstrap_sums, significance.shuffled_sums)]
+    monkeypatch.setattr(significance, "AT_ONCE", 37 * 32)
+    parts = [draw(statistics, 500, SEED) for draw in (significance.bootstrap_sums, significance.shuffled_sums)]
+    assert np.array_equal(whole, parts)
+    expected = statistics[np.random.default_rng(SEED).choice(37, size=(500, 37), replace=True)].sum(1)
+    assert np.array_equal(whole[0], expected)
+
+
+def compared(values, others, higher_is_better=True):
+    """A mean metric's difference of segment scores."""
+    metric = Mean(MetricOptions())
+    metric.higher_is_better = higher_is_better
+    rows = np.stack([values, np.ones(len(values)), others, np.ones(len(values))], axis=1).astype(float)
+    sums = significance.bootstrap_sums(rows, 1000, 0)
+    scores = metric.corpus(rows.sum(0)[:2]), metric.corpus(rows.sum(0)[2:])
+    return significance.compare(metric, scores, (metric.corpus(sums[:, :2]), metric.corpus(sums[:, 2:])), same=False)
+
+
+def test_directions_win_rates_and_intervals():
+    generator = np.random.default_rng(1)
+    low, high = generator.normal(50, 5, 300), generator.normal(53, 5, 300)
+    better, worse = compared(high, low), compared(low, high)
+    assert (better.arrow, worse.arrow) == ("↑", "↓")
+    assert better.value == pytest.approx(-worse.value)
+    assert better.win_rate > 0.99
+    assert worse.win_rate == pytest.approx(1 - better.win_rate)
+    assert 0 < better.low < better.value < better.high
+    assert better.p_shift < 0.01
+    assert better.reversed() == worse
+    assert compared(high, low, higher_is_better=False).arrow == "↓"
+    assert compared(high, low, higher_is_better=False).win_rate < 0.01
+    chance = compared(low, generator.permutation(low))
+    assert chance.arrow == ""
+    assert chance.p_shift > 0.05
+
+
+def test_marks_of_equal_systems_are_as_rare_as_they_claim(wmt):
+    """Pairs of systems that have exchanged lines at random: neither is better.
+
+    p ≤ .05 in a stated direction should come up in 5% of them (2,000 pairs: a standard error of 0.5%).
+    """
+    size, at_once = 1000, 100
+    reference, outputs = wmt
+    metric = get_metric("bleu", MetricOptions())
+    rows = np.empty((2, size, metric.width))
+    for place, name in enumerate(("FBK", "xmu")):
+        items = [Segment("", line, (known,)) for line, known in zip(outputs[name], reference, strict=True)][:size]
+        for places, numbers in metric.statistics(items):
+            rows[place, places] = numbers
+    generator = np.random.default_rng(5)
+    found = {"↑": 0, "↓": 0, "": 0}
+    for _ in range(2000 // at_once):
+        exchanged = generator.integers(2, size=(at_once, size, 1), dtype=bool)
+        both = np.concatenate([np.where(exchanged, *rows[::-1]), np.where(exchanged, *rows)])  # first all a, then all b
+        columns = both.transpose(1, 0, 2).reshape(size, -1)
+        sums = significance.bootstrap_sums(columns, 1000, int(generator.integers(2**31)))
+        samples = metric.corpus(sums.reshape(1000, 2 * at_once, -1))
+        totals = metric.corpus(columns.sum(0).reshape(2 * at_once, -1))
+        for a in range(at_once):
+            b = a + at_once
+            resampled = samples[:, a], samples[:, b]
+            found[significance.compare(metric, (totals[a], totals[b]), resampled, same=False).arrow] += 1
+    assert 0.04 <= found["↑"] / 2000 <= 0.06, found
+    assert 0.04 <= found["↓"] / 2000 <= 0.06, found
