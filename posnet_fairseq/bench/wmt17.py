@@ -15,6 +15,8 @@ from pathlib import Path
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import cache_folder
 
+SYSTEMS = 16
+
 
 def outputs():
     """Download them, once.

@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.bench import decode, layers, length, models, prepare, translution
+from posnet_fairseq.bench import comet, decode, layers, length, models, prepare, score, translution, wmt17
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -89,6 +89,15 @@ def _parser():
     data.add_argument("--pairs", type=int, default=10**6, help="as often as that takes (default: 1000000)")
     data.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
     data.add_argument("--folder", type=Path, help="for what is made, which is removed (default: a temporary one)")
+
+    scoring = what.add_parser("score", help="posnet-score against sacreBLEU's paired test, on WMT17's systems")
+    scoring.set_defaults(show=_score)
+    scoring.add_argument("--systems", type=int, default=10, help="of 16 (default: 10)")
+    scoring.add_argument("--resamples", nargs="+", type=int, default=[1000, 10000], help="default: 1000 10000")
+    scoring.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
+    scoring.add_argument("--comet-model", help="folder of a model, to measure COMET instead, against its own API")
+    scoring.add_argument("--comet-encoder", help="folder of its encoder's tokeniser and configuration")
+    scoring.add_argument("--segments", type=int, default=100, help="of COMET (default: 100)")
     return parser
 
 
@@ -266,3 +275,46 @@ def _prepare(options):
         "Behind a name: processes. ×: speed, against the command lines with one process. Memory: the most that all "
         "processes hold at once."
     )
+
+
+def _score(options):
+    if not 2 <= options.systems <= wmt17.SYSTEMS:
+        raise UsageError(f"--systems {options.systems}: give 2 to {wmt17.SYSTEMS}.")
+    if options.comet_model:
+        yield _comet(options)
+        return
+    resampled = _table(f"Resampling and testing {options.systems} systems", "posnet\ns", "sacreBLEU\ns", "×", "p")
+    for name in score.METRICS:
+        for resamples in options.resamples:
+            ours, theirs, same = score.resampling(name, options.systems, resamples)
+            row = f"{ours:.2f}", f"{theirs:.1f}", f"{theirs / ours:.0f}", "the same" if same else "NOT THE SAME"
+            resampled.add_row(f"{name}, B = {resamples:,}", *row)
+    yield resampled
+    columns = "posnet\ns", "sacreBLEU\ns", "×", "posnet\nMiB", "sacreBLEU\nMiB"
+    whole = _table(f"BLEU and chrF of {options.systems} systems, from start to table, without a cache", *columns)
+    for resamples in options.resamples:
+        for processes in options.processes:
+            with tempfile.TemporaryDirectory() as folder:
+                ours, theirs = score.whole_calls(options.systems, resamples, processes, Path(folder))
+            seconds = f"{ours[0]:.1f}", f"{theirs[0]:.1f}", f"{theirs[0] / ours[0]:.1f}"
+            memory = _mebibytes(ours[2]), _mebibytes(theirs[2])
+            whole.add_row(f"B = {resamples:,}, processes: {processes}", *seconds, *memory)
+    yield whole
+
+
+def _comet(options):
+    reference, outputs = wmt17.outputs()
+    # It makes no difference to the time what the source says, but it is another text.
+    times = comet.against_library(
+        next(iter(outputs.values())),
+        reference,
+        options.comet_model,
+        options.comet_encoder,
+        options.systems,
+        options.segments,
+    )
+    columns = "posnet\nCPU s", "COMET's API\nCPU s", "×", "largest\ndifference"
+    table = _table(f"COMET of {options.systems} systems, {options.segments} lines", *columns)
+    ratio = f"{times.theirs / times.ours:.1f}"
+    table.add_row(options.comet_model, f"{times.ours:.1f}", f"{times.theirs:.1f}", ratio, f"{times.difference:.0e}")
+    return table

@@ -1,0 +1,26 @@
+import pytest
+from test_bad_input import fails
+
+from posnet_fairseq.cli import bench
+
+
+def test_sacrebleus_paired_test(capsys):
+    """Both ways are run, and come to the same p."""
+    bench.main("score --systems 2 --resamples 40 --processes 1".split())
+    shown = capsys.readouterr().out
+    assert shown.count("the same") == 2
+    assert "B = 40, processes: 1" in shown
+
+
+def test_comets_own_api(capsys, comet, encoder):
+    command = f"score --systems 2 --segments 6 --comet-model {comet} --comet-encoder {encoder}"
+    bench.main(command.split())
+    shown = capsys.readouterr().out
+    assert "COMET of 2 systems, 6 lines" in shown
+    assert "e-0" in shown  # the largest difference
+
+
+@pytest.mark.parametrize("systems", [1, 17])
+def test_as_many_systems_as_there_are(capsys, systems):
+    said = fails(capsys, bench.main, "score", "--systems", str(systems))
+    assert f"--systems {systems}: give 2 to 16" in said
