@@ -63,8 +63,11 @@ def score(plan, all_texts, cache, report, processes=1, cpu=False, cached_only=Fa
     refuse(problems)
     for of_metric in jobs:
         # Test sets of one language share a metric, and with it a model and the segments that they have in common.
-        for key in dict.fromkeys(json.dumps(job.details) for job in of_metric):
-            _compute([job for job in of_metric if json.dumps(job.details) == key], cache, report, cached_only)
+        alike = {}
+        for job in of_metric:
+            alike.setdefault(json.dumps(job.details), []).append(job)
+        for some in alike.values():
+            _compute(some, cache, report, cached_only)
     results = []
     for place, texts in enumerate(all_texts):
         with report.stage(f"test on {texts.name}"):
@@ -112,11 +115,15 @@ def _compute(jobs, cache, report, cached_only):
     """Fill in the statistics of jobs that differ in nothing but the text."""
     metric, details = jobs[0].metric, jobs[0].details
     places = {}
-    for job in jobs:
-        for runs in job.texts.outputs.values():
-            for lines in runs:
-                for segment in _segments(lines, job.texts, metric):
-                    places.setdefault(segment, len(places))
+    chosen = [
+        {
+            system: [
+                [places.setdefault(one, len(places)) for one in _segments(lines, job.texts, metric)] for lines in runs
+            ]
+            for system, runs in job.texts.outputs.items()
+        }
+        for job in jobs
+    ]
     segments = list(places)
     known_as = keys(metric, details, segments)
     rows = cache.get(known_as, metric.width)
@@ -129,16 +136,14 @@ def _compute(jobs, cache, report, cached_only):
     if unknown:
         with report.stage(metric.label, "segments", len(unknown)) as bar, _Keeping(cache, known_as, rows) as keeping:
             for part, numbers in metric.statistics([segments[place] for place in unknown]):
-                chosen = [unknown[place] for place in part]
-                rows[chosen] = numbers
-                keeping.add(chosen)
+                found = [unknown[place] for place in part]
+                rows[found] = numbers
+                keeping.add(found)
                 bar.advance(len(part))
         metric.release()
-    for job in jobs:
-        job.statistics = {}
-        for system, runs in job.texts.outputs.items():
-            chosen = [[places[segment] for segment in _segments(lines, job.texts, metric)] for lines in runs]
-            job.statistics[system] = rows[np.array(chosen)]
+    for job, of_job in zip(jobs, chosen, strict=True):
+        job.statistics = {system: rows[np.array(of_runs)] for system, of_runs in of_job.items()}
+        for system in of_job:
             _refuse_nan(job, system)
 
 

@@ -6,7 +6,7 @@ from posnet_eval.results import SIGNIFICANT, SYMBOLS
 
 
 def marks(comparison, test_set, system, metric):
-    """Marks of a score in a row, as "†↑‡↓", or "=" of the same outputs as a baseline."""
+    """Marks of a score in a row, as "†↑‡↓" or "†=", of the same outputs as a baseline."""
     found = comparison.marks(test_set, system, metric)
     return "".join(f"{symbol}{arrow}" for symbol, arrow in found)
 

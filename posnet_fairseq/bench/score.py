@@ -10,12 +10,12 @@ from sacrebleu.significance import PairedTest
 from posnet_eval import significance
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.plan import SEED
 from posnet_fairseq.bench import wmt17
 from posnet_fairseq.bench.commands import measure
 from posnet_fairseq.files import write_lines
 
 METRICS = {"bleu": BLEU, "chrf": CHRF}
-SEED = 12345  # sacreBLEU's
 
 
 def texts(systems):
