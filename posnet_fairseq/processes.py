@@ -50,11 +50,15 @@ def in_order(function, items, processes):
             raise
 
 
+def die_with_parent():
+    """Let this process be killed when its parent ends, however that happens (Linux)."""
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
 def _start(function):
     global _function
-    # Without this, a process that waits for work would outlive a parent that is killed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    die_with_parent()
     _function = function
 
 

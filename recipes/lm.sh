@@ -14,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 recipe=lm
-. recipes/jobs.sh
+. recipes/lib/jobs.sh
 updates=${LM_UPDATES:-200} seed=${LM_SEED:-1} size=${LM_SIZE:-a}
 read -ra mixers <<<"${LM_MIXERS:-attention alpha_translution translution}"
 refuse_unless_number LM_UPDATES "$updates"
@@ -32,10 +32,10 @@ if [ -n "$text" ] && [ ! -f "$text" ]; then
     exit 2
 fi
 
-. recipes/environment.sh
+. recipes/lib/environment.sh
 posnet_environment "$root"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
-python recipes/check_mixers.py LM_MIXERS "${mixers[@]}"
+python recipes/lib/check_mixers.py LM_MIXERS "${mixers[@]}"
 
 mkdir -p data
 if [ -z "$text" ]; then
@@ -81,7 +81,7 @@ for mixer in "${mixers[@]}"; do
     results+=("$run")
     [ ! -e "$run/eval.log" ] || continue
     mkdir -p "$run"
-    python recipes/mend_last_checkpoint.py "$run"
+    python recipes/lib/mend.py "$run"
     say "training gpt_${size}_$mixer, $updates updates (log: $run/train.log)"
     train "$mixer" "$run" &
     started "gpt_${size}_$mixer" "$run/train.log"
@@ -94,5 +94,5 @@ for mixer in "${mixers[@]}"; do
     }
     mv "$run/eval.partial" "$run/eval.log"
 done
-python recipes/lm_table.py "$seed" "${results[@]}"
+python recipes/lib/lm_table.py "$seed" "${results[@]}"
 say "logs and checkpoints are in $runs"

@@ -11,7 +11,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 recipe=quickstart
-. recipes/jobs.sh
+. recipes/lib/jobs.sh
 updates=${QUICKSTART_UPDATES:-2000}
 refuse_unless_number QUICKSTART_UPDATES "$updates"
 read -ra systems <<<"${QUICKSTART_SYSTEMS:-transformer_pos_tiny rposnet_tiny}"
@@ -26,7 +26,7 @@ run_of() { echo "$runs/$1_s1_u$updates"; }
 mkdir -p data
 hold "$runs"
 
-. recipes/environment.sh
+. recipes/lib/environment.sh
 posnet_environment "$root"
 export OMP_NUM_THREADS=1
 
@@ -50,7 +50,7 @@ for system in "${systems[@]}"; do
     run=$(run_of "$system")
     mkdir -p "$run"
     [ ! -e "$run/averaged.pt" ] || continue
-    python recipes/mend_last_checkpoint.py "$run"
+    python recipes/lib/mend.py "$run"
     train "$system" "$run" &
     started "$system" "$run/train.log"
 done
@@ -78,5 +78,5 @@ fi
 
 results=()
 for system in "${systems[@]}"; do results+=("$(run_of "$system")"); done
-python recipes/quickstart_table.py "$data" "${results[@]}"
+python recipes/lib/quickstart_table.py "$data" "${results[@]}"
 say "translations, logs and checkpoints are in $runs"

@@ -3,7 +3,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-. recipes/environment.sh
+. recipes/lib/environment.sh
 posnet_environment "$root"
 export OMP_NUM_THREADS=1
 ruff check .

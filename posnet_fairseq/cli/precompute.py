@@ -76,6 +76,9 @@ def main(arguments=None):
         help="make tables for sentences of so many tokens, source and target, end symbols counted (default: as many as "
         "the model takes). Tables of pairs of positions grow with its square",
     )
+    parser.add_argument(
+        "--or-copy", action="store_true", help="copy a model that has nothing to precompute, instead of refusing it"
+    )
     parser.add_argument("--data", help="directory whose sets must fit (default: the one the model was trained on)")
     options = parser.parse_args(arguments)
 
@@ -89,6 +92,10 @@ def main(arguments=None):
     if is_precomputed(model):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
     if not mixers_with_energies(model):
+        if options.or_copy:
+            write_checkpoint(state, options.out)
+            print(f"{options.checkpoint} has nothing to precompute: {options.out} is a copy of it.")
+            return
         mixers = sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)})
         raise UsageError(
             f"{options.checkpoint} has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from "

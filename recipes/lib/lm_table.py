@@ -1,4 +1,4 @@
-"""The result of recipes/lm.sh: python recipes/lm_table.py SEED RUN ..."""
+"""The result of recipes/lm.sh: python recipes/lib/lm_table.py SEED RUN ..."""
 
 import re
 import sys

@@ -7,7 +7,7 @@ posnet_environment() {
         echo "posnet: error: works on Linux, this is $(uname -s). On Windows, run it inside WSL 2." >&2
         return 2
     fi
-    stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/environment.sh" | sha256sum | cut -c1-16)"
+    stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
     if [ ! -e "$stamp" ] || ! posnet_is_whole "$venv"; then
         if [ -e "$venv" ] && posnet_is_whole "$venv"; then
             python=$venv/bin/python

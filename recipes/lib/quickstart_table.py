@@ -1,4 +1,4 @@
-"""The quickstart's result: python recipes/quickstart_table.py DATA RUN RUN, the baseline first."""
+"""The quickstart's result: python recipes/lib/quickstart_table.py DATA RUN RUN, the baseline first."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""python recipes/check_mixers.py OPTION NAME ...: whether language models can have these mixers."""
+"""python recipes/lib/check_mixers.py OPTION NAME ...: whether language models can have these mixers."""
 
 import sys
 

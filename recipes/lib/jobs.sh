@@ -1,15 +1,7 @@
-# Sourced by recipes that train: messages, one run of a recipe at a time in a folder, trainings in the background that
-# end with the recipe. $recipe is its name.
+# Sourced by recipes that train: one run of a recipe at a time in a folder, trainings in the background that end with
+# the recipe.
 
-say() { echo "$recipe: $*" >&2; }
-
-# refuse_unless_number NAME VALUE: exit code 2 for anything but 1 to 9999999.
-refuse_unless_number() {
-    if ! [[ $2 =~ ^[1-9][0-9]{0,6}$ ]]; then
-        say "error: $1=$2: give a whole number, 1 to 9999999."
-        exit 2
-    fi
-}
+. recipes/lib/say.sh
 
 # hold FOLDER: the trainings inherit the lock, so it is held as long as any of them runs.
 hold() {
@@ -51,6 +43,6 @@ follow() {
     for i in "${!children[@]}"; do
         watched+=("${children[i]}:${working[i]}")
     done
-    python recipes/progress.py "$1" "${watched[@]}" || stop
+    python recipes/lib/progress.py "$1" "${watched[@]}" || stop
     finish
 }

@@ -1,4 +1,4 @@
-"""Progress of trainings that run side by side: python recipes/progress.py UPDATES PID:NAME:LOG ..."""
+"""Progress of trainings that run side by side: python recipes/lib/progress.py UPDATES PID:NAME:LOG ..."""
 
 import sys
 import time

@@ -1,0 +1,79 @@
+"""python recipes/lib/before_training.py SAVE_DIR AVERAGE fairseq-train ...: what a training needs before it begins.
+
+Its options are tried out, a run that was killed while it saved is made to resume, and the disk must have room for its
+checkpoints.
+"""
+
+import contextlib
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from checkpoints_kept import most_kept
+from mend import mend
+
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.counting import trained_parameters
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.progress import amount, shown
+
+BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
+
+
+def build(arguments):
+    """The model and the options that fairseq-train makes of its arguments; the model has no memory for its weights.
+
+    Raises:
+        UsageError: fairseq-train would refuse them.
+    """
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    complaints = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaints):
+            parsed = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+    except SystemExit as error:
+        sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
+        raise UsageError(f"fairseq-train: {sentence}.") from error
+    cfg = convert_namespace_to_omegaconf(parsed)
+    task = tasks.setup_task(cfg.task)
+    with torch.device("meta"):
+        return task.build_model(cfg.model), cfg
+
+
+def check_disk(folder, parameters, checkpoints):
+    """Refuse a training whose checkpoints would not fit.
+
+    Args:
+        folder: where they go.
+        parameters: of the model.
+        checkpoints: the most that are there at a time.
+    """
+    size = BYTES * parameters
+    here = sum(path.stat().st_size for path in folder.glob("*.pt"))
+    need, free = size * checkpoints - here, shutil.disk_usage(folder).free
+    if need > free:
+        raise UsageError(
+            f"{shown(folder)} may need {amount(need, 'bytes')} more ({checkpoints} checkpoints of "
+            f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
+            "by RUNS=FOLDER, or keep less (a smaller AVERAGE)."
+        )
+
+
+@command
+def main(arguments=None):
+    """Check and mend."""
+    folder, average, *training = arguments or sys.argv[1:]
+    folder = Path(folder)
+    model, cfg = build(training)
+    folder.mkdir(parents=True, exist_ok=True)
+    print(mend(folder), end="")
+    numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
+    check_disk(folder, trained_parameters(model), most_kept(int(average), numbered))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Which checkpoints of a training are still needed, while it goes on."""
+
+import math
+import re
+
+from posnet_fairseq.training_log import records
+
+_NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+COPIES = 3  # checkpoint_last.pt, checkpoint_best.pt, and one that is being written
+
+
+def most_kept(average, numbered):
+    """How many checkpoints are there at most, copies counted.
+
+    Args:
+        average: how many will be averaged.
+        numbered: how many a whole training makes.
+    """
+    return min(2 * average + 1, numbered) + COPIES
+
+
+def remove_old(folder, log, average):
+    """Remove numbered checkpoints that posnet-average can no longer choose.
+
+    It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
+    those are kept, whichever comes true.
+
+    Args:
+        folder: the --save-dir.
+        log: of fairseq-train, with the validation perplexities.
+        average: how many will be averaged.
+    """
+    paths = {}
+    for path in folder.glob("checkpoint_*.pt"):
+        match = _NUMBERED.fullmatch(path.name)
+        if match:
+            paths[int(match.group(1))] = path
+    if len(paths) <= average:
+        return
+    valid = {}
+    for kind, values in records(log):
+        if kind == "valid" and math.isfinite(values["valid_ppl"]):
+            valid[values["valid_num_updates"]] = values["valid_ppl"]
+    updates = sorted(paths)
+    validated = [index for index, number in enumerate(updates) if number in valid]
+    best = min(validated, key=lambda index: valid[updates[index]], default=len(updates))
+    kept = {*updates[best : best + average], *updates[-average:]}
+    for number in updates:
+        if number not in kept:
+            paths[number].unlink()

@@ -1,0 +1,25 @@
+# Sourced by recipes: how they speak. $recipe is the recipe's name.
+
+say() { echo "$recipe: $*" >&2; }
+
+fail() {
+    say "error: $*"
+    exit 2
+}
+
+# refuse_unless_number NAME VALUE: fails for anything but 1 to 9999999.
+refuse_unless_number() {
+    [[ $2 =~ ^[1-9][0-9]{0,6}$ ]] || fail "$1=$2: give a whole number, 1 to 9999999."
+}
+
+# choose_from NAME VALUE...: fails if the variable of that name holds none of the values.
+choose_from() {
+    local name=$1 value
+    for value in "${@:2}"; do
+        [ "${!name:-}" != "$value" ] || return 0
+    done
+    fail "$name=${!name}: choose one of ${*:2}."
+}
+
+# show COMMAND...: as it could be typed.
+show() { printf '%q ' "$@" && echo; }
