@@ -78,8 +78,9 @@ def operations(name, search=False):
     table = [[_product(powers, (2 * reach + 1, *size)) for powers in TERMS.values()] for reach, *size in sizes]
     matrix = torch.tensor(table, dtype=torch.float64)
     scale = matrix.amax(dim=0).clamp(min=1)
-    # Sentences end where matrices of offsets would go on: that takes quarters away.
-    factors = (torch.linalg.lstsq(matrix / scale, counts).solution / scale * 4).round() / 4
+    # gelsd, because not all terms are independent: lstsq's default then gives something else from call to call, unless
+    # torch clears new memory. Sentences end where matrices of offsets would go on: that takes quarters away.
+    factors = (torch.linalg.lstsq(matrix / scale, counts, driver="gelsd").solution / scale * 4).round() / 4
     if not torch.equal(matrix @ factors, counts):
         raise ArithmeticError(f"the operations of {name} are not made of {', '.join(TERMS)}")
     return {term: float(factor) for term, factor in zip(TERMS, factors, strict=True) if factor}

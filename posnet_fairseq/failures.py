@@ -3,6 +3,7 @@
 import errno
 import pickle
 import re
+import struct
 import traceback
 
 from posnet_fairseq.errors import usage_error_in
@@ -74,8 +75,9 @@ def explain_unreadable(error, path):
             "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
         )
     damaged = (
-        isinstance(error, (EOFError, pickle.UnpicklingError))
-        or (isinstance(error, RuntimeError) and "PytorchStreamReader" in text)
+        # The last three come of bytes that happen to begin as a pickle does.
+        isinstance(error, (EOFError, pickle.UnpicklingError, LookupError, struct.error, UnicodeDecodeError))
+        or (isinstance(error, RuntimeError) and ("PytorchStreamReader" in text or "magic number" in text))
         or (isinstance(error, OSError) and error.errno == errno.EINVAL)  # torch seeks beyond the end of the file
     )
     if damaged:

@@ -13,13 +13,16 @@ from posnet_fairseq.errors import UsageError
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-def in_order(function, items, processes):
+def in_order(function, items, processes, start="fork", advice="Run again with fewer --workers; what is done is kept."):
     """Like map, on several processes: results in the order of the items, of which only a few are held at once.
 
     Args:
-        function: of one item; processes inherit it, items and results are pickled.
+        function: of one item; items and results are pickled.
         items: iterable.
         processes: how many; with 1, this one.
+        start: ``fork``: what has been imported and built is there at once, and shared. ``spawn``, for functions that
+            compute with torch, whose threads and GPUs do not outlive a fork: the function is pickled, too.
+        advice: what to do if a process was killed.
 
     Raises:
         UsageError: a process was killed, by the system if memory is short.
@@ -27,22 +30,15 @@ def in_order(function, items, processes):
     if processes == 1:
         yield from map(function, items)
         return
-    # fork: what has been imported and built is there at once, and shared.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function,)) as pool:
-        waiting = deque()
+    context = multiprocessing.get_context(start)
+    numbers = context.SimpleQueue()
+    for number in range(processes):
+        numbers.put(number)
+    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function, numbers)) as pool:
         try:
-            for item in items:
-                waiting.append(pool.submit(_work, item))
-                if len(waiting) > 3 * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from submitted(pool, _work, items, 3 * processes)
         except BrokenProcessPool as error:
-            raise UsageError(
-                "a process was killed, perhaps because memory is short. Run again with fewer --workers; what is done "
-                "is kept."
-            ) from error
+            raise UsageError(f"a process was killed, perhaps because memory is short. {advice}") from error
         except BaseException:
             # An interrupted run ends at once, not when the work in hand is done.
             for worker in list(pool._processes.values()):
@@ -50,16 +46,51 @@ def in_order(function, items, processes):
             raise
 
 
-def die_with_parent():
-    """Let this process be killed when its parent ends, however that happens (Linux)."""
+def submitted(pool, function, items, ahead):
+    """What a pool makes of items, in their order.
+
+    Args:
+        pool: executor of concurrent.futures.
+        function: of one item.
+        items: iterable.
+        ahead: how many are given to the pool beyond the one whose result is waited for.
+
+    Raises:
+        Exception: what the function raised, in the place of the result.
+    """
+    waiting = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def die_with_parent(parent=None):
+    """Let this process be killed when its parent ends, however that happens (Linux).
+
+    Args:
+        parent: process id of the parent, if that may have ended before this call.
+    """
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
-def _start(function):
-    global _function
+_function, _number = None, 0
+
+
+def _start(function, numbers):
+    global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent()
-    _function = function
+    _function, _number = function, numbers.get()
+
+
+def worker_number():
+    """Which of the processes this is, from 0 on; 0 where there is but one."""
+    return _number
 
 
 def _work(item):

@@ -96,5 +96,5 @@ def shown(path):
 def amount(number, unit):
     """So many of a unit, for people to read."""
     if unit != "bytes":
-        return f"{number:,.0f} {unit}"
+        return f"{number:,.1f} {unit}" if 0 < number < 10 and number % 1 else f"{number:,.0f} {unit}"
     return f"{number / 1e9:,.2f} GB" if number >= 1e8 else f"{number / 1e6:,.1f} MB"

@@ -10,7 +10,7 @@ _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 def records(path):
     """(kind, values) of every record in a log, kind ``train_inner`` or ``valid``, numbers as floats.
 
-    A line that is not written to its end yet is left out.
+    A line that is not written to its end yet, or is damaged, is left out.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -19,7 +19,10 @@ def records(path):
     for line in lines:
         match = _RECORD.search(line)
         if match:
-            values = json.loads(match.group(2))
+            try:
+                values = json.loads(match.group(2))
+            except ValueError:
+                continue
             yield match.group(1), {name: _number(value) for name, value in values.items()}
 
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from test_bad_input import checkpoint
 
 from posnet_fairseq.cli.average import Candidate, average, candidates, choose, lost_best
@@ -50,6 +51,21 @@ def test_shared_tensors_are_saved_once(tmp_path):
     paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
     mean = average(paths)["model"]
     assert mean["encoder.embed_tokens.weight"] is mean["decoder.output_projection.weight"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mean_of_half_precision_is_not_rounded_to_it(tmp_path, dtype):
+    paths = []
+    for number in (1, 2):
+        paths.append(checkpoint(tmp_path / f"checkpoint_1_{number}.pt", updates=number))
+        state = torch.load(paths[-1], weights_only=True)
+        state["model"] = {name: tensor.to(dtype) for name, tensor in state["model"].items()}
+        torch.save(state, paths[-1])
+    name = "encoder.embed_tokens.weight"
+    first, second = (torch.load(path, weights_only=True)["model"][name].double() for path in paths)
+    mean = average(paths)["model"][name]
+    assert mean.dtype == torch.float32
+    assert torch.equal(mean.double(), (first + second) / 2)
 
 
 def test_candidates_are_the_numbered_checkpoints_in_order_of_training(tmp_path):

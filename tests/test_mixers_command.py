@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import torch
 
 from posnet_fairseq import counting
 from posnet_fairseq.cli import mixers
@@ -31,6 +32,13 @@ def test_operations_are_those_of_the_paper(name):
 @every_mixer
 def test_operations_of_every_mixer_can_be_counted(name):
     assert counting.operations(name)["ND²"] >= 1  # at least the output
+
+
+def test_operations_are_found_with_memory_that_is_not_cleared():
+    """As in the command itself: the other tests have torch fill new memory."""
+    torch.use_deterministic_algorithms(False)
+    for name in ("aposnet", "alpha_translution"):
+        assert counting.operations(name)["N²D"] >= 1
 
 
 def test_count_for_a_sentence():

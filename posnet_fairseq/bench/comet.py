@@ -41,7 +41,7 @@ def against_library(sources, references, model, encoder=None, systems=10, segmen
     sources, references = sources[:segments], references[:segments]
     outputs = [_translations(references, system) for system in range(systems)]
     metric = Comet(MetricOptions(comet_model=str(model), comet_encoder=encoder and str(encoder), cpu=True))
-    network, scores = metric.network, {}
+    network, scores = metric.networks[0], {}
 
     def ours():
         corpus = [

@@ -137,7 +137,10 @@ def average(paths):
             sums[name] = sums.get(name, 0) + other["model"][name].double()
     model = {}
     for first, *others in names.values():
-        mean = (sums[first] / len(paths)).to(state["model"][first].dtype)
+        dtype = state["model"][first].dtype
+        if dtype in (torch.float16, torch.bfloat16):
+            dtype = torch.float32  # their mean needs more precision than they have
+        mean = (sums[first] / len(paths)).to(dtype)
         model |= dict.fromkeys((first, *others), mean)
     return for_inference(state, model, averaged=[str(path) for path in paths])
 

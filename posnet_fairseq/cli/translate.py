@@ -1,6 +1,8 @@
 """posnet-translate: plain text in, plain text out, a line for a line."""
 
 import argparse
+import collections
+import os
 import sys
 import time
 
@@ -16,6 +18,7 @@ from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_place, read_lines, write_lines
 from posnet_fairseq.inference import DTYPES, ready
+from posnet_fairseq.processes import in_order, worker_number
 from posnet_fairseq.text_pipeline import Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
 
 
@@ -34,7 +37,6 @@ class Translator:
     def __init__(self, models, vocabulary, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
         self.vocabulary = vocabulary
         self.pipeline = pipeline
-        self.tokens = 0  # translated so far, end symbols counted
         self.device = next(models[0].parameters()).device
         self.max_source = min(model.encoder.max_positions() for model in models)
         self.generator = SequenceGenerator(
@@ -51,28 +53,23 @@ class Translator:
         tokens = self.pipeline.encode(line)
         return self.vocabulary.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
 
-    def translate(self, sources, max_tokens, advance=lambda count: None):
-        """Translations of encoded sentences, in their order.
+    def translate(self, sources):
+        """Translations of a batch of encoded sentences, in their order.
 
         Args:
             sources: list of (M,) token ids.
-            max_tokens: size of a batch, in tokens with padding.
-            advance: called with the number of sentences done, after every batch.
-        """
-        translations = [""] * len(sources)
-        for batch in batches_by_length([len(source) for source in sources], max_tokens):
-            for index, text in zip(batch, self._translate_batch([sources[i] for i in batch]), strict=True):
-                translations[index] = text
-            advance(len(batch))
-        return translations
 
-    def _translate_batch(self, sources):
+        Returns:
+            plain texts, and how many tokens they have, end symbols counted.
+        """
+        texts, count = [], 0
         tokens = collate_tokens(sources, self.vocabulary.source_dictionary.pad()).to(self.device)
         lengths = torch.tensor([len(source) for source in sources], device=self.device)
         sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
         for hypotheses in self.generator.generate(self.generator.model.models, sample):
-            self.tokens += len(hypotheses[0]["tokens"])
-            yield self._decode(hypotheses[0]["tokens"])
+            texts.append(self._decode(hypotheses[0]["tokens"]))
+            count += len(hypotheses[0]["tokens"])
+        return texts, count
 
     def _decode(self, tokens):
         dictionary = self.vocabulary.target_dictionary
@@ -80,6 +77,43 @@ class Translator:
         return self.pipeline.decode(
             dictionary.string(utils.strip_pad(tokens, dictionary.pad()), None, extra_symbols_to_ignore=ignore)
         )
+
+
+class Work:
+    """Translates batches, in this process or in others, each of which loads the models again.
+
+    Args:
+        options: of the command line.
+        device: type of the devices, ``cuda`` or ``cpu``.
+    """
+
+    def __init__(self, options, device):
+        self._options, self._device = options, device
+        self.translator = None
+
+    def __getstate__(self):
+        """Models do not travel to other processes."""
+        return {**self.__dict__, "translator": None}
+
+    @torch.inference_mode()
+    def __call__(self, sources):
+        """See :meth:`Translator.translate`; and which process did it, in how many seconds."""
+        if self.translator is None:
+            if "OMP_NUM_THREADS" not in os.environ:
+                torch.set_num_threads(max(1, torch.get_num_threads() // self._options.processes))
+            self.load()
+        start = time.perf_counter()
+        return *self.translator.translate(sources), worker_number(), time.perf_counter() - start
+
+    def load(self):
+        """Make the translator, on the device that is this process's own."""
+        options = self._options
+        device = torch.device(self._device, worker_number() if self._device == "cuda" else None)
+        models, vocabulary, folder = load_models(options.checkpoint, options.data)
+        models = [ready(model, device, options.dtype, options.fast) for model in models]
+        pipeline = _pipeline(options, vocabulary, folder)
+        lengths = options.max_len_a, options.max_len_b
+        self.translator = Translator(models, vocabulary, pipeline, options.beam, options.lenpen, *lengths)
 
 
 def batches_by_length(lengths, max_tokens):
@@ -152,6 +186,13 @@ def _parser():
         "for CPUs",
     )
     parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        help="share the work among so many: GPUs, one for each, or processes on the CPU (default: 1). The translations "
+        "are the same",
+    )
     return parser
 
 
@@ -174,44 +215,51 @@ def _pipeline(options, vocabulary, folder):
 def main(arguments=None):
     """Entry point of posnet-translate."""
     options = _parser().parse_args(arguments)
-    for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0)):
+    for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0), ("processes", 1)):
         if getattr(options, name) < least:
             raise UsageError(f"{flag(name)} {getattr(options, name)}: give {least} or more.")
     if options.output != "-":
         check_place(options.output, "--output")
-    device = torch.device("cuda" if torch.cuda.is_available() and not options.cpu else "cpu")
-    if options.dtype == "int8" and device.type != "cpu":
+    device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
+    if options.dtype == "int8" and device != "cpu":
         raise UsageError("--dtype int8: torch multiplies 8-bit numbers on CPUs only. Add --cpu, or choose bf16.")
-    models, vocabulary, folder = load_models(options.checkpoint, options.data)
-    models = [ready(model, device, options.dtype, options.fast) for model in models]
-    pipeline = _pipeline(options, vocabulary, folder)
-    translator = Translator(
-        models, vocabulary, pipeline, options.beam, options.lenpen, options.max_len_a, options.max_len_b
-    )
+    if device == "cuda" and options.processes > torch.cuda.device_count():
+        raise UsageError(
+            f"--processes {options.processes}: there are {torch.cuda.device_count()} GPUs. Give at most that, or --cpu."
+        )
+    work = Work(options, device)
+    reader = work if options.processes == 1 else Work(options, "cpu")
+    reader.load()
+    translator = reader.translator
 
     lines = read_lines(options.input)
     encoded, notes = fit_lengths([translator.encode(line) for line in lines], translator.max_source, options.on_long)
     for note in notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
     # An empty line has nothing to translate: it stays empty.
-    work = [index for index, line in enumerate(lines) if line.strip() and encoded[index] is not None]
+    chosen = [index for index, line in enumerate(lines) if line.strip() and encoded[index] is not None]
+    lengths = [len(encoded[index]) for index in chosen]
+    batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, options.max_tokens)]
 
-    start = time.perf_counter()
+    tokens, busy = 0, collections.Counter()
+    translations = [""] * len(lines)
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
-        task_id = progress.add_task("translating", total=len(work))
-        done = translator.translate(
-            [encoded[index] for index in work], options.max_tokens, lambda count: progress.advance(task_id, count)
-        )
-    seconds = time.perf_counter() - start
-    rate = (
-        f", {len(work) / seconds:.1f} sentences and {translator.tokens / seconds:.1f} tokens a second" if work else ""
-    )
-    print(f"posnet-translate: {len(work)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
+        task_id = progress.add_task("translating", total=len(chosen))
+        sources = ([encoded[index] for index in batch] for batch in batches)
+        processes = min(options.processes, max(1, len(batches)))
+        results = in_order(work, sources, processes, "spawn", "Run again with fewer --processes.")
+        for batch, (texts, count, worker, seconds) in zip(batches, results, strict=True):
+            busy[worker] += seconds
+            for index, text in zip(batch, texts, strict=True):
+                translations[index] = text
+            tokens += count
+            progress.advance(task_id, len(batch))
+    # Without the seconds in which other processes start, which say nothing about the model.
+    seconds = max(busy.values(), default=0.0)
+    rate = f", {len(chosen) / seconds:.1f} sentences and {tokens / seconds:.1f} tokens a second" if chosen else ""
+    print(f"posnet-translate: {len(chosen)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
 
-    translations = [""] * len(lines)
-    for index, text in zip(work, done, strict=True):
-        translations[index] = text
     if options.output == "-":
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         print(*translations, sep="\n", end="\n" if translations else "")
