@@ -1,6 +1,7 @@
 """A comparison of several test sets, systems and seeds, from a YAML file."""
 
 import glob
+import math
 from pathlib import Path
 
 import yaml
@@ -14,7 +15,7 @@ _SIMPLE = {
     "test": str, "resamples": int, "trials": int, "seed": int, "lowercase": bool, "tokenize": str,
     "bleurt_model": str, "comet_model": str, "comet_encoder": str,
 }  # fmt: skip
-_KEYS = ("systems", "test_sets", "metrics", "baselines", *_SIMPLE)
+_KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", *_SIMPLE)
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
 
@@ -46,6 +47,17 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=f"{twice!r} is there twice", problem_mark=node.start_mark)
         return found
 
+    def number_or_time(self, node):
+        """A number; 12:30 stays the text that it is, of which YAML would make 750."""
+        text = self.construct_scalar(node)
+        if ":" in text:
+            return text
+        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.number_or_time)
+
 
 class _Reader:
     """Turns the content of a file into a plan; every complaint names the file and the key."""
@@ -60,6 +72,8 @@ class _Reader:
         for key in ("metrics", "baselines"):
             if key in content:
                 options[key] = tuple(self._name(name, key) for name in self._list(content[key]))
+        if "columns" in content:
+            options["columns"] = self._columns(content["columns"], systems)
         if "baselines" not in options and len(systems) > 1:
             options["baselines"] = (next(iter(systems)),)
         sets = self._of_kind(content["test_sets"], dict, "test_sets")
@@ -81,6 +95,24 @@ class _Reader:
             name = self._name(name, "systems")
             systems[name] = name if label is None else self._name(label, f"the label of {name}")
         return systems
+
+    def _columns(self, content, systems):
+        columns = {}
+        for title, facts in self._of_kind(content, dict, "columns").items():
+            title = self._name(title, "columns")
+            where = f"column {title!r}"
+            if title in columns:
+                self._complain(f"{where} is there twice")
+            found = self._by_system(facts, systems, where)
+            columns[title] = {system: self._fact(value, f"{where}: {system}") for system, value in found.items()}
+        return columns
+
+    def _fact(self, value, where):
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            self._complain(f"{where} is {value!r}, it should be text (in quotes) or a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            self._complain(f"{where} is {value}, which is no number. Leave it out, or put it in quotes")
+        return value
 
     def _test_set(self, name, content, systems):
         where = f"test set {name}"
@@ -106,14 +138,18 @@ class _Reader:
     def _outputs(self, content, systems, where):
         if isinstance(content, str):
             return self._pattern(content, systems, where)
-        content = self._of_kind(content, dict, f"outputs of {where}")
-        unknown = [str(name) for name in content if str(name) not in systems]
-        if unknown:
-            self._complain(f"outputs of {where}: {', '.join(unknown)} not among the systems")
+        where = f"outputs of {where}"
         return {
-            str(name): tuple(self._file(path, f"outputs of {where}") for path in self._list(paths))
-            for name, paths in content.items()
+            system: tuple(self._file(path, where) for path in self._list(paths))
+            for system, paths in self._by_system(content, systems, where).items()
         }
+
+    def _by_system(self, content, systems, where):
+        """A mapping with systems as its keys, some of those that there are."""
+        unknown = [str(name) for name in self._of_kind(content, dict, where) if str(name) not in systems]
+        if unknown:
+            self._complain(f"{where}: {', '.join(unknown)} not among the systems")
+        return {str(name): value for name, value in content.items()}
 
     def _pattern(self, pattern, systems, where):
         """Outputs in files that are called alike; * and ? stand for what tells runs apart."""

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posnet_eval.metrics import METRICS
+from posnet_eval.metrics import METRICS, get_metric
+from posnet_eval.metrics._base import MetricOptions
+from posnet_eval.report.data import CSV_HEADER
 from posnet_eval.results import SYMBOLS
 from posnet_fairseq.errors import UsageError
 
@@ -49,6 +51,7 @@ class Plan:
         resamples, trials, seed: of the tests.
         lowercase, tokenize, bleurt_model, comet_model, comet_encoder: see
             :class:`posnet_eval.metrics._base.MetricOptions`; None: its default.
+        columns: {title: {system: text or number}}, facts that tables show before the scores; none by default.
 
     Raises:
         UsageError: something does not fit together.
@@ -67,6 +70,7 @@ class Plan:
     bleurt_model: str | None = None
     comet_model: str | None = None
     comet_encoder: str | None = None
+    columns: dict = field(default_factory=dict)
 
     def __post_init__(self):
         for metric in self.metrics:
@@ -104,3 +108,15 @@ class Plan:
                 raise UsageError(f"{name!r} as a name or label: give one of visible characters, in one line.")
         if self.seed < 0:
             raise UsageError(f"seed {self.seed}: give 0 or more.")
+        self._check_columns()
+
+    def _check_columns(self):
+        if not self.columns:
+            return  # nothing is imported for their sake
+        taken = {get_metric(name, MetricOptions()).label for name in self.metrics} | set(CSV_HEADER)
+        for title, facts in self.columns.items():
+            if title in taken:
+                raise UsageError(f"column {title!r}: the report has one of this name. Choose another title.")
+            for text in (title, *map(str, facts.values())):
+                if not text.strip() or not text.isprintable():
+                    raise UsageError(f"{text!r} in column {title!r}: give visible characters, in one line.")

@@ -176,6 +176,7 @@ class Comparison:
         trials: of the approximate randomisation; 0 with "bs".
         seed: of both.
         versions: {package: version}.
+        columns: {title: {system: text or number}}, facts that tables show before the scores; none by default.
     """
 
     systems: tuple[str, ...]
@@ -187,6 +188,7 @@ class Comparison:
     trials: int
     seed: int
     versions: dict
+    columns: dict = field(default_factory=dict)
 
     def marks(self, test_set, system, metric):
         """[(symbol, arrow)] of significant differences from the baselines, (symbol, "=") of the same outputs.

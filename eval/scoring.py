@@ -82,6 +82,7 @@ def score(plan, all_texts, cache, report, processes=1, cpu=False, cached_only=Fa
         trials=plan.trials if plan.test == "ar" else 0,
         seed=plan.seed,
         versions={package: importlib.metadata.version(package) for package in _PACKAGES},
+        columns=plan.columns,
     )
 
 

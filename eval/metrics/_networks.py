@@ -1,13 +1,17 @@
 """Networks of metrics: loaded without running code or printing anything, and fed in batches of like length."""
 
 import contextlib
+import copy
 import logging
 import os
 import pickle
+import queue
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.processes import submitted
 
 _LIKE_A_POSITION = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of transformers do not store
 
@@ -110,11 +114,57 @@ def fill(network, weights, path):
         )
 
 
-def device(options):
-    """The GPU if there is one and it may be used, else the CPU."""
+def devices(options):
+    """All GPUs that are visible, if there are any and they may be used, else the CPU: list of torch devices."""
     import torch
 
-    return torch.device("cuda" if torch.cuda.is_available() and not options.cpu else "cpu")
+    if options.cpu or not torch.cuda.is_available():
+        return [torch.device("cpu")]
+    return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+
+
+def replicas(network, places):
+    """A network on each of some devices: copies, and on the first one itself.
+
+    Args:
+        network: a module on the CPU.
+        places: devices.
+    """
+    # One after the other: the CPU never holds more than two.
+    others = [copy.deepcopy(network).to(place) for place in places[1:]]
+    return [network.to(places[0]), *others]
+
+
+def spread(function, items, networks):
+    """Like map, on several networks at once, in a thread for each: torch lets other threads run while it computes.
+
+    Args:
+        function: of a network, which no other call has meanwhile, and an item.
+        items: iterable, of which only a few are taken ahead of the results.
+        networks: replicas of one network; if there is only one, all is done in this thread.
+
+    Yields:
+        results in the order of the items, whichever network they are from.
+    """
+    if len(networks) == 1:
+        yield from (function(networks[0], item) for item in items)
+        return
+    idle = queue.SimpleQueue()
+    for network in networks:
+        idle.put(network)
+
+    def on_an_idle_one(item):
+        network = idle.get()
+        try:
+            return function(network, item)
+        finally:
+            idle.put(network)
+
+    pool = ThreadPoolExecutor(len(networks))
+    try:
+        yield from submitted(pool, on_an_idle_one, items, 2 * len(networks))
+    finally:
+        pool.shutdown(cancel_futures=True)  # interrupted, a run does not wait for more than the batches in hand
 
 
 def batches(tokenizer, encoded, tokens):

@@ -8,6 +8,7 @@ import numpy as np
 
 from posnet_eval.metrics import _models
 from posnet_eval.metrics._base import MeanMetric
+from posnet_eval.metrics._networks import devices, replicas
 from posnet_fairseq.errors import UsageError
 
 SCALE = 100  # papers print these scores times 100
@@ -44,7 +45,7 @@ class NeuralMetric(MeanMetric):
 
     @abstractmethod
     def load(self):
-        """The network, ready to score."""
+        """The network on the CPU, ready to score, and its tokeniser."""
 
     def check_installed(self):
         """Refuse to go on without the package."""
@@ -79,14 +80,24 @@ class NeuralMetric(MeanMetric):
         }
 
     @cached_property
-    def network(self):
-        """What :meth:`load` gave, loaded when first used."""
+    def _loaded(self):
         self.check_installed()
-        return self.load()
+        network, tokenizer = self.load()
+        return replicas(network, devices(self.options)), tokenizer
+
+    @property
+    def networks(self):
+        """The network once for each device, loaded when first used."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self):
+        """The network's, for one thread, loaded when first used."""
+        return self._loaded[1]
 
     def release(self):
         """Make room for the next model."""
-        self.__dict__.pop("network", None)
+        self.__dict__.pop("_loaded", None)
 
     def statistics(self, segments):
         """Rows of (score × 100, 1); NaN stays NaN."""

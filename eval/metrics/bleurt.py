@@ -1,7 +1,7 @@
 """BLEURT: a BERT that has learned to tell how well a sentence says what another one says (arXiv:2004.04696)."""
 
 from posnet_eval.metrics import _models
-from posnet_eval.metrics._networks import batches, device, fill, quiet, read_weights, reading
+from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
 from posnet_eval.metrics._neural import NeuralMetric
 from posnet_fairseq.errors import UsageError
 
@@ -42,7 +42,7 @@ class Bleurt(NeuralMetric):
         return _models.short_name(given), files
 
     def load(self):
-        """The pair of network and tokeniser."""
+        """See :meth:`NeuralMetric.load`."""
         _, files = self.find()
         folder = files["config.json"].parent
         weights = next(files[name] for name in _WEIGHTS if name in files)
@@ -64,14 +64,15 @@ class Bleurt(NeuralMetric):
                 tokenizer = kind.from_pretrained(folder)
                 if not tokenizer:  # transformers gives False for a damaged spm.model
                     raise ValueError("spm.model is damaged")
-        return network.eval().to(device(self.options)), tokenizer
+        return network.eval(), tokenizer
 
     def score(self, segments):
         """Scores of batches of pairs of reference and hypothesis."""
-        import torch
+        return spread(_scores, self._batches(segments), self.networks)
 
-        network, tokenizer = self.network
-        place = network.device
+    def _batches(self, segments):
+        """Yields (positions, dict of tensors)."""
+        network, tokenizer = self.networks[0], self.tokenizer
         longest = min(LONGEST, network.config.max_position_embeddings)
         pairs = [(reference, hypothesis) for _, hypothesis, (reference,) in segments]
         order = sorted(range(len(pairs)), key=lambda position: -sum(len(text.encode()) for text in pairs[position]))
@@ -79,7 +80,15 @@ class Bleurt(NeuralMetric):
             chunk = order[start : start + _CHUNK]
             references, hypotheses = zip(*(pairs[position] for position in chunk), strict=True)
             encoded = tokenizer(list(references), list(hypotheses), truncation=True, max_length=longest)
-            for positions, inputs in batches(tokenizer, encoded, _TOKENS[place.type]):
-                with torch.inference_mode():
-                    scores = network(**inputs.to(place)).logits.squeeze(1)
-                yield [chunk[position] for position in positions], scores.cpu().numpy()
+            for positions, inputs in batches(tokenizer, encoded, _TOKENS[network.device.type]):
+                yield [chunk[position] for position in positions], inputs
+
+
+def _scores(network, batch):
+    """Positions and scores of a batch."""
+    import torch
+
+    positions, inputs = batch
+    with torch.inference_mode():
+        scores = network(**inputs.to(network.device)).logits.squeeze(1)
+    return positions, scores.cpu().numpy()

@@ -4,7 +4,7 @@ import inspect
 from collections import Counter
 
 from posnet_eval.metrics import _models
-from posnet_eval.metrics._networks import batches, device, fill, quiet, read_weights, reading
+from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
 from posnet_eval.metrics._neural import NeuralMetric
 from posnet_fairseq.errors import UsageError
 
@@ -63,7 +63,7 @@ class Comet(NeuralMetric):
         return _models.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
 
     def load(self):
-        """The library's model."""
+        """See :meth:`NeuralMetric.load`; the network is the library's model."""
         _, files = self.find()
         checkpoint, encoder = files[_CHECKPOINT], files["encoder/config.json"].parent
         settings = _settings(files["hparams.yaml"])
@@ -84,7 +84,7 @@ class Comet(NeuralMetric):
                 }
             )
         fill(model, content.get("state_dict"), checkpoint)
-        return model.eval().to(device(self.options))
+        return model.eval(), model.encoder.tokenizer
 
     def score(self, segments):
         """Scores of groups of segments, so that little is lost when scoring is interrupted.
@@ -93,13 +93,17 @@ class Comet(NeuralMetric):
         """
         import torch
 
-        network, place = self.network, self.network.device
+        network = self.networks[0]
+        place = network.device
         triples = [(source, hypothesis, reference) for source, hypothesis, (reference,) in segments]
         uses = Counter(text for triple in triples for text in triple)
+        groups = list(_groups(triples, _BYTES[place.type]))
+        embedded = spread(_embed, self._batches(new for _, new in groups), self.networks)
         embeddings = {}
-        for positions in _groups(triples, _BYTES[place.type]):
-            texts = [text for position in positions for text in triples[position]]
-            embeddings |= _embed(network, [text for text in dict.fromkeys(texts) if text not in embeddings])
+        for positions, new in groups:
+            needed = set(new)
+            while not needed <= embeddings.keys():
+                embeddings |= next(embedded)
             inputs = (
                 torch.stack([embeddings[triples[position][part]] for position in positions]).to(place)
                 for part in range(3)
@@ -107,10 +111,21 @@ class Comet(NeuralMetric):
             with torch.inference_mode():
                 scores = network.estimate(*inputs).score
             yield positions, scores.cpu().numpy()
+            texts = [text for position in positions for text in triples[position]]
             uses.subtract(texts)
             for text in set(texts):
                 if not uses[text]:
                     del embeddings[text]
+
+    def _batches(self, groups):
+        """Yields (texts, dict of tensors) of groups of texts one by one."""
+        limit = self.networks[0].encoder.max_positions - 2
+        tokens = _TOKENS[self.networks[0].device.type]
+        for texts in filter(None, groups):
+            # As the encoder's own prepare_sample, but that texts are put into batches before they are padded.
+            encoded = self.tokenizer(texts, truncation=True, max_length=limit)
+            for positions, inputs in batches(self.tokenizer, encoded, tokens):
+                yield [texts[position] for position in positions], inputs
 
 
 def _settings(path):
@@ -149,43 +164,42 @@ def _arguments(model, stored, settings):
 
 
 def _groups(triples, size):
-    """Positions of triples in groups: those of one source together, long ones first.
+    """Triples in groups: those of one source together, long ones first.
 
     Args:
         triples: source, hypothesis, reference.
         size: bytes of text not seen before, with which a group is full.
+
+    Yields:
+        positions of a group, and its texts that are in no group before it.
     """
 
     def key(position):
         source, _, reference = triples[position]
         return -len(source.encode()) - len(reference.encode()), source, reference
 
-    seen, group, new = set(), [], 0
+    seen, group, new, weight = set(), [], [], 0
     for position in sorted(range(len(triples)), key=key):
+        unseen = [text for text in dict.fromkeys(triples[position]) if text not in seen]
+        seen.update(unseen)
         group.append(position)
+        new += unseen
         # 1: embeddings of segments take memory, too
-        new += 1 + sum(len(text.encode()) for text in set(triples[position]) - seen)
-        seen.update(triples[position])
-        if new >= size:
-            yield group
-            group, new = [], 0
+        weight += 1 + sum(len(text.encode()) for text in unseen)
+        if weight >= size:
+            yield group, new
+            group, new, weight = [], [], 0
     if group:
-        yield group
+        yield group, new
 
 
-def _embed(network, texts):
-    """{text: (D,) embedding on the CPU}."""
+def _embed(network, batch):
+    """{text: (D,) embedding on the CPU} of a batch."""
     import torch
 
-    if not texts:
-        return {}
-    encoder, found = network.encoder, {}
-    # As the encoder's own prepare_sample, whose padding is not to be had without putting texts into batches first.
-    encoded = encoder.tokenizer(texts, truncation=True, max_length=encoder.max_positions - 2)
-    for positions, inputs in batches(encoder.tokenizer, encoded, _TOKENS[network.device.type]):
-        inputs = inputs.to(network.device)
-        with torch.inference_mode():
-            rows = network.get_sentence_embedding(inputs["input_ids"], inputs["attention_mask"]).cpu()
-        # cloned: a row of a tensor would keep all of it
-        found |= {texts[position]: row.clone() for position, row in zip(positions, rows, strict=True)}
-    return found
+    texts, inputs = batch
+    inputs = inputs.to(network.device)
+    with torch.inference_mode():
+        rows = network.get_sentence_embedding(inputs["input_ids"], inputs["attention_mask"]).cpu()
+    # cloned: a row of a tensor would keep all of it
+    return {text: row.clone() for text, row in zip(texts, rows, strict=True)}

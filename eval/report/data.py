@@ -7,6 +7,10 @@ import json
 
 import numpy as np
 
+_SCORE = ("score", "low", "high", "half_width", "deviation", "runs")
+_DIFFERENCE = ("difference", "difference_low", "difference_high", "p", "p_shift", "win_rate", "mark")
+CSV_HEADER = ("test_set", "system", "label", "metric", *_SCORE, "baseline", *_DIFFERENCE, "signature")
+
 
 def as_json(comparison):
     """Everything but the texts, those of outputs and references: they are in files already."""
@@ -16,16 +20,13 @@ def as_json(comparison):
 
 
 def as_csv(comparison):
-    """A line for each test set, system, metric and baseline ("" and no difference where there is none)."""
+    """A line for each test set, system, metric and baseline ("" and no difference where there is none), facts last."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    score_columns = ["score", "low", "high", "half_width", "deviation", "runs"]
-    difference_columns = ["difference", "difference_low", "difference_high", "p", "p_shift", "win_rate", "mark"]
-    writer.writerow(
-        ["test_set", "system", "label", "metric", *score_columns, "baseline", *difference_columns, "signature"]
-    )
+    writer.writerow([*CSV_HEADER, *comparison.columns])
     for test_set in comparison.test_sets:
         for system, scores in test_set.scores.items():
+            facts = [column.get(system, "") for column in comparison.columns.values()]
             against = [name for name in comparison.baselines if name != system and name in test_set.scores]
             for info in test_set.metrics:
                 score = scores[info.name]
@@ -33,12 +34,12 @@ def as_csv(comparison):
                 row = [test_set.name, system, comparison.labels[system], info.label]
                 row += [score.value, score.low, score.high, score.half_width, deviation, len(score.runs)]
                 for baseline in against or [""]:
-                    compared = [""] * len(difference_columns)
+                    compared = [""] * len(_DIFFERENCE)
                     if baseline:
                         found = test_set.difference(system, baseline, info.name)
                         p = "" if found.p is None else found.p
                         compared = [found.value, found.low, found.high, p, found.p_shift, found.win_rate, found.arrow]
-                    writer.writerow([*row, baseline, *compared, info.signature])
+                    writer.writerow([*row, baseline, *compared, info.signature, *facts])
     return text.getvalue()
 
 

@@ -23,14 +23,15 @@ _TEXT = {
 
 
 def latex(comparison):
-    """All test sets side by side, a column for each metric; needs the package booktabs."""
+    """All test sets side by side, a column for each metric, before them those of facts; needs the package booktabs."""
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
+    titles = [escaped(title) for title in comparison.columns]
     lines = [
-        rf"\begin{{tabular}}{{l{'l' * len(shown)}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(titles)}{'l' * len(shown)}}}",
         r"\toprule",
-        " & ".join(["", *_groups(comparison)]) + r" \\",
+        " & ".join([*[""] * (1 + len(titles)), *_groups(comparison)]) + r" \\",
         *_rules(comparison),
-        " & ".join(["", *(escaped(info.label) for _, info in shown)]) + r" \\",
+        " & ".join(["", *titles, *(escaped(info.label) for _, info in shown)]) + r" \\",
         r"\midrule",
     ]
     best = {(test_set.name, info.name): wording.best(test_set, info) for test_set, info in shown if test_set.scores}
@@ -40,7 +41,8 @@ def latex(comparison):
             for test_set, info in shown
         ]
         # in braces: a bracket or a star would be taken for an option of the line above
-        lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *cells]) + r" \\")
+        facts = map(escaped, wording.facts(comparison, system))
+        lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *facts, *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
     table = "\n".join(
@@ -62,7 +64,7 @@ def _groups(comparison):
 
 
 def _rules(comparison):
-    start = 2
+    start = 2 + len(comparison.columns)
     for test_set in comparison.test_sets:
         stop = start + len(test_set.metrics) - 1
         yield rf"\cmidrule(lr){{{start}-{stop}}}"

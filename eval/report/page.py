@@ -3,6 +3,7 @@
 It takes matplotlib and jinja2 along: commands import this module only when a page is asked for.
 """
 
+import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -10,6 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from posnet_eval.report import formats, plots, wording
 from posnet_eval.report.browser import browsable
 from posnet_eval.results import SIGNIFICANT, SYMBOLS
+
+_AMOUNT = re.compile(r"(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit>.*)")
 
 
 def render(comparison):
@@ -74,12 +77,29 @@ def _row(comparison, test_set, system):
         "label": comparison.labels[system],
         "baseline": dict(zip(comparison.baselines, SYMBOLS, strict=False)).get(system, ""),
         "reason": test_set.missing.get(system, ""),
+        "facts": _facts(comparison, system),
         "cells": [],
     }
     if system in test_set.scores:
         row["runs"] = len(test_set.outputs[system])
         row["cells"] = [_cell(comparison, test_set, system, metric) for metric in test_set.metrics]
     return row
+
+
+def _facts(comparison, system):
+    """A system's part of the columns before the scores: [(text, number to sort by or None)]."""
+    order = [_sorting(column).get(system) for column in comparison.columns.values()]
+    return list(zip(wording.facts(comparison, system), order, strict=True))
+
+
+def _sorting(column):
+    """What a column is sorted by: its numbers where they have one unit, which others come behind, else its texts."""
+    texts = {system: formats.fact(value) for system, value in column.items()}
+    amounts = {system: match for system, text in texts.items() if (match := _AMOUNT.match(text))}
+    if len({match["unit"] for match in amounts.values()}) == 1:
+        return {system: float(match["number"].replace(",", "")) for system, match in amounts.items()}
+    alphabetical = sorted(set(texts.values()))
+    return {system: alphabetical.index(text) for system, text in texts.items()}
 
 
 def _cell(comparison, test_set, system, metric):

@@ -4,8 +4,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from posnet_eval.report import wording
+from posnet_eval.report.formats import GAP
 
-GAP = "–"
+WIDEST = 24  # of a label, the part that is never broken
 
 
 def terminal(comparison):
@@ -15,11 +16,14 @@ def terminal(comparison):
             title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
             header_style="bold underline",
         )  # fmt: skip
-        table.add_column("", overflow="fold")
+        longest = max(map(len, comparison.labels.values()))
+        table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
+        for title in comparison.columns:
+            table.add_column(escape(title), justify="right", overflow="fold")
         for info in test_set.metrics:
             table.add_column(info.label, no_wrap=True)
-        for label, cells in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
-            table.add_row(label, *cells)
+        for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
+            table.add_row(*row)
         yield table
 
 
@@ -27,9 +31,9 @@ def markdown(comparison):
     """The tables with legend and signatures."""
     parts = []
     for test_set in comparison.test_sets:
-        head = ["", *(info.label for info in test_set.metrics)]
-        lines = [head, ["---"] + ["---:"] * len(test_set.metrics)]
-        lines += [[label, *cells] for label, cells in _rows(comparison, test_set, ("**", "**"), _escaped)]
+        head = ["", *map(_escaped, comparison.columns), *(info.label for info in test_set.metrics)]
+        lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
+        lines += _rows(comparison, test_set, ("**", "**"), _escaped)
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
     parts.append("\n".join(map(_escaped, wording.legend(comparison))))
@@ -47,7 +51,8 @@ def _rows(comparison, test_set, bold, escaped):
                 _cell(comparison, test_set, system, info.name, bold if system in best[info.name] else ("", ""))
                 for info in test_set.metrics
             ]
-        yield escaped(comparison.labels[system]), cells
+        texts = [comparison.labels[system], *wording.facts(comparison, system)]
+        yield [*map(escaped, texts), *cells]
 
 
 def _cell(comparison, test_set, system, metric, bold):

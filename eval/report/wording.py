@@ -1,7 +1,7 @@
 """How scores, marks and tests are put into words, the same in every table."""
 
 from posnet_eval.plan import TESTS
-from posnet_eval.report.formats import listed
+from posnet_eval.report.formats import fact, listed
 from posnet_eval.results import SIGNIFICANT, SYMBOLS
 
 
@@ -21,6 +21,11 @@ def best(test_set, metric):
     printed = {system: round(scores[metric.name].value, 1) for system, scores in test_set.scores.items()}
     top = (max if metric.higher_is_better else min)(printed.values())
     return {system for system, value in printed.items() if value == top}
+
+
+def facts(comparison, system):
+    """What the columns before the scores say of a system: list of texts, "–" where they say nothing."""
+    return [fact(column.get(system)) for column in comparison.columns.values()]
 
 
 def languages(test_set):

@@ -16,6 +16,17 @@ RESAMPLES = 200
 LIMITS = (10, 20, 40)  # words of the buckets of length
 
 
+def sacrebleu_test_set(monkeypatch, name, pair, folder, source, reference):
+    """Let one of sacreBLEU's test sets be the lines of two files, written into a folder; it is not fetched then."""
+    from sacrebleu.dataset import DATASETS
+
+    folder.mkdir(parents=True)
+    for field in DATASETS[name].fieldnames(pair):
+        text = (reference if field == "ref" else source).read_text(encoding="utf-8")
+        (folder / f"{name.replace('/', '_')}.{pair}.{field}").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(DATASETS[name], "_outdir", str(folder))
+
+
 class Mean(MeanMetric):
     """A metric of which only sums are wanted."""
 

@@ -1,4 +1,5 @@
 import pytest
+from commands import SMALL_BENCH
 from test_bad_input import fails
 
 from posnet_fairseq.cli import bench
@@ -6,7 +7,7 @@ from posnet_fairseq.cli import bench
 
 def test_sacrebleus_paired_test(capsys):
     """Both ways are run, and come to the same p."""
-    bench.main("score --systems 2 --resamples 40 --processes 1".split())
+    bench.main(["score", *SMALL_BENCH["score"].split()])
     shown = capsys.readouterr().out
     assert shown.count("the same") == 2
     assert "B = 40, processes: 1" in shown

@@ -82,14 +82,14 @@ def test_parts_are_bounded_and_complete(bleurt, monkeypatch):
     monkeypatch.setattr(implementation, "_CHUNK", 10)
     ours = metric(bleurt)
     expected = scores(ours, SEGMENTS)
-    sizes, forward = [], ours.network[0].forward
+    sizes, forward = [], ours.networks[0].forward
 
     def watched(**inputs):
         sizes.append(inputs["input_ids"].shape)
         assert {"attention_mask", "token_type_ids"} <= inputs.keys()
         return forward(**inputs)
 
-    monkeypatch.setattr(ours.network[0], "forward", watched)
+    monkeypatch.setattr(ours.networks[0], "forward", watched)
     parts = list(ours.statistics(SEGMENTS))
     assert len(parts) == len(sizes) > 5
     assert sorted(position for positions, _ in parts for position in positions) == list(range(len(SEGMENTS)))

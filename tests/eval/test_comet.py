@@ -121,14 +121,14 @@ def test_every_text_is_encoded_once_and_forgotten_when_done(comet, monkeypatch):
     ours = metric(comet)
     encoded, embed = [], implementation._embed
 
-    def counting(network, texts):
-        encoded.extend(texts)
-        return embed(network, texts)
+    def counting(network, batch):
+        encoded.extend(batch[0])
+        return embed(network, batch)
 
-    rows, encode = [], ours.network.get_sentence_embedding
+    rows, encode = [], ours.networks[0].get_sentence_embedding
     monkeypatch.setattr(implementation, "_embed", counting)
     monkeypatch.setattr(
-        ours.network, "get_sentence_embedding", lambda ids, mask: rows.append(len(ids)) or encode(ids, mask)
+        ours.networks[0], "get_sentence_embedding", lambda ids, mask: rows.append(len(ids)) or encode(ids, mask)
     )
     parts = list(ours.statistics(SEGMENTS))
     assert len(parts) > 5
@@ -141,8 +141,8 @@ def test_embeddings_are_kept_as_long_as_needed(comet, monkeypatch):
     monkeypatch.setitem(implementation._BYTES, "cpu", 100)
     rows, embed = [], implementation._embed
 
-    def watched(network, texts):
-        found = embed(network, texts)
+    def watched(network, batch):
+        found = embed(network, batch)
         rows.extend(weakref.ref(row) for row in found.values())
         return found
 
@@ -157,9 +157,9 @@ def test_embeddings_are_kept_as_long_as_needed(comet, monkeypatch):
 def test_batches_are_bounded(comet, monkeypatch):
     monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
     ours = metric(comet)
-    sizes, encode = [], ours.network.get_sentence_embedding
+    sizes, encode = [], ours.networks[0].get_sentence_embedding
     monkeypatch.setattr(
-        ours.network, "get_sentence_embedding", lambda ids, mask: sizes.append(ids.shape) or encode(ids, mask)
+        ours.networks[0], "get_sentence_embedding", lambda ids, mask: sizes.append(ids.shape) or encode(ids, mask)
     )
     scores(ours, SEGMENTS)
     assert all(rows == 1 or rows * columns <= 64 for rows, columns in sizes)

@@ -163,6 +163,30 @@ def test_a_missing_system_has_a_row_with_its_reason():
     assert Page(render(made_up.comparison(missing=("s0", "s1", "s2")))).data == []
 
 
+FACTS = {
+    "<b>plain": {"s0": 2815, "s1": 12862, "s2": 9.5},
+    "one unit": {"s0": "0.9 GB", "s1": "1,000.5 GB", "s2": "none", "s3": "-3 GB"},
+    "several": {"s0": "980K", "s1": "3.10M", "s3": "12M"},
+}
+
+
+def test_columns_before_the_scores():
+    comparison = dataclasses.replace(made_up.comparison(systems=4, missing=("s3",)), columns=FACTS)
+    html = render(comparison)
+    header, *rows = Page(html).tables[0]
+    assert [cell.split("higher")[0] for cell in header[:5]] == ["System", *FACTS, "BLEU"]
+    shown = [
+        ["2,815", "0.9 GB", "980K"],
+        ["12,862", "1,000.5 GB", "3.10M"],
+        ["9.5", "none", "–"],
+        ["–", "-3 GB", "12M"],
+    ]
+    assert [row[1:4] for row in rows] == shown
+    assert all(len(row) == len(header) == 7 for row in rows)
+    assert "th.fact" in html
+    assert "fact" not in render(dataclasses.replace(comparison, columns={}))
+
+
 @pytest.mark.parametrize(
     "options", [{"segments": 1}, {"systems": 1}, {"sources": False}, {"baselines": 0}, {"systems": 8, "baselines": 2}]
 )
@@ -340,6 +364,16 @@ def dom(path, html):
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent}/profile"]
     done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120)
     return done.stdout
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.parametrize(("column", "order"), [(1, "2013"), (2, "3012"), (3, "3102")])
+def test_columns_are_sorted_by_numbers_of_one_unit(tmp_path, column, order):
+    """Several units are sorted as texts; what has no number or no entry comes last."""
+    comparison = dataclasses.replace(made_up.comparison(systems=4, segments=9), columns=FACTS)
+    click = f"<script>document.querySelectorAll('thead button')[{column}].click()</script></body>"
+    page = Page(dom(tmp_path / "page.html", render(comparison).replace("</body>", click)))
+    assert [row[0][:9] for row in page.tables[0][1:]] == [f"System s{number}" for number in order]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import yaml
+from made_up import sacrebleu_test_set
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 from test_hygiene import text, translated
@@ -283,15 +284,7 @@ def test_a_log_is_scored(data, capsys):
 
 
 def test_a_test_set_of_sacrebleus(data, capsys, monkeypatch):
-    from sacrebleu.dataset import DATASETS
-
-    folder = data / "sets" / "wmt14_full"
-    for field in DATASETS["wmt14/full"].fieldnames("en-de"):
-        write(
-            folder / f"wmt14_full.en-de.{field}",
-            Path("test.de" if field == "ref" else "test.en").read_text().splitlines(),
-        )
-    monkeypatch.setattr(DATASETS["wmt14/full"], "_outdir", str(folder))
+    sacrebleu_test_set(monkeypatch, "wmt14/full", "en-de", data / "sets", Path("test.en"), Path("test.de"))
     run(capsys, "-t", "wmt14/full", "-l", "en-de", "--system", "base.txt", "--out", "report")
     (test_set,) = report()["test_sets"]
     assert (test_set["name"], test_set["size"]) == ("wmt14/full", SIZE)
@@ -380,6 +373,20 @@ def test_configuration(data, capsys, monkeypatch):
     ("changes", "expected"),
     [
         ({"sytems": ["a"]}, "the file has unknown keys: sytems"),
+        ({"columns": ["params"]}, "columns is ['params'], it should be a mapping"),
+        ({"columns": {"params": "3M"}}, "column 'params' is '3M', it should be a mapping"),
+        ({"columns": {"params": {"bass": 1, "base": 2}}}, "column 'params': bass not among the systems"),
+        ({"columns": {"params": {"base": [1]}}}, "column 'params': base is [1], it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": True}}}, "column 'params': base is True, it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": None}}}, "column 'params': base is None, it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": float("nan")}}}, "column 'params': base is nan, which is no number. Leave it"),
+        ({"columns": {"params": {"base": "a\nb"}}}, "'a\\nb' in column 'params': give visible characters, in one line"),
+        ({"columns": {"params": {"base": ""}}}, "'' in column 'params': give visible characters, in one line"),
+        ({"columns": {"": {}}}, "'' in column '': give visible characters, in one line"),
+        ({"columns": {"a\x1b": {}}}, "'a\\x1b' in column 'a\\x1b': give visible characters, in one line"),
+        ({"columns": {7: {}, "7": {}}}, "column '7' is there twice"),
+        ({"columns": {"chrF": {}}}, "column 'chrF': the report has one of this name. Choose another title"),
+        ({"columns": {"score": {}}}, "column 'score': the report has one of this name. Choose another title"),
         ({"systems": []}, "systems is neither a list of names nor"),
         ({"baselines": "best"}, "baseline 'best' is not among the systems. Choose from base, good, third"),
         ({"baselines": ["base", "good", "third"]}, "give two at most"),
@@ -445,6 +452,64 @@ def test_numbers_may_be_names(data, capsys):
     content = report()
     assert (content["baselines"], content["labels"]) == (["2"], {"1": "1", "2": "2.5"})
     assert content["test_sets"][0]["name"] == "2014"
+
+
+COLUMNS = {
+    "params_&_50%": {"base": "3.10M", "good": "[b]3*22_M"},
+    "[b]tokens/s": {"third": 2815, "base": 12862},
+    "decode": {"base": 118.0, "good": 1160.25},
+    "time": {"good": "12:30"},
+}
+
+
+def test_columns_stand_before_the_scores_everywhere(data, capsys):
+    shown = run(capsys, "--config", str(configure(data, columns=COLUMNS)), "--out", "report").out
+    rows = {line.split()[0]: line.split()[1:] for line in shown.split("\n\n")[0].splitlines()[1:]}
+    assert rows["params_&_50%"] == ["[b]tokens/s", "decode", "time", "chrF"]
+    assert rows["Transformer"][:5] == ["3.10M", "12,862", "118.0", "–", "57.6"]
+    assert rows["good"][:4] == ["[b]3*22_M", "–", "1160.25", "12:30"]
+    markdown = Path("report/report.md").read_text()
+    assert "|  | params\\_&\\_50% | \\[b\\]tokens/s | decode | time | chrF |\n| --- | ---: " in markdown
+    assert "\n| Transformer | 3.10M | 12,862 | 118.0 | – | 57.6 ±" in markdown
+    assert "\n| good | \\[b\\]3\\*22\\_M | – | 1160.25 | 12:30 | " in markdown
+    latex = Path("report/report.tex").read_text()
+    assert r"\begin{tabular}{lrrrrll}" in latex
+    assert r" &  &  &  &  & \multicolumn{1}{c}{news (en-de)} & " in latex
+    assert r"\cmidrule(lr){6-6}" in latex
+    assert r" & params\_\&\_50\% & [b]tokens/s & decode & time & chrF & chrF \\" in latex
+    assert r"{Transformer} & 3.10M & 12,862 & 118.0 & -- & 57.6" in latex
+    assert report()["columns"] == COLUMNS
+    header, *lines = csv.reader(Path("report/report.csv").read_text().splitlines())
+    assert header[-5:] == ["signature", *COLUMNS]
+    assert {line[1]: line[-4:] for line in lines if line[0] == "talks"} == {
+        "base": ["3.10M", "12862", "118.0", ""],
+        "good": ["[b]3*22_M", "", "1160.25", "12:30"],
+        "third": ["", "2815", "", ""],
+    }
+
+
+def test_columns_of_a_system_without_scores(data, capsys):
+    sets = {"talks": CONFIG["test_sets"]["talks"]}
+    config = str(configure(data, columns=COLUMNS, test_sets=sets))
+    for seed in (1, 2):
+        Path(f"runs/third_s{seed}/talks.txt").unlink()
+    run(capsys, "--config", config, "--skip-missing", "--out", "report")
+    assert "| gLinearNet & co | – | 2,815 | – | – | – |" in Path("report/report.md").read_text()
+
+
+def test_a_time_is_no_number(data, capsys):
+    """YAML would make 750 of 12:30 and 3661 of 1:01:01."""
+    config = configure(data)
+    with config.open("a") as file:
+        file.write("columns: {hours: {base: 12:30, good: 1:01:01.5, third: 1_000}}\n")
+    run(capsys, "--config", str(config), "--out", "report")
+    assert report()["columns"] == {"hours": {"base": "12:30", "good": "1:01:01.5", "third": 1000}}
+
+
+def test_a_column_may_be_called_as_a_metric_that_is_not_there(data, capsys):
+    config = str(configure(data, columns={"BLEU": {"base": 31}}))
+    run(capsys, "--config", config)
+    assert "column 'BLEU': the report has one" in refused(capsys, "--config", config, "--metrics", "bleu")
 
 
 def test_a_key_that_is_there_twice(data, capsys):
@@ -714,7 +779,7 @@ def test_neither_torch_nor_models_are_needed(data):
 def test_latex_compiles(data, capsys):
     """As it is, and in a paper that reads it."""
     labels = {"base": "[b] 50% of $x_1$ & {y} \\z", "good": "*", "third": "~^<>|#→γ"}
-    run(capsys, "--config", str(configure(data, systems=labels)), "--out", "report")
+    run(capsys, "--config", str(configure(data, systems=labels, columns=COLUMNS)), "--out", "report")
     paper = r"\documentclass{article}\usepackage{booktabs}\begin{document}Before \input{report} after\end{document}"
     write(data / "report" / "paper.tex", [paper])
     for name in ("report", "paper"):
