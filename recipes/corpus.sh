@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Any dataset that posnet-prepare has made, a corpus of your own for instance:
-#   DATA=data-bin/my-corpus MIXER=rposnet SIZE=base SEED=1 bash recipes/corpus.sh [STAGE]
-set -euo pipefail
-recipe=corpus
-data=${DATA:?"corpus: error: DATA is not set: name the folder of a dataset, as DATA=data-bin/my-corpus"}
-data=$(realpath -ms "$data")
+# Any dataset that posnet-prepare makes or has made, a corpus of your own for instance, from data to scores:
+#   DATA=data-bin/my-corpus MIXER=rposnet SIZE=base SEED=1 bash recipes/corpus.sh [STAGE ...]
+#   DATASET=quickstart.en-de SIZE=tiny bash recipes/corpus.sh
+# STAGE: prepare, train, average, precompute, translate, score (default: all). More settings: recipes/lib/stages.sh,
+# recipes/hyperparameters.sh. Stop it at any time; run again, it goes on where it was.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/stages.sh"
 recipe "$@"

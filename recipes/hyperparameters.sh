@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What models of each size are trained, averaged and searched with. Sourced by stages.sh; every recipe shares it.
 # Any of them can be set from outside: LR=1e-3 UPDATES=50000 bash recipes/wmt14.en-de.sh
 #

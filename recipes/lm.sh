@@ -13,24 +13,14 @@ text=${1:+$(realpath -m "$1")} arguments=$#
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-recipe=lm
-. recipes/lib/jobs.sh
-updates=${LM_UPDATES:-200} seed=${LM_SEED:-1} size=${LM_SIZE:-a}
+. recipes/lib/say.sh
+updates=${LM_UPDATES:-200} seed=${LM_SEED:-1} LM_SIZE=${LM_SIZE:-a}
 read -ra mixers <<<"${LM_MIXERS:-attention alpha_translution translution}"
 refuse_unless_number LM_UPDATES "$updates"
 refuse_unless_number LM_SEED "$seed"
-if [ "$arguments" -gt 1 ]; then
-    say "error: $arguments files were given. Give one, or none for the default text."
-    exit 2
-fi
-if ! [[ $size =~ ^[abc]$ ]]; then
-    say "error: LM_SIZE=$size: choose a, b or c, the sizes of the paper's GPTs."
-    exit 2
-fi
-if [ -n "$text" ] && [ ! -f "$text" ]; then
-    say "error: $text: there is no such file. Check the path."
-    exit 2
-fi
+choose_from LM_SIZE a b c   # the sizes of the paper's GPTs
+[ "$arguments" -le 1 ] || fail "$arguments files were given. Give one, or none for the default text."
+[ -z "$text" ] || [ -f "$text" ] || fail "$text: there is no such file. Check the path."
 
 . recipes/lib/environment.sh
 posnet_environment "$root"
@@ -45,7 +35,6 @@ else
     name=${name//[^[:alnum:]._-]/_}-$(sha256sum <"$text" | cut -c1-8)   # fairseq splits paths at colons
 fi
 data=data/lm.$name runs=runs/lm.$name
-hold "$runs"
 if [ ! -e "$data/dataset.json" ]; then
     say "preparing the data"
     if [ -z "$text" ]; then
@@ -59,40 +48,27 @@ if [ ! -e "$data/dataset.json" ]; then
     posnet-prepare text "${sets[@]}" --out "$data"
 fi
 
-device=(--cpu)
-! python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=()
+read -r gpus _ < <(python recipes/lib/gpus.py)
+device=()
+[ "$gpus" -gt 0 ] || device=(--cpu)
 # Blocks of 160 tokens, eight at a time, and clipping, weight decay and cosine schedule as in the paper's App. I.3.
 # Its learning rate is lost in the text: the one here suits the default text.
 blocks=(--task language_modeling --tokens-per-sample 160 --batch-size 8 --required-batch-size-multiple 1)
-interval=$(((updates + 5) / 6))
-
-train() {
-    exec fairseq-train "$data" --user-dir posnet_fairseq --arch "gpt_${size}_$1" --seed "$seed" "${device[@]}" \
-        "${blocks[@]}" --criterion cross_entropy \
-        --optimizer adam --adam-betas '(0.9,0.95)' --weight-decay 0.05 --clip-norm 1.0 \
-        --lr 4e-3 --lr-scheduler cosine --warmup-updates "$((updates / 6))" --max-update "$updates" \
-        --save-dir "$2" --save-interval-updates "$interval" --keep-interval-updates 1 --no-epoch-checkpoints \
-        --log-format json --log-interval "$(((updates + 29) / 30))" >>"$2/train.log" 2>&1
-}
 
 results=()
 for mixer in "${mixers[@]}"; do
-    run="$runs/gpt_${size}_${mixer}_s${seed}_u$updates"
+    run="$runs/gpt_${LM_SIZE}_${mixer}_s${seed}_u$updates"
     results+=("$run")
-    [ ! -e "$run/eval.log" ] || continue
-    mkdir -p "$run"
-    python recipes/lib/mend.py "$run"
-    say "training gpt_${size}_$mixer, $updates updates (log: $run/train.log)"
-    train "$mixer" "$run" &
-    started "gpt_${size}_$mixer" "$run/train.log"
-    follow "$updates"
-    fairseq-eval-lm "$data" --user-dir posnet_fairseq "${blocks[@]}" --gen-subset test "${device[@]}" \
-        --path "$run/checkpoint_best.pt" >"$run/eval.partial" 2>&1 || {
-        say "error: fairseq-eval-lm failed; the end of $run/eval.partial:"
-        tail -n 3 "$run/eval.partial" >&2
-        exit 2
-    }
-    mv "$run/eval.partial" "$run/eval.log"
+    python recipes/lib/training.py "$run" train --average 1 -- \
+        fairseq-train "$data" --user-dir posnet_fairseq --arch "gpt_${LM_SIZE}_$mixer" --seed "$seed" "${device[@]}" \
+        "${blocks[@]}" --criterion cross_entropy --distributed-world-size 1 \
+        --optimizer adam --adam-betas '(0.9,0.95)' --weight-decay 0.05 --clip-norm 1.0 \
+        --lr 4e-3 --lr-scheduler cosine --warmup-updates "$((updates / 6))" --max-update "$updates" \
+        --save-dir "$run/checkpoints" --save-interval-updates "$(((updates + 5) / 6))" --no-epoch-checkpoints \
+        --log-format json --log-interval "$(((updates + 29) / 30))"
+    python recipes/lib/stage.py "$run" eval -- \
+        fairseq-eval-lm "$data" --user-dir posnet_fairseq "${blocks[@]}" --gen-subset test "${device[@]}" \
+        --path "$run/checkpoints/checkpoint_best.pt"
 done
 python recipes/lib/lm_table.py "$seed" "${results[@]}"
 say "logs and checkpoints are in $runs"

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import posnet_fairseq
@@ -23,15 +23,33 @@ TRAINING = (
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --required-batch-size-multiple 1 --batch-size 64 "
     "--no-progress-bar --log-format json --log-interval 50 --num-workers 0"
 ).split()
+# posnet-bench, of each kind, in seconds.
+SMALL_BENCH = {
+    "length": "--lengths 8 16 --size tiny --rounds 1",
+    "decode": "--beams 2 --lengths 4 --size tiny --words 50 --sentences 2 --rounds 1",
+    "layers": "--mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
+    "translution": "--lengths 4 --alone 5 --sentences 2 --embed-dim 8 --heads 2 --rounds 1",
+    "models": "--mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2",
+    "score": "--systems 2 --resamples 40 --processes 1",
+}
+
+
+def program(name):
+    """What a command of posnet's or fairseq's begins with: the function of its console script, None if it has none."""
+    for script in entry_points(group="console_scripts", name=name):
+        return script.load()
+
+
+def run_program(monkeypatch, name, *arguments):
+    """Run a command of posnet's or fairseq's in this process."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", [name, *map(str, arguments)])
+        program(name)()
 
 
 def call(monkeypatch, command, *arguments):
     """Run ``fairseq-COMMAND`` in this process."""
-    module = import_module(f"fairseq_cli.{command}")
-    argv = [f"fairseq-{command}", *map(str, arguments), "--user-dir", USER_DIR]
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "argv", argv)
-        module.cli_main()
+    run_program(monkeypatch, f"fairseq-{command}", *arguments, "--user-dir", USER_DIR)
 
 
 def train_arguments(data, save_dir, *more, arch="rposnet_tiny"):

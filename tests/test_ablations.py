@@ -1,9 +1,6 @@
-"""Every command in docs/ablations.md makes the model that its row promises."""
+"""The rows of docs/ablations.md are those of the papers' tables. test_documented_commands.py runs them."""
 
-import re
-import shlex
-from pathlib import Path
-
+import documents
 import pytest
 import torch
 from commands import USER_DIR
@@ -12,36 +9,20 @@ from fairseq import options
 from posnet_fairseq import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 
-TEXT = (Path(__file__).parent.parent / "docs" / "ablations.md").read_text()
-COMMANDS = [command for command in re.findall(r"`\$TRAIN (.*?)`", TEXT)]
+DOCUMENT = documents.ROOT / "docs/ablations.md"
+COMMANDS = [command for command in documents.commands(DOCUMENT) if command.text.startswith("$TRAIN ")]
 
 
-def base():
-    """What $TRAIN holds, without the program's name and the data."""
-    (quoted,) = re.findall(r'TRAIN="(.*?)"', TEXT, flags=re.DOTALL)
-    words = quoted.replace("\\\n", " ").split()  # as the shell splits an unquoted $TRAIN
-    assert words[0] == "fairseq-train"
-    return ["data", *words[2:], "--user-dir", USER_DIR]
-
-
-def parse(command):
-    parser = options.get_training_parser()
-    return options.parse_args_and_arch(parser, base() + shlex.split(command))
-
-
-def build(arguments):
+def build(command):
+    words = [*command.words()[1:], "--user-dir", USER_DIR]
+    arguments = options.parse_args_and_arch(options.get_training_parser(), words)
     with torch.device("meta"):
         return MixerTransformer.build_model(arguments, synthetic.task(100))
 
 
 def rows(table):
     """The commands of a table, by the name of their directories."""
-    return [command for command in COMMANDS if f"checkpoints/{table}-" in command]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_makes_a_model(command):
-    build(parse(command))
+    return [command for command in COMMANDS if f"checkpoints/{table}-" in command.text]
 
 
 ROWS = {
@@ -61,15 +42,14 @@ ROWS = {
 
 @pytest.mark.parametrize(("table", "count"), ROWS.items())
 def test_tables_are_complete_and_rows_differ(table, count):
-    models = {command.split(" --save-dir")[0] for command in rows(table)}
-    directories = {command.split("--save-dir ")[1] for command in rows(table)}
+    models, directories = map(set, zip(*(row.text.split(" --save-dir ") for row in rows(table)), strict=True))
     assert len(models) == len(directories) == count
 
 
 def test_table_4_is_all_combinations():
     found = set()
     for command in rows("table4"):
-        model = build(parse(command))
+        model = build(command)
         layer = model.decoder.layers[0]
         mixers = (model.encoder.layers[0].self_attn, layer.self_attn, layer.cross_attn)
         found.add(tuple(mixer.name for mixer in mixers))
@@ -78,7 +58,7 @@ def test_table_4_is_all_combinations():
 
 
 def test_clip_distance_of_each_layer():
-    (command,) = (command for command in COMMANDS if "--clip-distance" in command)
-    model = build(parse(command))
+    (command,) = (command for command in COMMANDS if "--clip-distance" in command.text)
+    model = build(command)
     for side in (model.encoder, model.decoder):
         assert [layer.self_attn.energies[0].reach for layer in side.layers] == [4, 8, 16, 16, 32, 32]

@@ -148,7 +148,7 @@ def test_translate_bad_text(capsys, tmp_path):
 def test_translate_long_and_empty_lines(capsys, monkeypatch, tmp_path, on_long, third):
     path = checkpoint(tmp_path / "model.pt")
     monkeypatch.setattr(
-        translate.Translator, "translate", lambda _, sources, *__: [f"{len(s)} tokens" for s in sources]
+        translate.Translator, "translate", lambda _, sources: ([f"{len(s)} tokens" for s in sources], 0)
     )
     (tmp_path / "text").write_text("w1 w2\n\n" + "w3 " * 30 + "\n \nw4\n")
     translate.main([str(path), "--pretokenized", "--on-long", on_long, "--input", f"{tmp_path}/text"])

@@ -1,4 +1,4 @@
-"""python recipes/lib/before_training.py SAVE_DIR AVERAGE fairseq-train ...: what a training needs before it begins.
+"""python recipes/lib/before_training.py SAVE_DIR AVERAGE PROCESSES ARGUMENTS: what a training needs before it begins.
 
 Its options are tried out, a run that was killed while it saved is made to resume, and the disk must have room for its
 checkpoints.
@@ -14,6 +14,7 @@ import torch
 from checkpoints_kept import most_kept
 from mend import mend
 
+from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.counting import trained_parameters
 from posnet_fairseq.errors import UsageError
@@ -37,11 +38,26 @@ def build(arguments):
             parsed = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     except SystemExit as error:
         sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
-        raise UsageError(f"fairseq-train: {sentence}.") from error
+        if sentence.startswith("argument --arch"):
+            sentence = f"{sentence.partition(' (choose')[0]} (posnet-mixers lists the mixers)"
+        raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error
     cfg = convert_namespace_to_omegaconf(parsed)
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
         return task.build_model(cfg.model), cfg
+
+
+def other_batches(folder, processes, tokens):
+    """Whether the checkpoint to resume from counted batches of another size, or of another number of processes.
+
+    fairseq remembers how many batches of the epoch each process has had: it would skip others than those, or fail.
+    """
+    last = folder / "checkpoint_last.pt"
+    if not last.exists():
+        return False
+    cfg = read_checkpoint(last)["cfg"]
+    before = cfg["distributed_training"]["distributed_world_size"], cfg["dataset"]["max_tokens"]
+    return before != (processes, tokens)
 
 
 def check_disk(folder, parameters, checkpoints):
@@ -65,12 +81,18 @@ def check_disk(folder, parameters, checkpoints):
 
 @command
 def main(arguments=None):
-    """Check and mend."""
-    folder, average, *training = arguments or sys.argv[1:]
+    """Check and mend; print a line with more arguments for fairseq-train, and remarks."""
+    folder, average, processes, *training = arguments or sys.argv[1:]
     folder = Path(folder)
     model, cfg = build(training)
     folder.mkdir(parents=True, exist_ok=True)
-    print(mend(folder), end="")
+    remark = mend(folder)
+    if other_batches(folder, int(processes), cfg.dataset.max_tokens):
+        print("--reset-dataloader")
+        print(f"{shown(folder)}: other batches than before, so the data begin again with the first epoch's.")
+    else:
+        print()
+    print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
     check_disk(folder, trained_parameters(model), most_kept(int(average), numbered))
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: makes .venv at the repository root, once, and puts it in front of PATH.
 # An environment that is there is reused; one that was cut short is finished; a changed setup.py brings it up to date.
 
@@ -70,5 +71,5 @@ posnet_install() {
         fi
         "${pip[@]}" "${extra[@]}" torch==2.13.0 || return
     fi
-    "${pip[@]}" torch==2.13.0 -e "$root[dev]"
+    "${pip[@]}" torch==2.13.0 -e "${root}[dev]"
 }

@@ -2,15 +2,21 @@
 
 import subprocess
 
-try:
-    found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
-except OSError:
-    found = ""
-if not found:
-    print("0 no")  # without the seconds that importing torch takes
-else:
+
+def gpus():
+    """Their number, and whether all have bf16 (compute capability 8.0)."""
+    try:
+        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
+    except OSError:
+        found = ""
+    if not found:
+        return 0, False  # without the seconds that importing torch takes
     import torch
 
     count = torch.cuda.device_count()
-    capable = all(torch.cuda.get_device_capability(index) >= (8, 0) for index in range(count))
-    print(count, "yes" if count and capable else "no")
+    return count, count > 0 and all(torch.cuda.get_device_capability(i) >= (8, 0) for i in range(count))
+
+
+if __name__ == "__main__":
+    count, bf16 = gpus()
+    print(count, "yes" if bf16 else "no")

@@ -4,7 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from quickstart_table import training_speed, versions
+from comparison import training_speed
+from record import last_attempt, versions
 from rich.console import Console
 from rich.table import Table
 
@@ -19,7 +20,7 @@ def perplexities(run):
     Raises:
         UsageError: fairseq-eval-lm left sentences out.
     """
-    log = (run / "eval.log").read_text(encoding="utf-8")
+    log = last_attempt(run / "eval.log")
     if "invalid sizes" in log:
         raise UsageError(f"{run / 'eval.log'}: fairseq-eval-lm left out blocks that are too long for the model.")
     (test,) = re.findall(r"Perplexity: ([\d.]+)", log)
@@ -48,7 +49,8 @@ def main(arguments=None):
     console = Console(highlight=False)
     console.print(table)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
-    console.print(f"seed {seed}, {', '.join(versions('posnet', 've-fairseq', 'fairseq-fixed', 'torch'))}")
+    packages = versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
+    console.print(f"seed {seed}, {', '.join(map(' '.join, packages))}")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,14 @@ import os
 import signal
 import sys
 
-from fairseq_cli.train import cli_main
-
 # Without this, a process would outlive torchrun if that is killed. (posnet_fairseq.processes has a function for it, but
-# fairseq does not register a --user-dir that has been imported before.)
+# fairseq does not register a --user-dir that has been imported before.) It comes before imports that take seconds.
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == 1:
+    sys.exit(1)
+
+from fairseq_cli.train import cli_main  # noqa: E402
+
 sys.argv[0] = "fairseq-train"
 sys.argv += ["--distributed-init-method", "env://", "--distributed-no-spawn"]
 sys.argv += ["--distributed-rank", os.environ["RANK"], "--distributed-world-size", os.environ["WORLD_SIZE"]]

@@ -17,7 +17,7 @@ PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentence
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
-    *("--processes", "--workers", "--fp16-init-scale"),
+    *("--processes", "--reset-dataloader"),
 )
 
 
@@ -37,7 +37,9 @@ class Record:
         if self.path.exists():
             try:
                 self.content = json.loads(self.path.read_text(encoding="utf-8"))
-                self.finished  # noqa: B018
+                kinds = [type(self.content[name]) for name in ("settings", "attempts", "finished")]
+                if kinds != [dict, list, bool]:
+                    raise TypeError
             except (ValueError, KeyError, TypeError) as error:
                 raise UsageError(
                     f"{path} is no record of a stage. Remove the folder of the run, or mend it."
@@ -74,24 +76,34 @@ class Record:
             temporary.write_text(json.dumps(self.content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def last_attempt(log):
+    """What the last attempt at a stage wrote into its log; the command itself stands before it."""
+    text = "\n" + Path(log).read_text(encoding="utf-8", errors="replace")
+    return text.rpartition("\n$ ")[2].partition("\n")[2]
+
+
 def _value(settings, name):
     if name not in settings:
         return "not given"
     return "given" if settings[name] == "" else settings[name]
 
 
-def settings_of(command, more=()):
+def settings_of(command, more=(), places=None):
     """What the outcome of a command depends on: its options, without those of :data:`FREE`.
 
     Args:
         command: list of arguments, the program first.
         more: "NAME=VALUE" that are not among its arguments.
+        places: {name: folder or None}; that name stands for the folder, which may be moved.
 
     Returns:
         {option: value, "" for a switch}; other arguments are called "argument 1", "argument 2" ...
     """
     settings, name = {}, None
     for argument in command[1:]:
+        for place, folder in (places or {}).items():
+            if folder:
+                argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
         if re.match(r"--?[A-Za-z]", argument):
             name = argument
             settings[name] = ""

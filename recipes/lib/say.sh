@@ -1,4 +1,11 @@
-# Sourced by recipes: how they speak. $recipe is the recipe's name.
+# shellcheck shell=bash
+# Sourced by recipes: how they speak.
+
+recipe=$(basename "$0" .sh)
+export POSNET_PARENT=$$   # what is started from here ends with this process
+
+# on NAME: whether a switch is set, to anything but 0.
+on() { [ "${!1:-0}" != 0 ]; }
 
 say() { echo "$recipe: $*" >&2; }
 

@@ -1,14 +1,15 @@
-"""One stage of a run: python recipes/lib/stage.py RUN NAME [--made FILE] [--setting NAME=VALUE] -- COMMAND ...
+"""One stage of a run: python recipes/lib/stage.py RUN NAME [--made FILE] [--after FILE] -- COMMAND ...
 
 Runs the command once, with its output in RUN/NAME.log and what happened in RUN/NAME.json. A stage that is finished is
-left alone; one that was cut short is done again; other options than before are refused.
+left alone, unless what it made is gone or is older than what it is made of; one that was cut short is done again; other
+options than before are refused.
 """
 
 import argparse
 import contextlib
 import fcntl
 import os
-import resource
+import re
 import shlex
 import signal
 import subprocess
@@ -16,13 +17,15 @@ import sys
 import time
 from pathlib import Path
 
-from record import Record, settings_of
+from record import Record, last_attempt, settings_of
 
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.processes import die_with_parent
 from posnet_fairseq.progress import Report, shown
 
+DONE = " is done"  # said of a stage that was finished before
+PATIENCE = 10.0  # seconds to wait for a run's folder
 STEP = 0.5  # seconds between two looks at a command that runs
 
 
@@ -33,14 +36,17 @@ class Stage:
         run: folder, which is made.
         name: of the stage.
         command: list of arguments.
-        made: the file it makes; a finished stage whose file is gone is done again. None: none in particular.
-        settings: see :func:`record.settings_of`.
+        made: the file it makes, None if none in particular. A finished stage whose file is gone is done again.
+        after: a file it is made of, or None. A finished stage is done again when that is newer.
+        settings: what it depends on, a dict; None: the command's own, see :func:`record.settings_of`.
+        remedy: what to do if these have changed.
     """
 
-    def __init__(self, run, name, command, made=None, settings=()):
+    def __init__(self, run, name, command, made=None, after=None, settings=None, remedy=None):
         self.run, self.name, self.command = Path(run), name, command
-        self.made = Path(made) if made else None
-        self.settings = settings_of(command, settings)
+        self.made, self.after = (Path(path) if path else None for path in (made, after))
+        self.settings = settings_of(command) if settings is None else settings
+        self._remedy = remedy or f"To do it again, remove {shown(self.run / name)}.json."
         self.log = self.run / f"{name}.log"
         self.record = Record(self.run / f"{name}.json")
 
@@ -55,10 +61,12 @@ class Stage:
         if different:
             verb = "finished" if self.record.finished else "begun"
             raise UsageError(
-                f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). Give this run "
-                "a name of its own (NAME=...), or remove that folder."
+                f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {self._remedy}"
             )
-        return self.record.finished and (self.made is None or self.made.exists())
+        if not self.record.finished or (self.made and not self.made.exists()):
+            return False
+        both = self.made and self.after and self.after.exists()
+        return not both or self.made.stat().st_mtime_ns >= self.after.stat().st_mtime_ns
 
     def do(self, watch=lambda: None, prepare=lambda: None):
         """Run the command.
@@ -75,13 +83,12 @@ class Stage:
                 return
             prepare()
             self.record.begin(self.command, self.settings)
-            start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            code = self._run(watch, lock)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            start = time.perf_counter()
+            code, usage = self._run(watch, lock)
             measured = {
                 "seconds": round(time.perf_counter() - start, 1),
-                "cpu_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
-                "peak_memory_bytes": after.ru_maxrss * 1024,  # of the largest process
+                "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+                "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
             }
             made = self.made is None or self.made.exists()
             if code == 0 and made:
@@ -96,12 +103,18 @@ class Stage:
         self.run.mkdir(parents=True, exist_ok=True)
         # The command inherits the lock: a run whose recipe was killed is not begun again beside it.
         with open(self.run / ".lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(
-                    f"{shown(self.run)}: another process works in this folder. Wait for it, or stop it."
-                ) from error
+            # Processes that load data outlive a training that was killed by some seconds.
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise UsageError(
+                            f"{shown(self.run)}: another process works in this folder. Wait for it, or stop it."
+                        ) from error
+                time.sleep(STEP)
             yield lock
 
     def _run(self, watch, lock):
@@ -119,9 +132,12 @@ class Stage:
             )
             try:
                 while True:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        return process.wait(STEP)
+                    ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+                    if ended:
+                        process.returncode = os.waitstatus_to_exitcode(status)
+                        return process.returncode, usage
                     watch()
+                    time.sleep(STEP)
             finally:
                 if process.returncode is None:
                     with contextlib.suppress(ProcessLookupError):
@@ -129,10 +145,35 @@ class Stage:
                     process.wait()
 
     def _last_words(self):
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        begun = max(index for index, line in enumerate(lines) if line.startswith("$ "))
-        errors = [line for line in lines[begun + 1 :] if "error: " in line] or lines[begun + 1 :][-1:]
-        return f"{errors[0].strip()} (log: {shown(self.log)})" if errors else f"See {shown(self.log)}."
+        lines = last_attempt(self.log).splitlines()
+        lines = [line.strip() for line in lines if re.search(r"\w", line) and "ChildFailedError" not in line]
+        errors = [line for line in lines if "error: " in line] or [line for line in lines if "Error: " in line]
+        words = (errors or lines)[-1:]
+        return f"{words[0]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
+
+
+def do(stage, unit="", total=None, watch=None, prepare=lambda: None):
+    """Do a stage with its progress shown, unless it is done.
+
+    Args:
+        stage: a :class:`Stage`.
+        unit, total: of what its bar counts.
+        watch: None, or a function of a report and the bar to what is called again and again meanwhile.
+        prepare: see :meth:`Stage.do`.
+    """
+    report = Report()
+    if stage.done:
+        report.say(f"{stage.run.name}: {stage.name}{DONE}")
+        return
+    with report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
+        stage.do(watch(report, bar) if watch else lambda: None, prepare)
+
+
+def end_with_recipe():
+    """Stop, and stop the command, when the recipe that started this process ends or tells it to."""
+    parent = os.environ.get("POSNET_PARENT")
+    die_with_parent(int(parent) if parent else None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def parser(description):
@@ -141,6 +182,8 @@ def parser(description):
     made.add_argument("run", help="folder of the run")
     made.add_argument("name", help="of the stage")
     made.add_argument("--made", help="the file that the command makes")
+    made.add_argument("--after", help="the file that it is made of")
+    made.add_argument("--data", help="folder of the data; where it lies makes no difference")
     made.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="beside its options")
     made.add_argument("command", nargs="+", help="the command, after --")
     return made
@@ -150,15 +193,10 @@ def parser(description):
 def main(arguments=None):
     """Do a stage whose command needs no watching."""
     options = parser(__doc__).parse_args(arguments)
-    stage = Stage(options.run, options.name, options.command, options.made, options.setting)
-    report = Report()
-    if stage.done:
-        report.say(f"{stage.run.name}: {stage.name} is done")
-        return
-    with report.stage(f"{stage.run.name}: {stage.name}"):
-        stage.do()
+    settings = settings_of(options.command, options.setting, {"RUN": options.run, "DATA": options.data})
+    do(Stage(options.run, options.name, options.command, options.made, options.after, settings))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stop the command, too
+    end_with_recipe()
     main()

@@ -4,13 +4,13 @@ Like stage.py; besides, options and disk are checked before, checkpoints that ar
 progress is shown.
 """
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from checkpoints_kept import remove_old
-from stage import Stage, parser
+from record import settings_of
+from stage import Stage, do, end_with_recipe, parser
 
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
@@ -36,7 +36,6 @@ class Watch:
         self._stage, self._folder, self._average = stage, folder, average
         self._updates, self._report, self._bar = updates, report, bar
         self._size = self._said = 0
-        self._perplexity = None
         bar.go_on_from(progress(stage.log)[0])
 
     def __call__(self):
@@ -45,15 +44,16 @@ class Watch:
         if size == self._size:
             return
         self._size = size
-        updates, perplexity = progress(self._stage.log)
-        self._bar.move_to(updates)
-        part = updates * LINES // self._updates
-        if perplexity != self._perplexity and part > self._said:
-            self._said, self._perplexity = part, perplexity
-            self._report.say(
-                f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
-                f"{perplexity:.1f}"
-            )
+        self._bar.move_to(progress(self._stage.log)[0])
+        valid = [values for kind, values in records(self._stage.log) if kind == "valid"]
+        if valid:
+            updates, perplexity = int(valid[-1]["valid_num_updates"]), valid[-1]["valid_ppl"]
+            if updates * LINES // self._updates > self._said:
+                self._said = updates * LINES // self._updates
+                self._report.say(
+                    f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
+                    f"{perplexity:.1f}"
+                )
         remove_old(self._folder, self._stage.log, self._average)
 
 
@@ -83,28 +83,35 @@ def main(arguments=None):
     """Train."""
     line = parser(__doc__)
     line.add_argument("--average", type=int, required=True, help="how many checkpoints will be averaged")
+    line.add_argument("--world", type=int, default=1, help="processes, of all machines")
     options = line.parse_args(arguments)
     training = fairseq_arguments(options.command)
+    places = {"RUN": options.run, "DATA": options.data}
     folder, updates = Path(option(training, "--save-dir")), int(option(training, "--max-update"))
-    stage = Stage(options.run, options.name, options.command, options.made, options.setting)
-    report = Report()
-    if stage.done:
-        report.say(f"{stage.run.name}: train is done")
-        return
+    stage = Stage(
+        options.run,
+        options.name,
+        options.command,
+        settings=settings_of(["fairseq-train", *training], options.setting, places),
+        remedy="Give this run a name of its own (NAME=...), or remove that folder.",
+    )
 
     def prepare():
         check = [sys.executable, "-W", "ignore", Path(__file__).with_name("before_training.py")]
-        done = subprocess.run([*check, folder, str(options.average), *training], capture_output=True, text=True)
+        numbers = [str(options.average), str(options.world)]
+        done = subprocess.run([*check, folder, *numbers, *training], capture_output=True, text=True)
         if done.returncode:
-            raise UsageError(done.stderr.strip().split("\n")[-1].partition("error: ")[2])
-        if done.stdout:
-            report.say(done.stdout)
+            *_, last = done.stderr.strip().split("\n")
+            raise UsageError(last.partition("error: ")[2] or last or "before_training.py was killed.")
+        more, _, remarks = done.stdout.partition("\n")
+        stage.command += more.split()
+        if remarks.strip():
+            Report().say(remarks.strip())
 
-    with report.stage(f"{stage.run.name}: train", "updates", updates) as bar:
-        stage.do(Watch(stage, folder, options.average, updates, report, bar), prepare)
+    do(stage, "updates", updates, lambda *shown: Watch(stage, folder, options.average, updates, *shown), prepare)
     remove_old(folder, stage.log, options.average)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stop the training, too
+    end_with_recipe()
     main()

@@ -42,7 +42,7 @@ def test_text_to_perplexity(monkeypatch, caplog, data, tmp_path, mixer):
     train(monkeypatch, data, tmp_path, mixer, 100)
     checkpoint = tmp_path / "checkpoint_last.pt"
     caplog.set_level(logging.INFO)
-    commands.call(monkeypatch, "eval_lm", data, *BLOCKS, "--cpu", "--path", checkpoint, "--gen-subset", "test")
+    commands.call(monkeypatch, "eval-lm", data, *BLOCKS, "--cpu", "--path", checkpoint, "--gen-subset", "test")
     (perplexity,) = re.findall(r"Perplexity: ([\d.]+)", caplog.text)
     # One of eight tokens is one of twenty, the others follow: 20 ** (1 / 8) = 1.45. Without the past it would be 21.
     assert 1.4 < float(perplexity) < 1.9

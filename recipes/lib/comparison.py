@@ -1,0 +1,113 @@
+"""What runs that are finished have in common: their figures beside their scores, and their curves."""
+
+import re
+import statistics
+import subprocess
+from pathlib import Path
+
+import curves
+import yaml
+from dataset import read_card
+from record import Record, last_attempt
+
+from posnet_fairseq.checkpoints import read_checkpoint
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import replacing
+from posnet_fairseq.training_log import records
+
+
+def parameters(run):
+    """Numbers in the model that translates; a shared embedding counts once."""
+    tensors = read_checkpoint(run / "precomputed.pt")["model"].values()
+    return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
+
+
+def training_speed(run):
+    """Median target tokens a second, of all processes together; None if the log has none."""
+    rates = [values["wps"] for kind, values in records(run / "train.log") if kind == "train_inner"]
+    return statistics.median(rates) if rates else None
+
+
+def decoding_speed(run):
+    """Sentences a second, as posnet-translate reported them; None if it had none to translate."""
+    rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / "translate.log"))
+    return float(rates[0]) if rates else None
+
+
+def peak_memory(run):
+    """Bytes that training took at most: of a GPU where there is one, else of the largest process."""
+    log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
+    free = [values["gb_free"] for kind, values in records(run / "train.log") if "gb_free" in values]
+    total = re.findall(r"total memory = ([\d.]+) GB", log)
+    if free and total:
+        return (float(total[0]) - min(free)) * 2**30
+    return max(attempt.get("peak_memory_bytes", 0) for attempt in Record(run / "train.json").content["attempts"])
+
+
+# Columns of the report: what is taken of the runs of a system, and how it is shown.
+COLUMNS = {
+    "params": (parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
+    "train tokens/s": (training_speed, statistics.mean, round),
+    "decode sent./s": (decoding_speed, statistics.mean, lambda number: round(number, 1)),
+    "train memory": (peak_memory, max, lambda number: f"{number / 2**30:.2f} GiB"),
+}
+
+
+class Comparison:
+    """The folder of a comparison.
+
+    Args:
+        data: folder of the dataset.
+        folder: of the comparison, which is made.
+        runs: {system: folders of its runs}.
+    """
+
+    def __init__(self, data, folder, runs):
+        self.data, self.folder, self.runs = Path(data), Path(folder), runs
+
+    def make(self, baselines, metrics):
+        """Write comparison.yaml, score it into report/, and draw curves.png.
+
+        Args:
+            baselines: one or two systems.
+            metrics: names between commas.
+
+        Raises:
+            UsageError: posnet-score failed.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        card = read_card(self.data)
+        plan = {
+            "systems": list(self.runs),
+            "baselines": baselines,
+            "metrics": metrics.replace(",", " ").split(),
+            "lowercase": card.lowercase,
+            "columns": self.columns(),
+            "test_sets": {
+                "test": {
+                    "languages": f"{card.source}-{card.target}",
+                    "source": str((self.data / f"test.{card.source}").absolute()),
+                    "reference": str((self.data / f"test.{card.target}").absolute()),
+                    "outputs": {
+                        system: [str((run / f"test.{card.target}").absolute()) for run in runs]
+                        for system, runs in self.runs.items()
+                    },
+                }
+            },
+        }
+        path = self.folder / "comparison.yaml"
+        with replacing(path) as temporary:
+            temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+        curves.draw({name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}, self.folder)
+        done = subprocess.run(["posnet-score", "--config", path, "--out", self.folder / "report"])
+        if done.returncode:
+            raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
+
+    def columns(self):
+        """{title: {system: figure}}."""
+        columns = {}
+        for title, (figure, over_runs, shown) in COLUMNS.items():
+            found = {system: list(map(figure, runs)) for system, runs in self.runs.items()}
+            known = {system: figures for system, figures in found.items() if None not in figures}
+            columns[title] = {system: shown(over_runs(figures)) for system, figures in known.items()}
+        return {title: column for title, column in columns.items() if column}

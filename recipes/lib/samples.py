@@ -1,0 +1,38 @@
+"""A few translations side by side: python recipes/lib/samples.py comparison.yaml."""
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+
+from posnet_eval.configuration import read_plan
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.files import read_parallel
+
+SAMPLES = 6
+
+
+def sample_indices(sources):
+    """Evenly spread sentences of a length at which a small model shows what it can do."""
+    fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
+    return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
+
+
+@command
+def main(arguments=None):
+    """Print them."""
+    (path,) = arguments or sys.argv[1:]
+    (test_set,) = read_plan(path).test_sets
+    outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
+    names = ["source", *outputs, "reference"]
+    texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
+    width = max(map(len, names))
+    console = Console(highlight=False)
+    for index in sample_indices(texts[0]):
+        console.print()
+        for name, lines in zip(names, texts, strict=True):
+            console.print(f"{name:>{width}}  {escape(lines[index])}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

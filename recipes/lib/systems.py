@@ -1,0 +1,93 @@
+"""What is compared: a list of systems, from a file or from names of mixers."""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import read_lines
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+@dataclass(frozen=True)
+class System:
+    """One that is trained, with each seed.
+
+    Attributes:
+        name: of its runs, and in tables.
+        mixer: as in the name of an architecture.
+        options: of fairseq-train.
+    """
+
+    name: str
+    mixer: str
+    options: str = ""
+
+
+def read_systems(path):
+    """The systems of a file: a name, a mixer and options in each line, # before a remark.
+
+    Raises:
+        UsageError: there are none, or a line does not fit.
+    """
+    systems = []
+    for number, line in enumerate(read_lines(path), 1):
+        words = line.partition("#")[0].strip().split(maxsplit=2)
+        if len(words) == 1:
+            raise UsageError(f"{path}, line {number}: {words[0]!r} stands alone. Give a name, a mixer and its options.")
+        if words:
+            systems.append(System(*words))
+    return check(systems, str(path))
+
+
+def check(systems, where):
+    """The systems, if they can be compared.
+
+    Args:
+        systems: list of :class:`System`.
+        where: they come from, for the error's text.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    names = [system.name for system in systems]
+    if not systems:
+        raise UsageError(f"{where} names no system. Name at least one, such as transformer_pos.")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{where}: {name!r} is no name: give letters, digits, dots, dashes and underscores.")
+        if names.count(name) > 1:
+            raise UsageError(f"{where}: {name} is there twice. Give each system a name of its own.")
+    archs = {get_mixer(name).arch for name in mixer_names()}
+    for system in systems:
+        if system.mixer not in archs:
+            get_mixer(system.mixer, where)  # says what there is
+            raise UsageError(f"{where}: {system.mixer} is called {get_mixer(system.mixer).arch} in architectures.")
+    return systems
+
+
+def chosen(path, mixers):
+    """The systems of a file, or one for each of some mixers.
+
+    Args:
+        path: or None.
+        mixers: names between spaces, "" if there is a file.
+
+    Returns:
+        name of the comparison, list of :class:`System`.
+    """
+    if path and mixers:
+        raise UsageError(f"MIXERS={mixers} beside {path}: give one of them.")
+    if path:
+        return Path(path).stem, read_systems(path)
+    if not mixers.strip():
+        raise UsageError('nothing to compare. Give a file of recipes/systems, or MIXERS="transformer_pos rposnet".')
+    names = mixers.split()
+    name = (
+        "+".join(names) if len(names) <= 4 else f"{len(names)}-mixers-{hashlib.sha256(mixers.encode()).hexdigest()[:6]}"
+    )
+    return name, check([System(mixer, mixer) for mixer in names], "MIXERS")

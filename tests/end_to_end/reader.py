@@ -1,0 +1,208 @@
+"""A reader who types the documents' commands: the folder where that happens, and what makes the commands small."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import archives
+import documents
+import yaml
+from commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
+from fairseq.models import import_models
+from made_up import sacrebleu_test_set
+from test_published import MADE
+
+import posnet_fairseq
+from posnet_data_prep import reading
+from posnet_data_prep.datasets import ARCHIVES, DATASETS, QUICKSTART
+
+# Files that are there before the first command: lines of each, in all languages. All else is made by commands.
+GIVEN = {"my": 600, "test": 5, "base": 5, "rposnet": 5}
+# Those that comparison.yaml in docs/scoring.md names.
+GIVEN |= dict.fromkeys(("data/test", "a1", "a2", "b1", "c1"), 5)
+GIVEN |= {f"runs/wmt14.en-de/{name}_base_s1/test": 5 for name in ("transformer", "shaw", "rposnet")}
+
+# Words that stand for others.
+PLACEHOLDERS = {"MIXER": "rposnet", "...": "8"}
+
+_NARROW = " ".join(f"--{side}-embed-dim 32 --{side}-ffn-embed-dim 32" for side in ("encoder", "decoder"))
+# What is put behind commands that match a pattern: of an option that comes twice, the last value counts. A command that
+# lacks an option it needs does not get it here.
+SMALLER = {
+    r"fairseq-(train|generate|eval-lm) ": "--cpu --num-workers 0",
+    r"fairseq-train ": "--save-interval-updates 1 --max-update 2",
+    r"fairseq-train .*--max-tokens ": "--max-tokens 200 --update-freq 1",
+    r"fairseq-train (?!.*language_modeling)": _NARROW,
+    r"fairseq-train (?!.*(language_modeling|--clip-distance|--translution-layers))": "--encoder-layers 1 "
+    "--decoder-layers 1",
+    r"fairseq-train .*language_modeling": "--decoder-layers 2 --decoder-embed-dim 48 --decoder-attention-heads 3 "
+    "--tokens-per-sample 40",
+    r"fairseq-eval-lm ": "--tokens-per-sample 40",
+    r"posnet-average .*--num ": "--num 2",
+    r"posnet-prepare corpus ": "--merges 60 --workers 1",
+    r"posnet-prepare text ": "--pieces 60 --workers 1",
+    r"posnet-score --config ": "--metrics bleu",  # the others take models from the hub
+    **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items() if what != "score"},
+}
+# Behind $TRAIN, besides: there are many.
+ROW = "--max-update 1 --disable-validation"
+
+_MAKES = re.compile(r"--(out|output|onnx|save-dir|destdir|results-path)")
+_BY_SHELL = re.compile(r"""[|&;<>`*?]|\$\(""")
+_ASSIGNED = re.compile(r"[A-Z_]+=")
+
+
+def typed(command):
+    """(variables, words) of a command: what stands before the program as NAME=VALUE, and the rest made small."""
+    words = [PLACEHOLDERS.get(word, word) for word in command.words()]
+    count = next(number for number, word in enumerate(words) if not _ASSIGNED.match(word))
+    variables, words = dict(word.split("=", 1) for word in words[:count]), words[count:]
+    for pattern, options in SMALLER.items():
+        if re.match(pattern, " ".join(words)):
+            words += options.split()
+    if command.text.startswith("$TRAIN "):
+        words += ROW.split()
+    return variables, words
+
+
+def needs_shell(command):
+    """Whether Python cannot stand in for the shell."""
+    bare = re.sub(r"""'[^']*'|"[^"]*"|\s#.*""", "", command.text)
+    return _BY_SHELL.search(bare) is not None or program(typed(command)[1][0]) is None
+
+
+class Reader:
+    """Types commands, one after the other, in a folder of its own.
+
+    Args:
+        folder: which is empty.
+        patch: what is changed for all commands, undone by the caller.
+    """
+
+    def __init__(self, folder, patch):
+        self.folder, self._patch, self._failures, self._server = folder, patch, {}, archives.Server()
+        for name, lines in GIVEN.items():
+            self._give(name, lines)
+        for path in documents.FILES:
+            for _, language, content in documents.blocks(path.read_text()):
+                if language == "yaml":
+                    self._configure(content)
+        venv.create(folder / ".venv")
+        self._copy_recipes()
+        # For --user-dir posnet_fairseq: fairseq sees that the package of this name has been imported.
+        import_models(str(Path(USER_DIR) / "models"), "posnet_fairseq.models")
+        (folder / "posnet_fairseq").symlink_to(USER_DIR)
+        patch.setattr(posnet_fairseq, "__path__", [*posnet_fairseq.__path__, str(folder / "posnet_fairseq")])
+        patch.setattr(reading, "BYTES_A_PAIR", 1)  # the disk need not hold the published datasets
+        patch.setenv("HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+    def close(self):
+        """Nothing is served any more."""
+        self._server.close()
+
+    def type(self, command, before=()):
+        """Run a command, and look for the files that it makes.
+
+        Args:
+            command: the same one is run once.
+            before: commands to run first, if they have not been; that they fail is said where they are asked for.
+
+        Raises:
+            AssertionError: it fails or makes no such file.
+            ValueError: it cannot be parsed.
+        """
+        for each in (*before, command):
+            if each.text not in self._failures:
+                self._failures[each.text] = self._failure(each)
+        if failure := self._failures[command.text]:
+            raise failure
+
+    def _failure(self, command):
+        try:
+            variables, words = typed(command)
+            with self._patch.context() as patch:
+                patch.chdir(self.folder)
+                for name, value in variables.items():
+                    patch.setenv(name, value)
+                self._run(command, words, patch)
+        except (AssertionError, ValueError) as failure:
+            return failure
+        return None
+
+    def _run(self, command, words, patch):
+        makes = [words[i + 1] for i, word in enumerate(words[:-1]) if _MAKES.fullmatch(word)]
+        for name in makes:
+            assert name.rsplit(".", 1)[0] not in GIVEN, f"{command}\n{name} is the reader's own, and is overwritten"
+        self._execute(command, words, patch)
+        for path in map(Path, [] if "--dry-run" in words else makes):
+            assert path.is_file() or any(path.glob("*")), f"{command}\n{path} was not made"
+
+    def _execute(self, command, words, patch):
+        if words[0] == "bash":
+            self._rehearse(command, words)
+        elif needs_shell(command):
+            self._shell(command, command.text)
+        else:
+            if words[0] == "posnet-prepare" and words[1] in (*DATASETS, *QUICKSTART):
+                assert words[1] in MADE, f"{command}\nwould download. Say in EXCEPTIONS what tests it."
+                words = words + self._serve(words[1], patch)
+            code = 0
+            try:
+                run_program(patch, *words)
+            except SystemExit as stop:
+                code = stop.code
+            except Exception as error:
+                raise AssertionError(f"{command}\nfails, run as: {shlex.join(words)}") from error
+            assert not code, f"{command}\nends with {code}, run as: {shlex.join(words)}"
+
+    def _shell(self, command, text):
+        text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in command.variables) + text
+        done = subprocess.run(["timeout", "120", "bash", "-ec", text], capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\nends with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+    def _rehearse(self, command, words):
+        """Let a recipe say what it would do."""
+        script = ROOT / words[1]
+        assert script.is_file(), f"{command}\nthere is no {words[1]}"
+        assert re.search(r"lib/stages\.sh|DRY_RUN", script.read_text()), (
+            f"{command}\nis a script that knows no DRY_RUN=1. Say in EXCEPTIONS what tests it."
+        )
+        self._shell(command, f"DRY_RUN=1 {command.text}")
+
+    def _copy_recipes(self):
+        """Scripts work where they lie. They shall make no environment, and plan for a machine of eight GPUs."""
+        shutil.copytree(ROOT / "recipes", self.folder / "recipes")
+        (self.folder / "recipes/lib/environment.sh").write_text("posnet_environment() { :; }\n")
+        count = "def gpus():\n    return 8, True\n\n\nif __name__ == '__main__':\n    print(8, 'yes')\n"
+        (self.folder / "recipes/lib/gpus.py").write_text(count)
+
+    def _serve(self, dataset, patch):
+        """Options for a published dataset, whose small archives are served on this machine from here on."""
+        make, _, merges = MADE[dataset]
+        for key, entry in archives.expect(make()[0], self._server).items():
+            patch.setitem(ARCHIVES, key, entry)
+        return ["--merges", *merges, "--workers", "1"]
+
+    def _give(self, name, lines):
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        sides = zip(*archives.sentences("en", "de", lines, seed=1), strict=True)
+        for language, side in zip(("en", "de"), sides, strict=True):
+            (self.folder / f"{name}.{language}").write_bytes(archives.text(side))
+        shutil.copy(self.folder / f"{name}.en", self.folder / f"{name}.txt")
+
+    def _configure(self, content):
+        """A block of YAML is a file if its first line names it; sacreBLEU's test sets are not fetched."""
+        if found := re.match(r"# (\S+\.yaml)\b", content):
+            (self.folder / found[1]).write_text(content)
+        for test_set in yaml.safe_load(content).get("test_sets", {}).values():
+            if name := test_set.get("test_set"):
+                place = self.folder / "sacrebleu" / name
+                sources = [self.folder / f"test.{language}" for language in test_set["languages"].split("-")]
+                sacrebleu_test_set(self._patch, name, test_set["languages"], place, *sources)

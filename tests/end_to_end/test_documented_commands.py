@@ -1,0 +1,107 @@
+"""Every command in README.md, CONTRIBUTING.md and docs/*.md is executed, made small, in the documents' order."""
+
+import re
+
+import documents
+import pytest
+from commands import ROOT, program, run_program
+from reader import PLACEHOLDERS, SMALLER, Reader, typed
+
+COMMANDS = [command for path in documents.FILES for command in documents.commands(path)]
+
+# What is not executed here, by a pattern of how it begins: why not, or the test that executes it.
+EXCEPTIONS = {
+    r"bash tests/run\.sh": "it is what runs this test",
+    r"pip install ": "takes a network; recipes/lib/environment.sh installs the same before these tests run",
+    r"\.venv/bin/pre-commit install$": "the hooks are the linter, which tests/run.sh runs",
+    r"bash recipes/quickstart\.sh$": "trains for minutes on downloads; its parts: tests/data_prep/test_quickstart.py, "
+    "tests/recipes/test_runs.py",
+    r"sbatch ": "needs SLURM; tests/recipes/test_shell.py::test_slurm_starts_the_training_on_every_machine",
+    r"bash recipes/lm\.sh": "trains for minutes on downloads; its parts: tests/end_to_end/test_language_modeling.py",
+    r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
+    r"posnet-bench prepare": "tests/test_bench.py::test_preparing_comes_to_what_the_command_lines_come_to",
+    r"posnet-bench score$": "tests/eval/test_bench_score.py::test_sacrebleus_paired_test",
+    r"posnet-bench score --comet-model": "tests/eval/test_bench_score.py::test_comets_own_api",
+    r"mv checkpoints/model\.ckpt |python - <<'END' import json import torch": "tests/eval/test_comet.py"
+    "::test_the_documented_command_makes_a_refused_checkpoint_plain",
+}
+# Parts of commands that the text mentions: their --help must know the options.
+MENTIONS = {
+    "fairseq-interactive --task language_modeling",
+    "posnet-prepare corpus",
+    "posnet-prepare text",
+    "posnet-translate --dtype bf16",
+    "posnet-translate --fast",
+    "posnet-translate --processes 4",
+}
+# A program's name is a mention, too, if the program needs more than its name.
+COMPLETE = {"posnet-doctor", "posnet-mixers"}
+
+
+def one_line(command):
+    """Without variables in front and comments behind."""
+    return re.sub(r"""^([A-Z_]+=("[^"]*"|\S+) )+|\s+# .*""", "", " ".join(command.text.split()))
+
+
+def is_mention(command):
+    return command.text in MENTIONS or (len(command.text.split()) == 1 and command.text not in COMPLETE)
+
+
+def is_exception(command):
+    return any(re.match(pattern, one_line(command)) for pattern in EXCEPTIONS)
+
+
+EXECUTED = [command for command in COMMANDS if not is_mention(command) and not is_exception(command)]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        reader = Reader(tmp_path_factory.mktemp("reader"), patch)
+        yield reader
+        reader.close()
+
+
+@pytest.mark.parametrize("number", range(len(EXECUTED)), ids=[f"{each.document}:{each.line}" for each in EXECUTED])
+def test_command_works(reader, number):
+    """In the order of the documents: a command reads what others before it have made."""
+    reader.type(EXECUTED[number], before=EXECUTED[:number])
+
+
+@pytest.mark.parametrize("mention", sorted({command.text for command in COMMANDS if is_mention(command)}))
+def test_mention_is_of_a_command(monkeypatch, capsys, mention):
+    words = mention.split()
+    assert program(words[0]) is not None, f"`{mention}`: there is no such program"
+    if len(words) > 1:
+        command = [word for word in words[:2] if not word.startswith("-")]
+        with pytest.raises(SystemExit) as stop:
+            run_program(monkeypatch, *command, "--help")
+        assert stop.value.code == 0, f"`{mention}`: there is no such command"
+        known = capsys.readouterr().out
+        unknown = [word for word in words if word.startswith("-") and not re.search(rf"{word}\b", known)]
+        assert not unknown, f"`{mention}`: its --help does not know {unknown}"
+
+
+def test_commands_stand_in_blocks_of_bash():
+    """Only there, and in code spans, are they found."""
+    for path in documents.FILES:
+        text = path.read_text()
+        others = [content for _, language, content in documents.blocks(text) if language != "bash"]
+        lines = [line for content in others for line in content.split("\n")]
+        lines += [line.strip() for line in documents.prose(text).split("\n") if line.startswith(" " * 4)]
+        for line in lines:
+            assert not documents.looks_like_a_command(line), f"{path.name}: {line}\nput it into a block of ```bash"
+
+
+def test_tables_are_up_to_date():
+    """Nothing is excepted or made smaller that no document has any more, and what an exception names is there."""
+    texts = [one_line(command) for command in COMMANDS]
+    stale = [pattern for pattern in EXCEPTIONS if not any(re.match(pattern, text) for text in texts)]
+    stale += [text for text in MENTIONS | COMPLETE if text not in texts]
+    words = [typed(command)[1] for command in EXECUTED]
+    stale += [pattern for pattern in SMALLER if not any(re.match(pattern, " ".join(each)) for each in words)]
+    stale += [word for word in PLACEHOLDERS if not any(word in command.words() for command in EXECUTED)]
+    assert not stale, f"no documented command needs {stale}: take it out of its table"
+    for path, _, function in re.findall(r"(tests/[\w/]+\.(?:py|sh))(::(\w+))?", " ".join(EXCEPTIONS.values())):
+        assert (ROOT / path).is_file(), f"EXCEPTIONS names {path}, which is not there"
+        assert not function or f"def {function}(" in (ROOT / path).read_text(), f"{path} has no {function}"

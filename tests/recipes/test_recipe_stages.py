@@ -1,0 +1,129 @@
+"""One stage of a run: once, with a record, and not beside itself."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from record import Record, last_attempt, settings_of
+from stage import Stage
+
+from posnet_fairseq.errors import UsageError
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_options_are_settings_but_for_those_that_change_no_result():
+    command = "fairseq-train data --lr 1e-3 --betas (0.9,0.98) --cpu --update-freq 8 --share --max-tokens 300 --seed 1"
+    expected = {
+        "argument 1": "data",
+        "--lr": "1e-3",
+        "--betas": "(0.9,0.98)",
+        "--share": "",
+        "--seed": "1",
+        "more": "x=y",
+    }
+    assert settings_of(command.split(), ["more=x=y"]) == expected
+
+
+def test_folders_are_no_settings():
+    command = ["program", "/a b/run", "--out", "/a b/run/file", "--system", "x=/a b/run/test", "--other", "/a b/runs"]
+    expected = {"argument 1": "RUN", "--out": "RUN/file", "--system": "x=RUN/test", "--other": "/a b/runs"}
+    assert settings_of(command, places={"RUN": "/a b/run", "DATA": None}) == expected
+
+
+def test_negative_numbers_are_values():
+    assert settings_of(["program", "--best", "-1", "-2.5"]) == {"--best": "-1 -2.5"}
+
+
+def test_stage_is_done_once(tmp_path):
+    made = tmp_path / "made"
+    stage = Stage(tmp_path / "run", "work", python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), made)
+    assert not stage.done
+    stage.do()
+    stage.do()
+    assert stage.done
+    assert made.read_text() == "x"
+    assert last_attempt(stage.log) == "hello\n"
+    made.unlink()
+    assert not stage.done
+    stage.do()
+    assert [attempt["outcome"] for attempt in Record(tmp_path / "run/work.json").content["attempts"]] == [
+        "finished"
+    ] * 2
+
+
+def test_what_is_made_of_something_newer_is_done_again(tmp_path):
+    source, made = tmp_path / "source", tmp_path / "made"
+    source.touch()
+    stage = Stage(tmp_path / "run", "work", ["touch", str(made)], made, source)
+    stage.do()
+    assert stage.done
+    os.utime(source, ns=(made.stat().st_mtime_ns + 1,) * 2)
+    assert not stage.done
+    stage.do()
+    assert stage.done
+
+
+def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
+    flag = tmp_path / "flag"
+    stage = Stage(tmp_path, "work", ["bash", "-c", f"echo x: error: no luck; echo more; [ -e '{flag}' ] || exit 3"])
+    with pytest.raises(UsageError, match=r"work of .*: exit code 3. x: error: no luck \(log: .*work.log\)"):
+        stage.do()
+    assert not stage.done
+    flag.touch()
+    stage.do()
+    assert stage.done
+
+
+def test_command_that_makes_nothing_has_failed(tmp_path):
+    with pytest.raises(UsageError, match="made nothing"):
+        Stage(tmp_path, "work", python("pass"), tmp_path / "made").do()
+
+
+def test_what_differs_is_named(tmp_path):
+    Stage(tmp_path, "work", [*python("pass"), "--lr", "1", "--cpu"]).do()
+    assert Stage(tmp_path, "work", [*python("pass"), "--lr", "1"]).done
+    with pytest.raises(
+        UsageError, match=r"work was finished with other options \(--lr: 1 then, 2 now; --new: not given then"
+    ):
+        Stage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).done  # noqa: B018
+
+
+def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("stage.PATIENCE", 0.2)
+    end = tmp_path / "end"
+    refused = []
+
+    def second():
+        with pytest.raises(UsageError, match="another process works in this folder"):
+            Stage(tmp_path, "other", python("pass")).do()
+        refused.append(True)
+        end.touch()
+
+    Stage(tmp_path, "work", ["bash", "-c", f"until [ -e '{end}' ]; do sleep 0.1; done"]).do(second)
+    assert refused
+    Stage(tmp_path, "other", python("pass")).do()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"attempts": 1}', "{", '{"settings": [], "attempts": [], "finished": false}']
+)
+def test_damaged_record_is_one_sentence(tmp_path, text):
+    (tmp_path / "work.json").write_text(text)
+    with pytest.raises(UsageError, match="is no record of a stage"):
+        Record(tmp_path / "work.json")
+
+
+def test_record_names_code_and_machine(tmp_path):
+    stage = Stage(tmp_path, "work", python("pass"))
+    stage.do()
+    (attempt,) = json.loads((tmp_path / "work.json").read_text())["attempts"]
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert attempt["commit"].startswith(head.stdout.strip() or "")
+    assert attempt["versions"]["posnet"]
+    assert attempt["machine"]["processor"]

@@ -1,0 +1,75 @@
+"""What is done before and while a run trains: old checkpoints, disk space, damaged checkpoints, bad options."""
+
+import random
+import shutil
+from types import SimpleNamespace
+
+import before_training
+import pytest
+from checkpoints_kept import COPIES, most_kept, remove_old
+from mend import mend
+from test_bad_input import checkpoint
+
+from posnet_fairseq.cli.average import Candidate, choose
+from posnet_fairseq.errors import UsageError
+
+VALID = '2026 | INFO | valid | {{"valid_ppl": "{}", "valid_num_updates": "{}"}}\n'
+
+
+@pytest.mark.parametrize("average", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_averaging_chooses_is_never_removed(tmp_path, average, seed):
+    """Whenever the training ends, and whatever its perplexities do."""
+    generator = random.Random(seed)
+    values, log, run = [], tmp_path / "train.log", []
+    for index in range(1, 25):
+        # An end of an epoch is validated without a numbered checkpoint; perplexities repeat, and may be no numbers.
+        value = generator.choice(["nan", *range(3, 3 + max(2, 12 - index // 2))])
+        values.append(VALID.format(value, 10 * index) + VALID.format(1, 10 * index + 3))
+        log.write_text("".join(values))
+        path = tmp_path / f"checkpoint_1_{10 * index}.pt"
+        path.touch()
+        run.append(Candidate(path, 10 * index, None if value == "nan" else float(value)))
+        assert len(list(tmp_path.glob("*.pt"))) <= most_kept(average, 24) - COPIES
+        remove_old(tmp_path, log, average)
+        if len(run) >= average:
+            assert all(chosen.path.exists() for chosen in choose(run, average))
+    assert len(list(tmp_path.glob("*.pt"))) <= 2 * average
+
+
+def test_other_files_are_left_alone(tmp_path):
+    names = ["checkpoint_last.pt", "checkpoint_best.pt", "checkpoint3.pt", "checkpoint_1_x.pt", "averaged.pt"]
+    for name in (*names, *(f"checkpoint_1_{n}.pt" for n in range(9))):
+        (tmp_path / name).touch()
+    remove_old(tmp_path, tmp_path / "train.log", 2)
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "checkpoint_1_7.pt", "checkpoint_1_8.pt"}
+
+
+def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
+    before_training.check_disk(tmp_path, 10**6, 80)  # 0.96 GB
+    with pytest.raises(
+        UsageError, match=r"may need 1.20 GB more \(100 checkpoints of 12.0 MB\), and its disk has 1.00 GB"
+    ):
+        before_training.check_disk(tmp_path, 10**6, 100)
+    (tmp_path / "checkpoint_last.pt").write_bytes(bytes(3 * 10**8))
+    before_training.check_disk(tmp_path, 10**6, 100)  # part of it is there already
+
+
+def test_half_a_last_checkpoint_is_replaced(tmp_path):
+    assert mend(tmp_path) == ""
+    checkpoint(tmp_path / "checkpoint_1_10.pt")
+    checkpoint(tmp_path / "checkpoint_1_20.pt", dropout=0.25)
+    whole = (tmp_path / "checkpoint_1_20.pt").read_bytes()
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(whole)
+    assert mend(tmp_path) == ""
+    last.write_bytes(whole[: len(whole) // 2])
+    assert "checkpoint_1_20.pt has taken its place" in mend(tmp_path)
+    assert last.read_bytes() == whole
+
+
+def test_half_a_checkpoint_alone_is_removed(tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"half")
+    assert "the training begins again" in mend(tmp_path)
+    assert not list(tmp_path.iterdir())
