@@ -141,8 +141,8 @@ class Crew:
 
     def _look(self):
         for job, (_, task) in list(self._running.items()):
-            updates, perplexity = updates_of(job.run / "train.log")
-            note = "" if perplexity is None else f"validation perplexity {perplexity:.1f}"
+            updates, valid = updates_of(job.run / "train.log")
+            note = f"validation perplexity {valid['valid_ppl']:.1f}" if valid else ""
             self._progress.update(task, completed=updates, note=note)
 
 

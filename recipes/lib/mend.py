@@ -1,15 +1,12 @@
-"""python recipes/lib/mend.py SAVE_DIR: makes a run that was killed while it saved resume.
+"""Makes a run that was killed while it saved resume.
 
 fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which it resumes; a kill during
 the copy leaves half a file.
 """
 
 import shutil
-import sys
-from pathlib import Path
 
 from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import replacing
 
@@ -41,16 +38,3 @@ def problem(checkpoint):
     except UsageError as error:
         return str(error)
     return ""
-
-
-@command
-def main(arguments=None):
-    """Mend the checkpoints of a folder."""
-    (folder,) = map(Path, arguments or sys.argv[1:])
-    done = mend(folder)
-    if done:
-        print(done, file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

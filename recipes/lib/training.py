@@ -44,27 +44,26 @@ class Watch:
         if size == self._size:
             return
         self._size = size
-        self._bar.move_to(progress(self._stage.log)[0])
-        valid = [values for kind, values in records(self._stage.log) if kind == "valid"]
-        if valid:
-            updates, perplexity = int(valid[-1]["valid_num_updates"]), valid[-1]["valid_ppl"]
-            if updates * LINES // self._updates > self._said:
-                self._said = updates * LINES // self._updates
-                self._report.say(
-                    f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
-                    f"{perplexity:.1f}"
-                )
+        done, valid = progress(self._stage.log)
+        self._bar.move_to(done)
+        updates = int(valid["valid_num_updates"]) if valid else 0
+        if updates * LINES // self._updates > self._said:
+            self._said = updates * LINES // self._updates
+            self._report.say(
+                f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
+                f"{valid['valid_ppl']:.1f}"
+            )
         remove_old(self._folder, self._stage.log, self._average)
 
 
 def progress(log):
-    """Updates done, and the last validation perplexity, or None."""
-    updates, perplexity = 0, None
+    """Updates done, and the values of the last validation, or None."""
+    updates, valid = 0, None
     for kind, values in records(log):
         updates = int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
         if kind == "valid":
-            perplexity = values["valid_ppl"]
-    return updates, perplexity
+            valid = values
+    return updates, valid
 
 
 def option(training, name):
