@@ -35,6 +35,9 @@ def main(arguments=None):
 def _show(comparison):
     console = Console(highlight=False)
     for table in terminal(comparison):
+        # Where it does not fit, it runs over: made to fit, it would lose figures.
+        options = console.options.update(max_width=10**6)
+        console.width = max(console.width, console.measure(table, options=options).minimum)
         console.print(table)
         console.print()
     for line in [*wording.legend(comparison), *wording.signatures(comparison)]:

@@ -18,8 +18,9 @@ def terminal(comparison):
         )  # fmt: skip
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
-        for title in comparison.columns:
-            table.add_column(escape(title), justify="right", overflow="fold")
+        for title, facts in comparison.columns.items():
+            longest = max(map(len, [*title.split(), *map(wording.fact, facts.values())]))
+            table.add_column(escape(title), justify="right", overflow="fold", min_width=min(longest, WIDEST))
         for info in test_set.metrics:
             table.add_column(info.label, no_wrap=True)
         for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):

@@ -6,6 +6,7 @@ checkpoints.
 
 import contextlib
 import io
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -60,20 +61,22 @@ def other_batches(folder, processes, tokens):
     return before != (processes, tokens)
 
 
-def check_disk(folder, parameters, checkpoints):
+def check_disk(folder, parameters, checkpoints, others=0):
     """Refuse a training whose checkpoints would not fit.
 
     Args:
         folder: where they go.
         parameters: of the model.
         checkpoints: the most that are there at a time.
+        others: runs that are still to be trained on the same disk, which are taken to need as much.
     """
     size = BYTES * parameters
     here = sum(path.stat().st_size for path in folder.glob("*.pt"))
-    need, free = size * checkpoints - here, shutil.disk_usage(folder).free
+    need, free = size * checkpoints * (1 + others) - here, shutil.disk_usage(folder).free
     if need > free:
+        runs = f"{others + 1} runs, each with " if others else ""
         raise UsageError(
-            f"{shown(folder)} may need {amount(need, 'bytes')} more ({checkpoints} checkpoints of "
+            f"{shown(folder)} may need {amount(need, 'bytes')} more ({runs}{checkpoints} checkpoints of "
             f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
             "by RUNS=FOLDER, or keep less (a smaller AVERAGE)."
         )
@@ -94,7 +97,8 @@ def main(arguments=None):
         print()
     print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-    check_disk(folder, trained_parameters(model), most_kept(int(average), numbered))
+    others = int(os.environ.get("POSNET_OTHER_RUNS", "0"))  # of a comparison
+    check_disk(folder, trained_parameters(model), most_kept(int(average), numbered), others)
 
 
 if __name__ == "__main__":

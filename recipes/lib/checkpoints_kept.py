@@ -6,7 +6,9 @@ import re
 from posnet_fairseq.training_log import records
 
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
-COPIES = 3  # checkpoint_last.pt, checkpoint_best.pt, and one that is being written
+# checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
+# room are taken by averaged.pt and precomputed.pt.
+COPIES = 3
 
 
 def most_kept(average, numbered):
@@ -23,7 +25,7 @@ def remove_old(folder, log, average):
     """Remove numbered checkpoints that posnet-average can no longer choose.
 
     It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
-    those are kept, whichever comes true.
+    those are kept, whichever comes true, and those that the log says nothing about: it may have been lost.
 
     Args:
         folder: the --save-dir.
@@ -39,12 +41,13 @@ def remove_old(folder, log, average):
         return
     valid = {}
     for kind, values in records(log):
-        if kind == "valid" and math.isfinite(values["valid_ppl"]):
-            valid[values["valid_num_updates"]] = values["valid_ppl"]
+        if kind == "valid":
+            perplexity = values["valid_ppl"]
+            valid[values["valid_num_updates"]] = perplexity if math.isfinite(perplexity) else math.inf
     updates = sorted(paths)
     validated = [index for index, number in enumerate(updates) if number in valid]
     best = min(validated, key=lambda index: valid[updates[index]], default=len(updates))
     kept = {*updates[best : best + average], *updates[-average:]}
     for number in updates:
-        if number not in kept:
+        if number in valid and number not in kept:
             paths[number].unlink()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from comparison import Comparison
 from gpus import gpus
+from record import Record
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -64,7 +65,7 @@ class Crew:
         self._waiting = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
-        self._count, self._shares, self._data, self._updates = len(jobs), shares, data, updates
+        self._jobs, self._shares, self._data, self._updates = jobs, shares, data, updates
         self._running, self._failed, self._said, self._stop = {}, [], set(), False
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         columns = (
@@ -82,7 +83,7 @@ class Crew:
             the jobs that failed.
         """
         with self._progress as progress:
-            total = progress.add_task("runs", total=self._count, note="")
+            total = progress.add_task("runs", total=len(self._jobs), note="")
             threads = [threading.Thread(target=self._take, args=(share, total)) for share in self._shares]
             try:
                 for thread in threads:
@@ -110,7 +111,9 @@ class Crew:
             self._progress.advance(total)
 
     def _do(self, job, share):
-        environment = os.environ | {"DATA": str(self._data)} | share | job.environment()
+        others = [other for other in self._jobs if other != job and not Record(other.run / "train.json").finished]
+        places = {"DATA": str(self._data), "POSNET_OTHER_RUNS": str(len(others))}  # their checkpoints need room, too
+        environment = os.environ | places | share | job.environment()
         task = self._progress.add_task(escape(job.run.name), total=self._updates, note="")
         process = subprocess.Popen(
             ["bash", RECIPE, *STAGES],

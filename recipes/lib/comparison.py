@@ -1,8 +1,11 @@
 """What runs that are finished have in common: their figures beside their scores, and their curves."""
 
+import itertools
 import re
 import statistics
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import curves
@@ -44,13 +47,39 @@ def peak_memory(run):
     return max(attempt.get("peak_memory_bytes", 0) for attempt in Record(run / "train.json").content["attempts"])
 
 
-# Columns of the report: what is taken of the runs of a system, and how it is shown.
+@dataclass(frozen=True)
+class Column:
+    """Of the report: what is taken of the runs of a system, and how it is shown.
+
+    Attributes:
+        figure: function of a run's folder.
+        over_runs: function that makes one figure of those of all runs.
+        shown: function that makes a figure fit to read.
+        stage: the one whose speed it is, None if it is no speed.
+    """
+
+    figure: Callable
+    over_runs: Callable
+    shown: Callable
+    stage: str | None = None
+
+
 COLUMNS = {
-    "params": (parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
-    "train tokens/s": (training_speed, statistics.mean, round),
-    "decode sent./s": (decoding_speed, statistics.mean, lambda number: round(number, 1)),
-    "train memory": (peak_memory, max, lambda number: f"{number / 2**30:.2f} GiB"),
+    "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
+    "train tokens/s": Column(training_speed, statistics.mean, round, "train"),
+    "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
+    "train memory": Column(peak_memory, max, lambda number: f"{number / 2**30:.2f} GiB"),
 }
+
+
+def conditions(run, stage):
+    """What the speed of a stage depends on besides the system: processor, GPUs, threads, processes; a text."""
+    last = Record(run / f"{stage}.json").content["attempts"][-1]
+    machine = {name: value for name, value in last["machine"].items() if name != "host"}
+    where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
+    command = [*last["command"], ""]
+    options = [pair for pair in itertools.pairwise(command) if pair[0] in where]
+    return f"{machine} {options}"
 
 
 class Comparison:
@@ -106,8 +135,13 @@ class Comparison:
     def columns(self):
         """{title: {system: figure}}."""
         columns = {}
-        for title, (figure, over_runs, shown) in COLUMNS.items():
-            found = {system: list(map(figure, runs)) for system, runs in self.runs.items()}
+        for title, column in COLUMNS.items():
+            found = {system: list(map(column.figure, runs)) for system, runs in self.runs.items()}
             known = {system: figures for system, figures in found.items() if None not in figures}
-            columns[title] = {system: shown(over_runs(figures)) for system, figures in known.items()}
+            if column.stage and len(self._conditions(column.stage)) > 1:
+                title += " (not on the same terms)"
+            columns[title] = {system: column.shown(column.over_runs(figures)) for system, figures in known.items()}
         return {title: column for title, column in columns.items() if column}
+
+    def _conditions(self, stage):
+        return {conditions(run, stage) for runs in self.runs.values() for run in runs}

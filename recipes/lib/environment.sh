@@ -3,38 +3,49 @@
 # An environment that is there is reused; one that was cut short is finished; a changed setup.py brings it up to date.
 
 posnet_environment() {
-    local root=$1 venv=$1/.venv python stamp
+    local root=$1 venv=$1/.venv stamp
     if [ "$(uname -s)" != Linux ]; then
         echo "posnet: error: works on Linux, this is $(uname -s). On Windows, run it inside WSL 2." >&2
         return 2
     fi
     stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
-    if [ ! -e "$stamp" ] || ! posnet_is_whole "$venv"; then
-        if [ -e "$venv" ] && posnet_is_whole "$venv"; then
-            python=$venv/bin/python
-            if ! posnet_suits "$python"; then
-                echo "posnet: error: $venv is of $("$python" --version), posnet needs 3.11 or 3.12." \
-                    "Remove it and run again." >&2
-                return 2
-            fi
-        else
-            python=$(posnet_python) || return
-            echo "posnet: making $venv with $("$python" --version)" >&2
-            "$python" -m venv --clear "$venv" || return
-        fi
-        echo "posnet: installing packages into $venv (a minute or two)" >&2
-        posnet_install "$root" "$venv/bin/python" || {
-            echo "posnet: error: the packages could not be installed (see above). Check the network and run again." >&2
-            return 2
-        }
-        rm -f "$venv"/posnet-*
-        touch "$stamp"
+    if ! posnet_is_ready "$venv" "$stamp"; then
+        # Of two that begin at once, the second waits and finds it made.
+        (flock 9 && posnet_make "$root" "$venv" "$stamp") 9>"$venv.lock" || return
     fi
     PATH="$venv/bin:$PATH"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down.
     export PATH OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
     # Keep freed memory: giving it back to the system after every batch costs a CPU about 5% of training.
     export MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432
+}
+
+posnet_is_ready() {
+    [ -e "$2" ] && posnet_is_whole "$1"
+}
+
+posnet_make() {
+    local root=$1 venv=$2 stamp=$3 python
+    ! posnet_is_ready "$venv" "$stamp" || return 0
+    if [ -e "$venv" ] && posnet_is_whole "$venv"; then
+        python=$venv/bin/python
+        if ! posnet_suits "$python"; then
+            echo "posnet: error: $venv is of $("$python" --version), posnet needs 3.11 or 3.12." \
+                "Remove it and run again." >&2
+            return 2
+        fi
+    else
+        python=$(posnet_python) || return
+        echo "posnet: making $venv with $("$python" --version)" >&2
+        "$python" -m venv --clear "$venv" || return
+    fi
+    echo "posnet: installing packages into $venv (a minute or two)" >&2
+    posnet_install "$root" "$venv/bin/python" || {
+        echo "posnet: error: the packages could not be installed (see above). Check the network and run again." >&2
+        return 2
+    }
+    rm -f "$venv"/posnet-*
+    touch "$stamp"
 }
 
 # Whether an environment has pip and was made at this place: its commands name the place where they were made.

@@ -124,7 +124,7 @@ def surroundings():
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **dict(versions(*PACKAGES))},
         "machine": {"host": platform.node(), "processor": _processor(), "cores": len(os.sched_getaffinity(0))}
-        | {"gpus": _gpus()},
+        | {"threads": os.environ.get("OMP_NUM_THREADS", ""), "gpus": _gpus()},
     }
 
 

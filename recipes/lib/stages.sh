@@ -201,6 +201,10 @@ do_train() {
         # The first machine keeps the record and does the other stages; this one only helps.
         show "${command[@]}"
         ! on DRY_RUN || exit 0
+        if grep -qs '"finished": true' "$run/train.json"; then
+            say "$run: train is done, the first machine does not wait for this one"
+            exit 0
+        fi
         exec "${command[@]}"
     fi
     run_stage training.py train --average "$AVERAGE" --world "$world" --data "$data" --setting "tokens an update=$TOKENS" --setting "dataset=$key" \

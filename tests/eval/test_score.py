@@ -98,6 +98,26 @@ def test_table_report_and_scores(data, capsys):
     assert r"$^{\dagger\uparrow\ddagger\uparrow}$" in Path("report/report.tex").read_text()
 
 
+def test_a_narrow_terminal_cuts_nothing_off(data, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = {
+        f"column{number}": {name: f"v{number}{name}" for name in ("base", "good", "other")} for number in range(9)
+    }
+    plan = {
+        "systems": ["base", "good", "other"],
+        "columns": columns,
+        "resamples": 100,
+        "test_sets": {"test": {"reference": "test.de", "outputs": {n: f"{n}.txt" for n in ("base", "good", "other")}}},
+    }
+    Path("plan.yaml").write_text(yaml.safe_dump(plan))
+    lines = run(capsys, "--config", "plan.yaml", "--out", "report").out.splitlines()
+    (score,) = [test_set["scores"] for test_set in report()["test_sets"]]
+    for name in ("base", "good", "other"):
+        (line,) = [line for line in lines if line.startswith(name)]
+        assert [f"v{number}{name}" for number in range(9)] == line.split()[1:10]
+        assert f"{score[name]['bleu']['value']:.1f} ±{score[name]['bleu']['half_width']:.1f}" in line
+
+
 def test_again_from_the_cache(data, capsys, monkeypatch):
     first = run(capsys, *USUAL, "--out", "a")
 

@@ -259,3 +259,18 @@ def test_bad_card_is_one_sentence(tmp_path, text, sentence):
     output = recipe("corpus", "train", code=2, DATA=str(tmp_path / "data"), CPUS="1")
     assert sentence in output
     assert "Traceback" not in output
+
+
+def test_of_two_first_recipes_one_makes_the_environment(tmp_path):
+    venv = tmp_path / ".venv"
+    for path in (tmp_path / "setup.py", tmp_path / "recipes/lib/environment.sh", venv / "bin/python"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    stubs = "posnet_is_whole() { :; }; posnet_suits() { :; }; posnet_install() { sleep 0.5; echo installed; }"
+    script = f'. recipes/lib/environment.sh; {stubs}; posnet_environment "$1"; ls "$1"/.venv/posnet-* >/dev/null'
+    both = [
+        subprocess.Popen(["bash", "-euc", script, "", tmp_path], cwd=commands.ROOT, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert sorted(process.communicate()[0] for process in both) == ["", "installed\n"]
+    assert [process.returncode for process in both] == [0, 0]

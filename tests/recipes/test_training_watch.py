@@ -41,8 +41,20 @@ def test_other_files_are_left_alone(tmp_path):
     names = ["checkpoint_last.pt", "checkpoint_best.pt", "checkpoint3.pt", "checkpoint_1_x.pt", "averaged.pt"]
     for name in (*names, *(f"checkpoint_1_{n}.pt" for n in range(9))):
         (tmp_path / name).touch()
+    (tmp_path / "train.log").write_text("".join(VALID.format(9 - n, n) for n in range(9)))
     remove_old(tmp_path, tmp_path / "train.log", 2)
-    assert {path.name for path in tmp_path.iterdir()} == {*names, "checkpoint_1_7.pt", "checkpoint_1_8.pt"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "train.log", "checkpoint_1_7.pt", "checkpoint_1_8.pt"}
+
+
+def test_of_a_log_that_was_lost_nothing_is_concluded(tmp_path):
+    for number in range(1, 9):
+        (tmp_path / f"checkpoint_1_{number}.pt").touch()
+    log = tmp_path / "train.log"
+    remove_old(tmp_path, log, 2)
+    assert len(list(tmp_path.glob("*.pt"))) == 8
+    log.write_text("".join(VALID.format(9 - number, number) for number in range(5, 9)))  # begun anew
+    remove_old(tmp_path, log, 2)
+    assert sorted(path.stem[-1] for path in tmp_path.glob("*.pt")) == ["1", "2", "3", "4", "7", "8"]
 
 
 def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
@@ -52,6 +64,8 @@ def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
         UsageError, match=r"may need 1.20 GB more \(100 checkpoints of 12.0 MB\), and its disk has 1.00 GB"
     ):
         before_training.check_disk(tmp_path, 10**6, 100)
+    with pytest.raises(UsageError, match=r"may need 1.08 GB more \(9 runs, each with 10 checkpoints of 12.0 MB\)"):
+        before_training.check_disk(tmp_path, 10**6, 10, others=8)
     (tmp_path / "checkpoint_last.pt").write_bytes(bytes(3 * 10**8))
     before_training.check_disk(tmp_path, 10**6, 100)  # part of it is there already
 
