@@ -34,7 +34,7 @@ setup(
     packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
     + ["posnet_eval", "posnet_eval.metrics", "posnet_eval.report", "posnet_data_prep", "posnet_data_prep.quickstart"],
     package_dir={"posnet_eval": "eval", "posnet_data_prep": "data_prep"},
-    package_data={"posnet_eval.report": ["*.html"]},
+    package_data={"posnet_eval.report": ["*.html"], "posnet_fairseq.plots": ["*.html"]},
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
         # mended, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
@@ -79,6 +79,7 @@ setup(
             "posnet-export=posnet_fairseq.cli.export:main",
             "posnet-length-ratio=posnet_fairseq.cli.length_ratio:main",
             "posnet-mixers=posnet_fairseq.cli.mixers:main",
+            "posnet-plot=posnet_fairseq.cli.plot:main",
             "posnet-precompute=posnet_fairseq.cli.precompute:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
             "posnet-score=posnet_eval.score:main",

@@ -7,10 +7,11 @@ from posnet_eval.cache import SegmentCache
 from posnet_eval.command_line import parse
 from posnet_eval.loading import load
 from posnet_eval.report import wording
-from posnet_eval.report.publish import check_folder, publish
+from posnet_eval.report.publish import publish
 from posnet_eval.report.tables import terminal
 from posnet_eval.scoring import score
 from posnet_fairseq.cli._run import command
+from posnet_fairseq.files import check_folder
 from posnet_fairseq.progress import Report
 
 

@@ -77,6 +77,20 @@ def check_place(path, option=""):
         raise UsageError(f"{given}: the folder {path.parent} is not there. Make it first.")
 
 
+def check_folder(folder):
+    """Make the folder of ``--out``, or refuse a place where no file can be written. Done before the work, not after.
+
+    Raises:
+        UsageError: it is a file, or cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"--out {folder}: {error.strerror}. Choose another folder.") from error
+
+
 @contextlib.contextmanager
 def replacing(path):
     """A temporary path beside `path` that takes its place when the block ends well, and else is removed."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from posnet_eval.report.data import as_csv, as_json
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
-from posnet_fairseq.errors import UsageError
 
 
 def _page(comparison):
@@ -22,20 +21,6 @@ FILES = {
     "report.csv": as_csv,
     "report.json": as_json,
 }
-
-
-def check_folder(folder):
-    """Refuse a place where no report can be written. Done before the work, not after.
-
-    Raises:
-        UsageError: it is a file, or cannot be made or written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UsageError(f"--out {folder}: {error.strerror}. Choose another folder.") from error
 
 
 def publish(comparison, folder):

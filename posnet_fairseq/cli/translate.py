@@ -7,76 +7,17 @@ import sys
 import time
 
 import torch
-from fairseq import utils
-from fairseq.data.data_utils import collate_tokens
-from fairseq.sequence_generator import SequenceGenerator
 from rich.console import Console
 from rich.progress import Progress
 
 from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
+from posnet_fairseq.cli._text import add_text_options, pipeline
 from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_place, read_lines, write_lines
 from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.processes import in_order, worker_number
-from posnet_fairseq.text_pipeline import Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
-
-
-class Translator:
-    """Models and beam search behind one method from lines to lines.
-
-    Args:
-        models: an ensemble.
-        vocabulary: their :class:`posnet_fairseq.checkpoints.Vocabulary`.
-        pipeline: one of :mod:`posnet_fairseq.text_pipeline`.
-        beam: hypotheses kept at each step.
-        lenpen: hypotheses are scored by log probability over length to this power.
-        max_len_a, max_len_b: translations end at a·M + b tokens.
-    """
-
-    def __init__(self, models, vocabulary, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
-        self.vocabulary = vocabulary
-        self.pipeline = pipeline
-        self.device = next(models[0].parameters()).device
-        self.max_source = min(model.encoder.max_positions() for model in models)
-        self.generator = SequenceGenerator(
-            models,
-            vocabulary.target_dictionary,
-            beam_size=beam,
-            len_penalty=lenpen,
-            max_len_a=max_len_a,
-            max_len_b=max_len_b,
-        )
-
-    def encode(self, line):
-        """Plain text to token ids with the end symbol, (M,)."""
-        tokens = self.pipeline.encode(line)
-        return self.vocabulary.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
-
-    def translate(self, sources):
-        """Translations of a batch of encoded sentences, in their order.
-
-        Args:
-            sources: list of (M,) token ids.
-
-        Returns:
-            plain texts, and how many tokens they have, end symbols counted.
-        """
-        texts, count = [], 0
-        tokens = collate_tokens(sources, self.vocabulary.source_dictionary.pad()).to(self.device)
-        lengths = torch.tensor([len(source) for source in sources], device=self.device)
-        sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
-        for hypotheses in self.generator.generate(self.generator.model.models, sample):
-            texts.append(self._decode(hypotheses[0]["tokens"]))
-            count += len(hypotheses[0]["tokens"])
-        return texts, count
-
-    def _decode(self, tokens):
-        dictionary = self.vocabulary.target_dictionary
-        ignore = {dictionary.eos(), dictionary.pad(), dictionary.bos()}
-        return self.pipeline.decode(
-            dictionary.string(utils.strip_pad(tokens, dictionary.pad()), None, extra_symbols_to_ignore=ignore)
-        )
+from posnet_fairseq.translator import Translator
 
 
 class Work:
@@ -111,9 +52,9 @@ class Work:
         device = torch.device(self._device, worker_number() if self._device == "cuda" else None)
         models, vocabulary, folder = load_models(options.checkpoint, options.data)
         models = [ready(model, device, options.dtype, options.fast) for model in models]
-        pipeline = _pipeline(options, vocabulary, folder)
+        text = pipeline(options, vocabulary, folder)
         lengths = options.max_len_a, options.max_len_b
-        self.translator = Translator(models, vocabulary, pipeline, options.beam, options.lenpen, *lengths)
+        self.translator = Translator(models, vocabulary, text, options.beam, options.lenpen, *lengths)
 
 
 def batches_by_length(lengths, max_tokens):
@@ -160,11 +101,7 @@ def _parser():
     parser.add_argument("checkpoint", nargs="+", help="model to use; several make an ensemble")
     parser.add_argument("--input", default="-", help="file to translate (default: standard input)")
     parser.add_argument("--output", default="-", help="file to write (default: standard output)")
-    parser.add_argument("--data", help="directory with dictionaries (default: the one the model was trained on)")
-    text = parser.add_mutually_exclusive_group()
-    text.add_argument("--sentencepiece-model", help="split text by this model (default: as the data's card says)")
-    text.add_argument("--bpe-codes", help="split Moses words by these codes")
-    text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
+    add_text_options(parser)
     parser.add_argument("--beam", type=int, default=12, help="default: 12")
     parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
     parser.add_argument("--max-len-a", type=float, default=0.0, help="translations end at a·M + b tokens (default: 0)")
@@ -194,20 +131,6 @@ def _parser():
         "are the same",
     )
     return parser
-
-
-def _pipeline(options, vocabulary, folder):
-    languages = vocabulary.source_lang, vocabulary.target_lang
-    if options.pretokenized:
-        return Pretokenized()
-    if options.sentencepiece_model:
-        return Pipeline(
-            *(Words(name, "none") for name in languages), *[SentencePieces(options.sentencepiece_model)] * 2
-        )
-    if options.bpe_codes:
-        merges = Merges(options.bpe_codes)
-        return Pipeline(*map(Words, languages), merges, merges)
-    return pipeline_of(folder)
 
 
 @command

@@ -8,14 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import curves
 import yaml
 from dataset import read_card
 from record import Record, last_attempt
 
+from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import replacing
+from posnet_fairseq.plots import curves
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.training_log import records
 
 
@@ -23,6 +25,12 @@ def parameters(run):
     """Numbers in the model that translates; a shared embedding counts once."""
     tensors = read_checkpoint(run / "precomputed.pt")["model"].values()
     return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
+
+
+def gate(run):
+    """The gate of its self-attention, as ``--gate`` names it."""
+    model = read_checkpoint(run / "precomputed.pt")["cfg"]["model"]
+    return model["gate"] or get_mixer(model["encoder_self_mixer"]).default_gate
 
 
 def training_speed(run):
@@ -65,6 +73,7 @@ class Column:
 
 
 COLUMNS = {
+    "gate": Column(gate, lambda gates: gates[0], str),
     "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
     "train tokens/s": Column(training_speed, statistics.mean, round, "train"),
     "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
@@ -127,7 +136,8 @@ class Comparison:
         path = self.folder / "comparison.yaml"
         with replacing(path) as temporary:
             temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
-        curves.draw({name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}, self.folder)
+        logs = {name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
+        curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
         done = subprocess.run(["posnet-score", "--config", path, "--out", self.folder / "report"])
         if done.returncode:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")

@@ -1,15 +1,14 @@
-"""Comparisons: lists of systems, shares of a machine, figures beside scores, curves."""
+"""Comparisons: lists of systems, shares of a machine, figures beside scores."""
 
 import json
 import re
 
 import compare
 import comparison
-import curves
 import pytest
 from commands import ROOT
-from PIL import Image
 from systems import System, chosen, read_systems
+from training_log_of import training_log
 
 from posnet_fairseq.cli.mixers import option_rows
 from posnet_fairseq.errors import UsageError
@@ -113,21 +112,8 @@ def test_other_baselines_are_refused(given):
         compare.baselines_of([System(name, "shaw") for name in "abc"], given)
 
 
-def log(updates=20, start=8.0, gpu=False, end="\n"):
-    lines = ["x | INFO | fairseq.utils | rank   0: capabilities =  9.0 ; total memory = 80.000 GB ; name = X"] * gpu
-    for number in range(1, updates + 1):
-        loss = start - 5 * number / updates
-        values = {"nll_loss": loss, "num_updates": number, "wps": 1000 + number}
-        values |= {"gb_free": 70 - number % 5} if gpu else {}
-        lines.append(f"x | INFO | train_inner | {json.dumps(values)}")
-        if number % 5 == 0:
-            values = {"valid_nll_loss": loss + 0.2, "valid_num_updates": number}
-            lines.append(f"x | INFO | valid | {json.dumps(values)}")
-    return "\n".join(lines) + end
-
-
 def test_figures_of_a_run(tmp_path):
-    (tmp_path / "train.log").write_text(log(end="\nhalf a line"))
+    (tmp_path / "train.log").write_text(training_log(end="\nhalf a line"))
     attempts = [{"peak_memory_bytes": bytes} for bytes in (5, 9, 7)]
     (tmp_path / "train.json").write_text(json.dumps({"settings": {}, "attempts": attempts, "finished": True}))
     rate = "posnet-translate: 3 sentences in 1.5 s, {} sentences and 9.0 tokens a second\n"
@@ -135,21 +121,5 @@ def test_figures_of_a_run(tmp_path):
     assert comparison.training_speed(tmp_path) == 1010.5
     assert comparison.decoding_speed(tmp_path) == 2.5
     assert comparison.peak_memory(tmp_path) == 9
-    (tmp_path / "train.log").write_text(log(gpu=True))
+    (tmp_path / "train.log").write_text(training_log(gpu=True))
     assert comparison.peak_memory(tmp_path) == (80 - 66) * 2**30
-
-
-def test_curves_of_runs_that_resumed_or_have_not_begun(tmp_path):
-    logs = {f"system {number}": [tmp_path / f"{number}.log"] for number in range(20)}
-    for number, (path,) in enumerate(logs.values()):
-        path.write_text(log(start=8 + number / 10) + log(updates=10) * (number % 2))
-    logs["not begun"] = [tmp_path / "none.log"]
-    assert curves.points(tmp_path / "1.log", "valid")[0] == [5, 10, 15, 20]
-    curves.draw(logs, tmp_path)
-    with Image.open(tmp_path / "curves.png") as image:
-        assert image.width > 1000
-        assert len(image.convert("RGB").getcolors(10**6)) > 50
-
-
-def test_smoothing_is_a_mean_of_the_last():
-    assert curves.smooth([4.0, 2.0, 0.0, 6.0], 2) == [4.0, 3.0, 1.0, 3.0]

@@ -1,6 +1,22 @@
-"""What tests ask of the log of a training."""
+"""Logs of trainings: made up, and what tests ask of real ones."""
+
+import json
 
 from posnet_fairseq.training_log import records
+
+
+def training_log(updates=20, start=8.0, gpu=False, end="\n"):
+    """What fairseq-train writes, with a validation every 5 updates."""
+    lines = ["x | INFO | fairseq.utils | rank   0: capabilities =  9.0 ; total memory = 80.000 GB ; name = X"] * gpu
+    for number in range(1, updates + 1):
+        loss = start - 5 * number / updates
+        values = {"nll_loss": loss, "num_updates": number, "wps": 1000 + number, "lr": number / updates}
+        values |= {"gb_free": 70 - number % 5} if gpu else {}
+        lines.append(f"x | INFO | train_inner | {json.dumps(values)}")
+        if number % 5 == 0:
+            values = {"valid_nll_loss": loss + 0.2, "valid_ppl": 2 ** (loss + 0.2), "valid_num_updates": number}
+            lines.append(f"x | INFO | valid | {json.dumps(values)}")
+    return "\n".join(lines) + end
 
 
 def losses(log):

@@ -1,0 +1,99 @@
+"""posnet-plot: pictures of what a model learned, of trainings and of comparisons."""
+
+import argparse
+from pathlib import Path
+
+from posnet_fairseq.checkpoints import load_models
+from posnet_fairseq.cli._run import command
+from posnet_fairseq.cli._text import add_text_options, pipeline
+from posnet_fairseq.progress import Report, shown
+
+# What draws is imported where it is used: matplotlib takes a second.
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="posnet-plot", description="Draw pictures.")
+    what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare}")
+
+    weights = what.add_parser("weights", help="mixing weights, energies and profiles by distance of a checkpoint")
+    weights.add_argument("checkpoint")
+    weights.add_argument(
+        "--sentence",
+        help="plain text of the source language; the model translates it, and every mixer is looked at. Without it: "
+        "what no token has a part in",
+    )
+    weights.set_defaults(draw=_weights)
+
+    gates = what.add_parser("gates", help="latent weights β of gates (PosNet Eqs. 5-7 and 19) for a sentence")
+    gates.add_argument("checkpoint")
+    gates.add_argument("--sentence", required=True, help="plain text of the source language")
+    gates.set_defaults(draw=_gates)
+    for one in (weights, gates):
+        add_text_options(one)
+        _add_folder(one)
+
+    lines = what.add_parser("curves", help="loss, perplexity, learning rate and speed of trainings")
+    lines.add_argument("runs", nargs="+", help="folders of runs, or logs of fairseq-train with --log-format json")
+    lines.add_argument("--out", type=Path, default=Path("curves"), help="where to, .png and .svg (default: curves)")
+    lines.set_defaults(draw=_curves)
+
+    report = what.add_parser("compare", help="scores of a report against parameters and speed, and what gates bring")
+    report.add_argument("report", help="report.json of posnet-score")
+    _add_folder(report)
+    report.set_defaults(draw=_compare)
+    return parser
+
+
+def _add_folder(parser):
+    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the pictures (default: figures)")
+
+
+def _weights(options, report):
+    from posnet_fairseq.plots import of_model
+
+    if options.sentence is None:
+        mixings, title = of_model.without_sentence(options.checkpoint), options.checkpoint
+    else:
+        mixings, title = _with_sentence(options)
+    of_model.draw_weights(mixings, options.out, title, report)
+    report.say(f"{shown(options.out / 'weights.html')} shows every head; pictures of it are beside it")
+
+
+def _gates(options, report):
+    from posnet_fairseq.plots import of_model
+
+    mixings, title = _with_sentence(options)
+    of_model.draw_gates(mixings, options.out, title, report)
+    report.say(f"{shown(options.out / 'gates.html')} shows every head; pictures of it are beside it")
+
+
+def _with_sentence(options):
+    from posnet_fairseq.plots import of_model
+
+    models, vocabulary, folder = load_models([options.checkpoint], options.data)
+    mixings, translation = of_model.with_sentence(
+        models, vocabulary, pipeline(options, vocabulary, folder), options.sentence
+    )
+    return mixings, f"{options.checkpoint}: {options.sentence} → {translation}"
+
+
+def _curves(options, report):
+    from posnet_fairseq.plots import curves
+
+    out = options.out.with_suffix("") if options.out.suffix in (".png", ".svg") else options.out
+    for path in curves.draw(curves.logs_of(options.runs), out):
+        report.say(f"curves: {shown(path)}")
+
+
+def _compare(options, report):
+    from posnet_fairseq.plots import comparison
+
+    for path in comparison.draw(options.report, options.out, report):
+        report.say(f"compare: {shown(path)}")
+
+
+@command
+def main(arguments=None):
+    """Entry point of posnet-plot."""
+    options = _parser().parse_args(arguments)
+    options.draw(options, Report())

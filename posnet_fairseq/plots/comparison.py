@@ -1,0 +1,157 @@
+"""Pictures of a report of posnet-score: scores against parameters and speed, and what gates bring."""
+
+import json
+import re
+
+from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_folder, read_lines
+from posnet_fairseq.plots import style
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+# What queries and keys know of, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
+INFORMATION = {
+    "aposnet": "position-position\n(aPosNet)",
+    "rposnet": "position-position\n(rPosNet)",
+    "relative": "token-position\n(relative)",
+    "attention": "token-token\n(Transformer)",
+    "shaw": "token-token and\ntoken-position (Shaw)",
+}
+AGAINST = {"params": "parameters, millions", "decode": "sentences decoded a second", "train": "tokens trained a second"}
+_MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
+
+
+def draw(path, folder, report):
+    """Draw a report.
+
+    Args:
+        path: of a report.json.
+        folder: which is made.
+        report: a :class:`posnet_fairseq.progress.Report`.
+
+    Returns:
+        the paths of the pictures.
+
+    Raises:
+        UsageError: it is no report, or it has no column that could be an axis.
+    """
+    content = _read(path)
+    columns = {key: column for key in AGAINST if (column := _column(content, key))}
+    gated = _gated(content)
+    if not columns and not gated:
+        raise UsageError(
+            f"{path} has no columns of parameters or speed to draw scores against. Give posnet-score a file with "
+            "columns (--config), such as params: {a: 3.1M}."
+        )
+    check_folder(folder)
+    paths = []
+    for key, figures in columns.items():
+        paths += style.save(_against(content, figures, AGAINST[key]), folder / f"compare.{key}")
+    if gated:
+        paths += style.save(_gates(content, gated), folder / "compare.gates")
+    else:
+        report.say(
+            'no pair of systems is there with and without a gate, as a column "gate" (none or gelu) and names such as '
+            "shaw and shaw_gated would say; so there is no picture of gates"
+        )
+    return paths
+
+
+def _read(path):
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+        if not content["test_sets"] or not content["systems"] or content["columns"] is None:
+            raise ValueError
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no report.json of posnet-score. Give the file that --out made.") from error
+    return content
+
+
+def _column(content, key):
+    """Figures of the first column whose title begins so, {system: number}."""
+    for title, column in content["columns"].items():
+        if title.startswith(key):
+            return {system: number for system, fact in column.items() if (number := _number(fact)) is not None}
+    return {}
+
+
+def _number(fact):
+    """3100000 of 3.10M, "3,100,000" or 3100000; None of what is no number."""
+    match = re.fullmatch(r"([\d.]+) ?([KMB]?)", str(fact).replace(",", ""))
+    try:
+        return float(match.group(1)) * _MULTIPLES[match.group(2)] if match else None
+    except ValueError:
+        return None
+
+
+def _metrics(content):
+    """(test set, metric) of every panel."""
+    return [(test_set, metric) for test_set in content["test_sets"] for metric in test_set["metrics"]]
+
+
+def _panels(content, width):
+    pairs = _metrics(content)
+    columns = min(2, len(pairs))
+    rows = -(-len(pairs) // columns)
+    figure, axes = style.figure(1 + width * columns, 4.6 * rows, rows, columns)
+    for axis in axes.flat[len(pairs) :]:
+        axis.set_visible(False)
+    return figure, zip(axes.flat, pairs, strict=False)
+
+
+def _against(content, figures, title):
+    """Score with its interval against a figure, a panel for every metric of every test set."""
+    millions = "millions" in title
+    figure, panels = _panels(content, 7)
+    for axis, (test_set, metric) in panels:
+        for place, (system, label) in enumerate(content["labels"].items()):
+            if system not in test_set["scores"] or system not in figures:
+                continue
+            score = test_set["scores"][system][metric["name"]]
+            axis.errorbar(
+                figures[system] / (1e6 if millions else 1), score["value"],
+                yerr=[[score["value"] - score["low"]], [score["high"] - score["value"]]],
+                color=style.COLOURS[place % len(style.COLOURS)],
+                marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
+                markersize=6, capsize=2, elinewidth=0.8, linestyle="", label=label,
+            )  # fmt: skip
+        axis.set(
+            title=f"{test_set['name']}: {metric['label']}", xlabel=title, ylabel=f"{metric['label']}, 95% interval"
+        )
+        style.plain(axis)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def _gated(content):
+    """{mixer: {whether gated: system}} of the mixers of :data:`INFORMATION` that are there both ways."""
+    gates, found = content["columns"].get("gate", {}), {}
+    archs = {get_mixer(name).arch: name for name in mixer_names()}
+    for system in content["systems"]:
+        mixer = archs.get(re.sub("_(un)?gated$", "", system))
+        if mixer in INFORMATION and gates.get(system) in ("none", "gelu"):
+            found.setdefault(mixer, {})[gates[system] == "gelu"] = system
+    return {mixer: found[mixer] for mixer in INFORMATION if len(found.get(mixer, {})) == 2}
+
+
+def _gates(content, gated):
+    """Scores with and without the gate, by what queries and keys know."""
+    figure, panels = _panels(content, 8)
+    for axis, (test_set, metric) in panels:
+        for with_gate, colour, marker in ((False, style.COLOURS[1], "o"), (True, style.COLOURS[5], "s")):
+            systems = [pair[with_gate] for pair in gated.values()]
+            scores = [test_set["scores"].get(system, {}).get(metric["name"]) for system in systems]
+            there = [(place, score) for place, score in enumerate(scores) if score]
+            axis.errorbar(
+                [place for place, _ in there], [score["value"] for _, score in there],
+                yerr=list(zip(*((s["value"] - s["low"], s["high"] - s["value"]) for _, s in there), strict=True)),
+                color=colour, marker=marker, markersize=7, capsize=3, elinewidth=0.8, linestyle="",
+                label="with the gate (gelu)" if with_gate else "without",
+            )  # fmt: skip
+        axis.set_xticks(range(len(gated)), [INFORMATION[mixer] for mixer in gated], fontsize=9)
+        axis.set(title=f"{test_set['name']}: {metric['label']}", ylabel=f"{metric['label']}, 95% interval")
+        axis.set_xlabel("what queries and keys know")
+        style.plain(axis)
+        axis.legend(frameon=False, fontsize=9)
+    return figure

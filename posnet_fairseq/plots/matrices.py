@@ -1,0 +1,130 @@
+"""Pictures of weights and energies: a panel for every head."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from posnet_fairseq.plots import style
+
+PLACES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+QUERIES = {"encoder": "query", "decoder": "query (input token)", "cross": "token that is predicted next"}
+KEYS = {"encoder": "mixed token", "decoder": "mixed token", "cross": "source token"}
+READABLE = 32  # tokens on an axis of a panel; of more, every tenth position is named
+PANEL = 3.3  # inches
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A matrix with a title.
+
+    Attributes:
+        title: of the panel.
+        matrix: (N, M), NaN where there is nothing.
+        scale: what it shows. Panels of one scale share their colours.
+        around_zero: whether negative values differ in colour.
+    """
+
+    title: str
+    matrix: Tensor
+    scale: str
+    around_zero: bool = False
+
+
+def title_of(mixing, what):
+    """As "encoder self-attention, layer 1 (rposnet): mixing weights"."""
+    return f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
+
+
+def of_heads(mixing, matrices, what, around_zero=False):
+    """A figure with the matrix of each head.
+
+    Args:
+        mixing: a :class:`posnet_fairseq.plots.inspection.Mixing`.
+        matrices: (H, N, M), NaN where there is nothing.
+        what: they show.
+        around_zero: as in :class:`Panel`.
+    """
+    panels = [Panel(f"head {head}", matrix, what, around_zero) for head, matrix in enumerate(matrices, 1)]
+    return grid(mixing, panels, min(4, len(panels)), what)
+
+
+def gates(mixing):
+    """A figure with α, β and α·β of each head: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 5-7 and 19."""
+    panels = []
+    for head, (weights, latent) in enumerate(zip(mixing.weights, mixing.gates, strict=True), 1):
+        panels += [
+            Panel(f"head {head}: α", weights, "α", around_zero=bool((mixing.weights < 0).any())),
+            Panel(f"head {head}: β", latent, "β, mean of a head's features", around_zero=True),
+            Panel(f"head {head}: α·β", weights * latent, "α·β", around_zero=True),
+        ]
+    return grid(
+        mixing, panels, 3 if len(mixing.weights) <= 4 else 6, "weights α, latent weights β of the gate, and α·β"
+    )
+
+
+def grid(mixing, panels, columns, what):
+    """A figure of matrices.
+
+    Args:
+        mixing: whose tokens are named.
+        panels: list of :class:`Panel`.
+        columns: panels in a row.
+        what: they show, for the title.
+    """
+    rows = math.ceil(len(panels) / columns)
+    height = PANEL * min(1.6, max(0.6, len(mixing.queries) / len(mixing.keys)))
+    scales = {panel.scale: _scale(panels, panel.scale) for panel in panels}
+    made, axes = style.figure(1.2 + 0.8 * len(scales) + PANEL * columns, 0.9 + height * rows, rows, columns)
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        colours = scales[panel.scale]
+        axis.imshow(panel.matrix.numpy(), cmap=colours.cmap, norm=colours.norm, aspect="auto", interpolation="nearest")
+        axis.set_title(panel.title, fontsize=9)
+        axis.set_facecolor(style.TAIL)
+        _name_tokens(axis.xaxis, mixing.keys, rotation=90)
+        _name_tokens(axis.yaxis, mixing.queries)
+        if mixing.place == "cross":
+            axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for scale, colours in reversed(scales.items()):  # each is put to the left of the one before
+        made.colorbar(colours, ax=axes, label=scale, shrink=min(1, 1.2 / rows), aspect=30, pad=0.01)
+    more = "; dashed: ⌊γn⌋" if mixing.place == "cross" else ""
+    made.suptitle(title_of(mixing, what) + more, fontsize=11)
+    made.supxlabel(KEYS[mixing.place], fontsize=10)
+    made.supylabel(QUERIES[mixing.place], fontsize=10)
+    return made
+
+
+def _scale(panels, name):
+    """The colours of a scale."""
+    chosen = [panel for panel in panels if panel.scale == name]
+    values = torch.cat([panel.matrix.flatten() for panel in chosen])
+    values = values[values.isfinite()]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    if chosen[0].around_zero:
+        most = max(-low, high) or 1.0
+        return ScalarMappable(Normalize(-most, most), style.AROUND_ZERO)
+    return ScalarMappable(Normalize(min(0.0, low), high if high > 0 else 1.0), style.FROM_ZERO)
+
+
+def _name_tokens(axis, names, rotation=0):
+    if len(names) > READABLE:
+        axis.set_major_locator(MaxNLocator(10, integer=True))
+        axis.set_tick_params(labelsize=7)
+    else:
+        axis.set_ticks(range(len(names)), [short(name) for name in names], fontsize=7, rotation=rotation)
+
+
+def short(name):
+    """A token as an axis can show it."""
+    name = name.replace("$", r"\$")  # no mathematics
+    return name if len(name) <= 12 else name[:11] + "…"

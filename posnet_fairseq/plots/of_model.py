@@ -1,0 +1,176 @@
+"""From a checkpoint to pictures of its mixers."""
+
+from pathlib import Path
+
+import torch
+
+from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_folder, replacing
+from posnet_fairseq.plots import matrices, page, profiles, style
+from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.translator import Translator
+
+POSITIONS = 40  # tokens of a sentence that is not given: enough for both tails of a clip distance of 16
+
+
+def without_sentence(path):
+    """What the mixers of a checkpoint do that no token has a part in.
+
+    Returns:
+        list of :class:`posnet_fairseq.plots.inspection.Mixing` with weights.
+
+    Raises:
+        UsageError: there are none.
+    """
+    model = build_model(read_checkpoint(path))
+    anything = model.encoder.dictionary.unk()
+    source, target = (
+        torch.full((min(POSITIONS, side.max_positions()),), anything) for side in (model.encoder, model.decoder)
+    )
+    columns, rows = ([str(position) for position in range(len(tokens))] for tokens in (source, target))
+    names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
+    mixings = observe(model, source, target, names)
+    static = [mixing for mixing in mixings if get_mixer(mixing.mixer).static and mixing.weights is not None]
+    if not static:
+        raise UsageError(
+            f"{path}: the weights of its mixers ({_mixers(mixings)}) depend on tokens, or are none. "
+            'Give a sentence of the source language to look at: --sentence "...".'
+        )
+    return static
+
+
+def with_sentence(models, vocabulary, text, sentence):
+    """What the mixers of a model do with a sentence and the model's own translation of it.
+
+    Args:
+        models: list of one.
+        vocabulary: its :class:`posnet_fairseq.checkpoints.Vocabulary`.
+        text: one of :mod:`posnet_fairseq.text_pipeline`.
+        sentence: plain text.
+
+    Returns:
+        list of :class:`posnet_fairseq.plots.inspection.Mixing`, and the translation.
+
+    Raises:
+        UsageError: the sentence is empty or too long.
+    """
+    translator = Translator(models, vocabulary, text, beam=5, max_len_a=2, max_len_b=20)
+    if not sentence.strip():
+        raise UsageError("--sentence is empty. Give a sentence of the source language.")
+    source = translator.encode(sentence)
+    if len(source) > translator.max_source:
+        raise UsageError(
+            f"--sentence has {len(source)} tokens (its end symbol counted), the model takes {translator.max_source}. "
+            "Give a shorter one."
+        )
+    (target,) = translator.search([source])
+    target = target[: models[0].decoder.max_positions()]
+    columns = [vocabulary.source_dictionary[token] for token in source]
+    predicted = [vocabulary.target_dictionary[token] for token in target]
+    read = [predicted[-1], *predicted[:-1]]  # the decoder begins with the end symbol
+    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (predicted, columns)}
+    return observe(models[0], source, target, names), translator.text_of(target)
+
+
+def draw_weights(mixings, folder, title, report):
+    """Pictures of weights, energies and profiles, and the page weights.html.
+
+    Args:
+        mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing`.
+        folder: which is made.
+        title: of the page.
+        report: a :class:`posnet_fairseq.progress.Report`.
+
+    Raises:
+        UsageError: no mixer has weights.
+    """
+    seen = [mixing for mixing in mixings if mixing.weights is not None]
+    without = [mixing for mixing in mixings if mixing.weights is None]
+    if not seen:
+        raise UsageError(f"no mixer of this model has weights to look at ({_mixers(mixings)}).")
+    check_folder(folder)
+    if without:
+        report.say(f"{_mixers(without)} has no weights and is left out")
+    _say_missing_characters(seen, report)
+    figures = [
+        (f"weights.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, mixing.weights, "mixing weights α"))
+        for mixing in seen
+    ]
+    figures += [
+        (
+            f"energies.{mixing.place}.{mixing.layer}",
+            matrices.of_heads,
+            (mixing, mixing.energies, "energies α̂ before the softmax", True),
+        )
+        for mixing in seen
+        if mixing.energies is not None
+    ]
+    for place in matrices.PLACES:
+        here = [mixing for mixing in seen if mixing.place == place]
+        for name, take, what in _PROFILES:
+            there = [mixing for mixing in here if take(mixing) is not None]
+            if there:
+                figures.append((f"{name}.{place}", profiles.profile, (there, take, what)))
+    _write(figures, folder, report)
+    _write_page(seen, folder / "weights.html", title)
+
+
+_PROFILES = (
+    ("profile", lambda mixing: mixing.weights, "mixing weight α"),
+    ("profile-energy", lambda mixing: mixing.energies, "energy α̂"),
+    ("profile-added", lambda mixing: mixing.added, "what positions add to the energy"),
+)
+
+
+def draw_gates(mixings, folder, title, report):
+    """Pictures of the latent weights of gates, and the page gates.html.
+
+    Args:
+        mixings, folder, title, report: as for :func:`draw_weights`.
+
+    Raises:
+        UsageError: no mixer has such a gate.
+    """
+    gated = [mixing for mixing in mixings if mixing.query_gates is not None and mixing.weights is not None]
+    if not gated:
+        raise UsageError(
+            f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
+            "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
+        )
+    check_folder(folder)
+    _say_missing_characters(gated, report)
+    figures = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
+    for place in matrices.PLACES:
+        there = [mixing for mixing in gated if mixing.place == place]
+        if there:
+            figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
+    _write(figures, folder, report)
+    _write_page(gated, folder / "gates.html", title)
+
+
+def _write(figures, folder, report):
+    with report.stage("draw", "pictures", len(figures)) as bar:
+        for name, draw, arguments in figures:
+            style.save(draw(*arguments), folder / name)
+            bar.advance(1)
+
+
+def _write_page(mixings, path, title):
+    with replacing(path) as temporary:
+        Path(temporary).write_text(page.render(mixings, title), encoding="utf-8", newline="\n")
+
+
+def _say_missing_characters(mixings, report):
+    missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
+    if missing:
+        first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
+        report.say(
+            f"no font of this machine has {first}: the PNG files show boxes there, the page and the SVG files what the "
+            "reader's fonts have. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
+        )
+
+
+def _mixers(mixings):
+    return ", ".join(dict.fromkeys(mixing.mixer for mixing in mixings))

@@ -1,0 +1,65 @@
+"""Models and beam search between lines of text."""
+
+import torch
+from fairseq import utils
+from fairseq.data.data_utils import collate_tokens
+from fairseq.sequence_generator import SequenceGenerator
+
+
+class Translator:
+    """Models and beam search behind one method from lines to lines.
+
+    Args:
+        models: an ensemble.
+        vocabulary: their :class:`posnet_fairseq.checkpoints.Vocabulary`.
+        pipeline: one of :mod:`posnet_fairseq.text_pipeline`.
+        beam: hypotheses kept at each step.
+        lenpen: hypotheses are scored by log probability over length to this power.
+        max_len_a, max_len_b: translations end at a·M + b tokens.
+    """
+
+    def __init__(self, models, vocabulary, pipeline, beam=12, lenpen=1.0, max_len_a=0.0, max_len_b=200):
+        self.vocabulary = vocabulary
+        self.pipeline = pipeline
+        self.device = next(models[0].parameters()).device
+        self.max_source = min(model.encoder.max_positions() for model in models)
+        self.generator = SequenceGenerator(
+            models,
+            vocabulary.target_dictionary,
+            beam_size=beam,
+            len_penalty=lenpen,
+            max_len_a=max_len_a,
+            max_len_b=max_len_b,
+        )
+
+    def encode(self, line):
+        """Plain text to token ids with the end symbol, (M,)."""
+        tokens = self.pipeline.encode(line)
+        return self.vocabulary.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
+
+    def translate(self, sources):
+        """Translations of a batch of encoded sentences, in their order.
+
+        Args:
+            sources: list of (M,) token ids.
+
+        Returns:
+            plain texts, and how many tokens they have, end symbols counted.
+        """
+        hypotheses = self.search(sources)
+        return [self.text_of(tokens) for tokens in hypotheses], sum(map(len, hypotheses))
+
+    def search(self, sources):
+        """The best translations of a batch of encoded sentences: list of (N,) token ids with the end symbol."""
+        tokens = collate_tokens(sources, self.vocabulary.source_dictionary.pad()).to(self.device)
+        lengths = torch.tensor([len(source) for source in sources], device=self.device)
+        sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+        return [found[0]["tokens"] for found in self.generator.generate(self.generator.model.models, sample)]
+
+    def text_of(self, tokens):
+        """Plain text of (N,) token ids."""
+        dictionary = self.vocabulary.target_dictionary
+        ignore = {dictionary.eos(), dictionary.pad(), dictionary.bos()}
+        return self.pipeline.decode(
+            dictionary.string(utils.strip_pad(tokens, dictionary.pad()), None, extra_symbols_to_ignore=ignore)
+        )

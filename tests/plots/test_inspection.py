@@ -1,0 +1,162 @@
+"""What is seen of mixers is what they do."""
+
+import math
+
+import pytest
+import torch
+from building import build_case, build_model, mixer_cases
+
+from posnet_fairseq.mixers.gaussiannet import centres
+from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.precompute import precompute
+
+SOURCE, TARGET = torch.tensor([7, 8, 9, 10, 11, 12, 13, 2]), torch.tensor([9, 20, 21, 5, 6, 2])
+COLUMNS, ROWS = [f"s{i}" for i in range(8)], [f"t{i}" for i in range(6)]
+NAMES = {"encoder": (COLUMNS, COLUMNS), "decoder": (ROWS, ROWS), "cross": (ROWS, COLUMNS)}
+CASES = [case for case in mixer_cases() if case.gate in ("none", "gelu")]
+
+
+def look(model, place):
+    return [mixing for mixing in observe(model, SOURCE, TARGET, NAMES) if mixing.place == place]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_mixer(case):
+    model = build_case(case)
+    before = model(SOURCE[None], None, TARGET[None])[0]
+    first, second = look(model, case.place)
+    assert torch.equal(model(SOURCE[None], None, TARGET[None])[0], before), "looking has changed the model"
+    assert (first.layer, second.layer) == (1, 2)
+    assert first.mixer == case.mixer
+    assert (first.query_gates is not None) == (case.gate == "gelu")
+    if case.mixer == "fouriernet":
+        assert first.weights is None
+        return
+    N, M = len(NAMES[case.place][0]), len(NAMES[case.place][1])
+    for mixing in (first, second):
+        assert mixing.weights.shape == (4, N, M)
+        if case.place == "decoder":
+            assert mixing.weights.isnan().equal(torch.ones(N, N, dtype=torch.bool).triu(1).expand(4, -1, -1))
+        if mixing.energies is not None and mixing.mixer != "gpsa":  # whose weights are those of tokens in part only
+            softmax = mixing.energies.nan_to_num(-math.inf).softmax(dim=-1)
+            torch.testing.assert_close(softmax, mixing.weights.nan_to_num(0))
+        if mixing.added is not None:
+            assert mixing.added.isnan().equal(mixing.energies.isnan())
+
+
+def test_what_positions_add_is_what_shaw_has_beside_attention():
+    """(W^Q x_n)·a_{n-m} / √d: Shaw et al. (2018), here with its table at zero and away from it."""
+    model = build_model("shaw")
+    mixer = model.encoder.layers[0].self_attn
+    (first, _) = look(model, "encoder")
+    captured = {}
+    handle = mixer.register_forward_pre_hook(lambda _, arguments: captured.update(x=arguments[0][0]))
+    model(SOURCE[None], None, TARGET[None])
+    handle.remove()
+    q = mixer.query_proj(captured["x"]).unflatten(-1, (4, 4)).detach()
+    table = mixer.relative_key.detach()
+    shared = table.size(-1) == 4
+    for head in range(4):
+        rows = table if shared else table[:, 4 * head : 4 * head + 4]
+        for n in range(8):
+            for m in range(8):
+                row = rows[max(-first.reach, min(first.reach, n - m)) + first.reach]
+                assert float(first.added[head, n, m]) == pytest.approx(float(q[n, head] @ row) / 2, abs=1e-5)
+    with torch.no_grad():
+        mixer.relative_key.zero_()
+    assert look(model, "encoder")[0].added is None
+
+
+@pytest.mark.parametrize("place", ["encoder", "decoder"])
+def test_gaussiannet_peaks_at_its_offsets(place):
+    model = build_model("gaussiannet")
+    mixing = look(model, place)[0]
+    distances, means = mixing.by_distance(mixing.weights)
+    means = means.nan_to_num(-1)
+    assert distances[means.argmax(dim=1)].tolist() == centres(place, 4).tolist()
+    peak = means.max(dim=1).values
+    torch.testing.assert_close(peak, torch.full((4,), 1 / math.sqrt(2 * math.pi)))
+
+
+def test_one_large_weight_is_a_clean_diagonal():
+    """rPosNet whose first column of E_rel products is large at distance -1, by hand."""
+    model = build_model("rposnet")
+    mixer = model.encoder.layers[0].self_attn
+    energy = mixer.energies[0]
+    with torch.no_grad():
+        energy.query_proj.weight.zero_()
+        energy.query_proj.bias.fill_(1.0)
+        energy.relative.zero_()
+        energy.relative[energy.reach + 1] = 20.0  # n - m = 1: the token to the left of the query
+    mixing = look(model, "encoder")[0]
+    for head in mixing.weights:
+        torch.testing.assert_close(head.diagonal(-1), torch.ones(7), atol=1e-6, rtol=0)
+    distances, means = mixing.by_distance(mixing.energies)
+    assert (means[:, distances == -1] > 30).all()
+    assert (means[:, distances != -1].abs() < 1e-6).all()
+    assert mixing.reach == energy.reach
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [(name, "encoder") for name in ("rposnet", "attention", "gaussiannet")] + [("rposnet", "cross")],
+)
+def test_gates_times_weights_are_gradients(name, place):
+    """∂ĉ_n / ∂v_m of the mixer with its gates and norms held fixed, for which it is linear in v: Eqs. 5 and 18."""
+    options = (
+        {"gate": "gelu"} if place == "encoder" else {"cross_gate": "gelu", "cross_mixer": name, "length_ratio": "1"}
+    )
+    model = build_model(name, **options)
+    mixing = look(model, place)[0]
+    mixer = (model.encoder if place == "encoder" else model.decoder).layers[0]
+    mixer = mixer.self_attn if place == "encoder" else mixer.cross_attn
+    seen = {}
+    handles = [
+        mixer.register_forward_pre_hook(lambda _, arguments: seen.update(query=arguments[0][0], memory=arguments[1][0]))
+    ]
+    model(SOURCE[None], None, TARGET.roll(1)[None])
+    handles[0].remove()
+    gating = mixer.gating
+    with torch.no_grad():
+        v = gating.value_proj(seen["memory"])
+        z = torch.nn.functional.gelu(v)
+        share, gate = z / v, torch.nn.functional.gelu(gating.gate_proj(seen["query"]))
+        mean, deviation = z.mean(-1, keepdim=True), (z.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    v = v.clone().requires_grad_()
+    values = (v * share - mean) / deviation * gating.value_norm.weight.detach() + gating.value_norm.bias.detach()
+    mixed = torch.einsum("hnm,mhd->nhd", mixing.weights, values.unflatten(-1, (4, 4))).flatten(1) * gate
+    for n in (0, len(mixed) - 1):
+        gradient = torch.stack([torch.autograd.grad(mixed[n, d], v, retain_graph=True)[0][:, d] for d in range(16)])
+        effective = (mixing.weights * mixing.gates)[:, n]  # the mean over a head's features
+        torch.testing.assert_close(gradient.unflatten(0, (4, 4)).mean(dim=1), effective, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["aposnet", "rposnet", "lightconv", "gaussiannet"])
+def test_stored_energies_look_the_same(name):
+    model = build_model(name)
+    before = observe(model, SOURCE, TARGET, NAMES)
+    precompute(model)
+    for one, other in zip(before, observe(model, SOURCE, TARGET, NAMES), strict=True):
+        torch.testing.assert_close(one.weights, other.weights, equal_nan=True)
+        assert (one.energies is None) == (other.energies is None)
+        assert one.reach == other.reach
+
+
+def test_a_translation_of_nothing_but_its_end():
+    end = TARGET[-1:]
+    names = {"encoder": (COLUMNS, COLUMNS), "decoder": (["</s>"], ["</s>"]), "cross": (["</s>"], COLUMNS)}
+    for mixing in observe(build_model("shaw"), SOURCE, end, names):
+        distances, means = mixing.by_distance(mixing.weights)
+        assert means.shape == (4, len(distances))
+        assert mixing.weights.shape[1:] == (len(mixing.queries), len(mixing.keys))
+
+
+def test_distances_in_cross_attention_are_from_the_scaled_position():
+    model = build_model("attention", cross_mixer="rposnet", length_ratio="1.5")
+    mixing = look(model, "cross")[0]
+    assert mixing.at.tolist() == [0, 1, 3, 4, 6, 7]
+    distances, means = mixing.by_distance(mixing.weights)
+    for distance, mean in zip(distances.tolist(), means.T, strict=True):
+        pairs = [(n, m) for n in range(6) for m in range(8) if m - mixing.at[n] == distance]
+        expected = torch.stack([mixing.weights[:, n, m] for n, m in pairs]).mean(dim=0)
+        torch.testing.assert_close(mean, expected)

@@ -1,0 +1,255 @@
+"""posnet-plot as a command, with what a careless user does to it."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_bad_input import checkpoint, fails
+from training_log_of import training_log
+
+from posnet_fairseq.cli.plot import main
+from posnet_fairseq.plots import comparison, curves, matrices, page, style
+from posnet_fairseq.plots.inspection import Mixing
+
+SMALL = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+
+
+def plot(capsys, *arguments):
+    """What is said on standard error."""
+    main([str(argument) for argument in arguments])
+    return capsys.readouterr().err
+
+
+def pictures(folder):
+    """The names of pictures, each of which is there as PNG and as SVG and is not empty."""
+    for path in folder.glob("*.png"):
+        with Image.open(path) as image:
+            assert len(image.convert("L").getcolors(256 * 256)) > 10, path
+        assert b"</svg>" in path.with_suffix(".svg").read_bytes()[-20:]
+    assert not list(folder.glob(".*")), "a temporary file was left"
+    return {path.stem for path in folder.glob("*.png")}
+
+
+def content(path):
+    """The data in a page."""
+    (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', path.read_text(), re.S)
+    return json.loads(data)
+
+
+def unpacked(head, shape):
+    steps = np.frombuffer(base64.b64decode(head["steps"]), "<u2").astype(float)
+    values = head["low"] + steps * (head["high"] - head["low"]) / page.LEVELS
+    values[steps > page.LEVELS] = np.nan
+    return torch.tensor(values.reshape(shape))
+
+
+def test_weights_of_a_sentence(capsys, tmp_path):
+    model = checkpoint(tmp_path / "model" / "model.pt", "shaw", **SMALL)
+    said = plot(capsys, "weights", model, "--sentence", "w3 w4 </script> w5", "--pretokenized", "--out", tmp_path / "f")
+    kinds = {"weights.{}.1", "energies.{}.1", "profile.{}", "profile-energy.{}"}
+    expected = {kind.format(place) for kind in kinds for place in ("encoder", "decoder", "cross")}
+    assert pictures(tmp_path / "f") == expected | {"profile-added.encoder", "profile-added.decoder"}
+    assert "weights.html shows every head" in said
+    encoder, decoder, cross = content(tmp_path / "f" / "weights.html")
+    assert [encoder["mixer"], decoder["mixer"], cross["mixer"]] == ["shaw", "shaw", "attention"]
+    assert encoder["keys"] == ["w3", "w4", "<unk>", "w5", "</s>"]
+    assert decoder["queries"][0] == "</s>"
+    for head in encoder["shown"]["mixing weights α"]:
+        torch.testing.assert_close(
+            unpacked(head, (5, 5)).sum(dim=1), torch.ones(5, dtype=torch.double), atol=1e-3, rtol=0
+        )
+    assert (
+        unpacked(decoder["shown"]["energies before the softmax"][0], [len(decoder["queries"])] * 2)[0].isnan()[1:].all()
+    )
+
+
+def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path):
+    model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
+    for path in model.parent.glob("dict.*"):
+        path.unlink()
+    plot(capsys, "weights", model, "--out", tmp_path / "new" / "figures")
+    names = {"weights.{}.1", "energies.{}.1", "profile.{}", "profile-energy.{}"}
+    assert pictures(tmp_path / "new" / "figures") == {name.format(p) for name in names for p in ("encoder", "decoder")}
+    encoder, _ = content(tmp_path / "new" / "figures" / "weights.html")
+    assert encoder["queries"] == [str(position) for position in range(24)]
+
+
+def test_gates_of_a_sentence(capsys, tmp_path):
+    model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
+    plot(capsys, "gates", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
+    assert pictures(tmp_path / "f") == {
+        "gates.encoder.1",
+        "gates.decoder.1",
+        "profile-gates.encoder",
+        "profile-gates.decoder",
+    }
+    shown = content(tmp_path / "f" / "gates.html")[0]["shown"]
+    alpha, beta, both = (
+        unpacked(shown[name][1], (3, 3)) for name in ("mixing weights α", "latent weights β of the gate", "α·β")
+    )
+    torch.testing.assert_close(alpha * beta, both, atol=1e-4, rtol=0)
+
+
+def test_what_has_no_weights_is_left_out(capsys, tmp_path):
+    model = checkpoint(tmp_path / "model" / "model.pt", "fouriernet", **SMALL)
+    said = plot(capsys, "weights", model, "--sentence", "w3", "--pretokenized", "--out", tmp_path / "f")
+    assert "fouriernet has no weights and is left out" in said
+    assert not [name for name in pictures(tmp_path / "f") if "encoder" in name]
+
+
+@pytest.mark.parametrize(
+    ("mixer", "arguments", "sentence"),
+    [
+        ("shaw", ["weights"], "depend on tokens, or are none. Give a sentence of the source language"),
+        ("fouriernet", ["weights"], "(fouriernet, attention) depend on tokens, or are none"),
+        ("shaw", ["weights", "--sentence", "  "], "--sentence is empty. Give a sentence of the source language."),
+        ("shaw", ["gates", "--sentence", ""], "--sentence is empty."),
+        ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
+        ("shaw", ["weights", "--sentence", "w3 " * 30], "--sentence has 31 tokens (its end symbol counted), the model"),
+        ("shaw", ["weights", "--sentence", "w3", "--data", "/nowhere"], "no dict.xx.txt. Give the directory"),
+    ],
+)
+def test_one_clear_sentence(capsys, tmp_path, mixer, arguments, sentence):
+    model = checkpoint(tmp_path / "model" / "model.pt", mixer, **SMALL)
+    what, *more = arguments
+    more += ["--pretokenized", "--out", tmp_path / "figures"]
+    assert sentence in fails(capsys, main, what, model, *more)
+    assert not (tmp_path / "figures").exists(), "a folder was made for nothing"
+
+
+def test_missing_and_foreign_checkpoints(capsys, tmp_path):
+    assert "there is no such checkpoint" in fails(capsys, main, "weights", tmp_path / "none.pt")
+    torch.save({"cfg": {"model": {"_name": "transformer"}}}, tmp_path / "other.pt")
+    assert "holds the model transformer" in fails(capsys, main, "weights", tmp_path / "other.pt")
+    (tmp_path / "file").touch()
+    model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
+    assert "Choose another folder." in fails(capsys, main, "weights", model, "--out", tmp_path / "file")
+
+
+def test_curves(capsys, tmp_path):
+    for name, updates in (("a", 20), ("b", 10)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.log").write_text(training_log(updates))
+    said = plot(capsys, "curves", tmp_path / "a", tmp_path / "b" / "train.log", "--out", tmp_path / "f")
+    assert pictures(tmp_path) == {"f"}
+    plot(capsys, "curves", tmp_path / "a", "--out", tmp_path / "f.png")
+    assert pictures(tmp_path) == {"f"}
+    assert "f.svg" in said
+    svg = (tmp_path / "f.svg").read_text()
+    for curve in curves.CURVES.values():
+        assert f">{curve.title}<" in svg
+    (tmp_path / "empty").mkdir()
+    assert "empty/train.log: there is no such log" in fails(capsys, main, "curves", tmp_path / "empty")
+    (tmp_path / "empty" / "train.log").write_text("hello\n")
+    assert "no records of fairseq-train. They are there with --log-format json" in fails(
+        capsys, main, "curves", tmp_path / "empty"
+    )
+
+
+def test_curves_of_runs_that_resumed_or_have_not_begun(tmp_path):
+    logs = {f"system {number}": [tmp_path / f"{number}.log"] for number in range(20)}
+    for number, (path,) in enumerate(logs.values()):
+        path.write_text(training_log(start=8 + number / 10) + training_log(updates=10) * (number % 2))
+    logs["not begun"] = [tmp_path / "none.log"]
+    assert curves.points(tmp_path / "1.log", curves.CURVES["validation loss"])[0] == [5, 10, 15, 20]
+    assert curves.draw(logs, tmp_path / "f", ("loss", "validation loss"), ("png",)) == [tmp_path / "f.png"]
+    with Image.open(tmp_path / "f.png") as image:
+        assert image.width > 1000
+        assert len(image.convert("RGB").getcolors(10**6)) > 50
+
+
+def test_smoothing_is_a_mean_of_the_last():
+    assert curves.smooth([4.0, 2.0, 0.0, 6.0], 2) == [4.0, 3.0, 1.0, 3.0]
+
+
+def report(tmp_path, columns):
+    systems = {"aposnet": 20.0, "aposnet_ungated": 18.0, "shaw": 24.0, "shaw_gated": 25.0, "lightconv": 22.0}
+
+    def score(value):
+        return {"value": value, "low": value - 1, "high": value + 1.5}
+
+    test_set = {
+        "name": "test",
+        "metrics": [{"name": "bleu", "label": "BLEU"}, {"name": "chrf", "label": "chrF"}],
+        "scores": {name: {"bleu": score(value), "chrf": score(2 * value)} for name, value in systems.items()},
+    }
+    whole = {"systems": list(systems), "labels": {name: name for name in systems}, "columns": columns}
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(whole | {"test_sets": [test_set]}))
+    return path, systems
+
+
+def test_compare(capsys, tmp_path):
+    path, systems = report(tmp_path, {})
+    columns = {
+        "params": {name: f"{3 + i / 10:.2f}M" for i, name in enumerate(systems)},
+        "decode sent./s (not on the same terms)": {name: 100 + i for i, name in enumerate(systems)},
+        "gate": {name: "none" if name in ("aposnet_ungated", "shaw") else "gelu" for name in systems},
+    }
+    report(tmp_path, columns)
+    plot(capsys, "compare", path, "--out", tmp_path / "f")
+    assert pictures(tmp_path / "f") == {"compare.params", "compare.decode", "compare.gates"}
+    gates = (tmp_path / "f" / "compare.gates.svg").read_text()
+    assert "(aPosNet)" in gates
+    assert "(relative)" not in gates
+    assert "(aPosNet)" not in (tmp_path / "f" / "compare.params.svg").read_text()
+
+
+def test_compare_without_pairs_of_gates(capsys, tmp_path):
+    path, _ = report(tmp_path, {"params": dict.fromkeys(("shaw", "lightconv"), "3,100,000")})
+    assert "no pair of systems is there with and without a gate" in plot(
+        capsys, "compare", path, "--out", tmp_path / "f"
+    )
+    assert pictures(tmp_path / "f") == {"compare.params"}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"test_sets": [], "systems": [], "columns": {}}', "[1]"])
+def test_no_report(capsys, tmp_path, text):
+    (tmp_path / "report.json").write_text(text)
+    assert "is no report.json of posnet-score" in fails(capsys, main, "compare", tmp_path / "report.json")
+
+
+def test_nothing_to_draw_scores_against(capsys, tmp_path):
+    path, _ = report(tmp_path, {"remark": {"shaw": "old"}})
+    said = fails(capsys, main, "compare", path, "--out", tmp_path / "f")
+    assert "has no columns of parameters or speed to draw scores against" in said
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    ("fact", "number"),
+    [("3.10M", 3.1e6), ("3,100", 3100), (2815, 2815), (1.5, 1.5), ("1.2 GiB", None), ("–", None), ("1.2.3", None)],
+)
+def test_figures_of_columns(fact, number):
+    assert comparison._number(fact) == number
+
+
+def test_long_chinese_sentences_and_many_heads(tmp_path):
+    """100 tokens: axes name every tenth position instead of printing names over each other."""
+    tokens = [f"第{index}$个" for index in range(100)]
+    ones = torch.rand(16, 100, 100)
+    mixing = Mixing(
+        place="cross", layer=1, mixer="attention", queries=tokens, keys=tokens, weights=ones, energies=None, added=None,
+        reach=None, at=torch.arange(100), query_gates=None, token_gates=None,
+    )  # fmt: skip
+    style.save(matrices.of_heads(mixing, ones, "mixing weights α"), tmp_path / "figure")
+    svg = (tmp_path / "figure.svg").read_text()
+    assert ">head 16<" in svg
+    assert "第" not in svg
+    (tmp_path / "page.html").write_text(page.render([mixing], "title"))
+    assert content(tmp_path / "page.html")[0]["keys"] == tokens
+    few = matrices.of_heads(
+        Mixing(**(vars(mixing) | {"queries": tokens[:4], "keys": tokens[:4], "at": torch.arange(4)})),
+        ones[:, :4, :4],
+        "w",
+    )
+    style.save(few, tmp_path / "few")
+    assert "第1$个" in (tmp_path / "few.svg").read_text().replace("\\", "")
+
+
+def test_characters_that_no_font_has():
+    assert style.characters_without_font(["abc", "ü", "\U0010ffff"]) == ["\U0010ffff"]
