@@ -20,6 +20,7 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
 COMET = ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
 BLEURT = ["bleurt-pytorch==0.0.1", "transformers<5"]
+DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
 setup(
@@ -58,9 +59,11 @@ setup(
         "comet": COMET,
         "bleurt": BLEURT,
         "bench": BENCH,
+        "docs": DOCS,
         "export": EXPORT,
         "dev": [
             *BENCH,
+            *DOCS,
             *EXPORT,
             *COMET,
             *BLEURT,

@@ -14,6 +14,8 @@ from posnet_fairseq.cli._run import command
 from posnet_fairseq.files import check_folder
 from posnet_fairseq.progress import Report
 
+MOST_REMARKS = 12  # on a terminal
+
 
 @command
 def main(arguments=None):
@@ -46,6 +48,9 @@ def _show(comparison):
     for test_set in comparison.test_sets:
         for system, why in test_set.missing.items():
             console.print(escape(f"missing: {system} on {test_set.name}: {why}"), soft_wrap=True)
-        for remark in test_set.remarks:
-            lines = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
-            console.print(escape(f"note: {remark.system} on {test_set.name}: {remark.text}{lines}"), soft_wrap=True)
+    remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
+    for test_set, remark in remarks[:MOST_REMARKS]:
+        lines = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
+        console.print(escape(f"note: {remark.system} on {test_set.name}: {remark.text}{lines}"), soft_wrap=True)
+    if len(remarks) > MOST_REMARKS:
+        console.print(f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report that --out writes")

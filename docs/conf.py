@@ -1,0 +1,124 @@
+"""The documentation site: sphinx-build -W docs site."""
+
+import inspect
+import logging
+import re
+from pathlib import Path
+
+from posnet_fairseq import __version__
+from posnet_fairseq.cli.mixers import option_rows, overview, summary
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+logging.getLogger().setLevel(logging.WARNING)  # fairseq has set it to all there is
+
+HERE = Path(__file__).parent
+SIZE, WORDS, LENGTH = "base", 43650, 25  # of the models whose parameters and operations are counted
+
+SENTENCE = "Restart the server to apply the new settings."  # of the pictures
+
+# Pages that are files beside this folder.
+REPOSITORY = {"results": "RESULTS.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+
+project = "posnet"
+author = "the posnet developers"
+version = release = __version__
+extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+exclude_patterns = ["site", "README.md"]
+html_theme = "furo"
+html_title = f"posnet {__version__}"
+html_show_copyright = False
+# The commands of these pages are bash with words that are to be replaced.
+highlight_language = "none"
+suppress_warnings = ["misc.highlighting_failure"]
+
+
+def setup(app):
+    """Pages are completed when Sphinx reads them."""
+    figures = {}
+
+    def complete(app, name, source):
+        if name in REPOSITORY:
+            source[0] = _links((HERE.parent / REPOSITORY[name]).read_text(encoding="utf-8"))
+        elif name == "mixers/index":
+            source[0] += _table_of_mixers()
+        elif name.startswith("mixers/"):
+            if not figures:
+                figures.update({row["mixer"]: row for row in overview(SIZE, WORDS, LENGTH)})
+            mixer = name.removeprefix("mixers/")
+            source[0] = _page(mixer, source[0], figures[mixer])
+        else:
+            source[0] = _links(source[0])
+
+    app.connect("source-read", complete)
+    return {"parallel_read_safe": True}
+
+
+def _links(text):
+    """Files of the repository are pages here, or names without a link."""
+    for page, file in REPOSITORY.items():
+        text = re.sub(rf"\]\((\.\./)?{file}\)", f"]({page}.md)", text)
+    text = text.replace("](docs/", "](")
+    return re.sub(r"\[([^\]]+)\]\((?:\.\./|recipes/)[^)]*\)", r"\1", text)
+
+
+def _table_of_mixers():
+    rows = ["", "| mixer | weight or energy of query n and token m | paper | may stand in |", "|---|---|---|---|"]
+    for name in mixer_names():
+        mixer = get_mixer(name)
+        formula, paper = map(_cell, summary(mixer))
+        rows.append(f"| [{name}]({name}.md) | {formula} | {paper} | {', '.join(mixer.places)} |")
+    pages = "\n".join(mixer_names())
+    return "\n".join([*rows, "", "```{toctree}", ":hidden:", pages, "```", ""])
+
+
+def _page(name, when, figures):
+    """A mixer's page: what is registered, and what its file says about when to use it."""
+    mixer = get_mixer(name)
+    parts = [f"# {name}", _prose(inspect.getdoc(mixer)), _picture(name)]
+    parts += ["## When to use it", when.strip()]
+    parts += ["## Cost", _cost(mixer, figures)]
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    rows += [
+        f"| `{option}` {_cell(values)} | {_cell(default)} | {_cell(meaning)} |"
+        for option, values, default, meaning in option_rows(mixer)
+    ]
+    parts += ["## Options", *(["\n".join(rows)] if len(rows) > 2 else [])]
+    parts.append(f"Architectures: `--arch {mixer.arch}_{{tiny,iwslt,base,big}}`.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _prose(docstring):
+    """A docstring as Markdown: its code is in double backquotes, all else is text."""
+    pieces = re.split(r"(``.+?``)", docstring)
+    return "".join(piece if piece.startswith("``") else _escaped(piece) for piece in pieces)
+
+
+def _picture(name):
+    if not (HERE / "pictures" / "mixers" / f"{name}.png").exists():
+        return ""
+    sentence = "" if get_mixer(name).static else f', with the sentence "{SENTENCE}"'
+    return (
+        f"![The mean weight at each distance, a line for every head](../pictures/mixers/{name}.png)\n\n"
+        "(The encoder of a tiny model that was trained on the quickstart's corpus, see [Results](../results.md)"
+        f"{sentence}: the mean weight at each distance.)"
+    )
+
+
+def _cost(mixer, figures):
+    """Parameters and operations, those of inference behind a semicolon where they differ."""
+    numbers = {title: "; in inference ".join(text.split("\n")) for title, text in figures.items()}
+    return (
+        f"Parameters of `{mixer.arch}_{SIZE}` with {WORDS:,} words: {numbers['parameters']}.\n\n"
+        f"Multiplications of a layer: {_escaped(numbers['operations of a layer'])}; for N = {LENGTH} tokens "
+        f"{numbers[f'N={LENGTH}']}. (D: width, H: heads, K̂ = 2K + 1 offsets.)"
+    )
+
+
+def _escaped(text):
+    return re.sub(r"([\\*_\[\]<>#|~$])", r"\\\1", text)
+
+
+def _cell(text):
+    return _escaped(text).replace("\n", " ")

@@ -1,0 +1,81 @@
+"""The documentation site is whole, and its worked example works."""
+
+import re
+import subprocess
+import sys
+
+import documents
+import pytest
+from commands import ROOT
+
+from posnet_fairseq import model_config, registry  # noqa: F401  (the first registers the mixers)
+from posnet_fairseq.registry import mixer_names
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site as it is published: warnings are errors."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        folder / "cache",
+        DOCS,
+        folder,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", mixer_names())
+def test_page_of_a_mixer(site, name):
+    page = (site / "mixers" / f"{name}.html").read_text()
+    for heading in ("When to use it", "Cost", "Options"):
+        assert f"<h2>{heading}<" in page
+    assert "_{tiny,iwslt,base,big}" in page
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
+    assert re.search(r"Parameters of \w+_base with 43,650 words: [\d.]+M", words)
+    assert "Multiplications of a layer: " in words
+
+
+def test_there_are_no_pages_of_mixers_that_are_gone():
+    assert sorted(path.stem for path in (DOCS / "mixers").glob("*.md")) == sorted([*mixer_names(), "index"])
+
+
+def test_files_of_the_repository_are_pages(site):
+    for name, words in (
+        ("results", "Results on real text"),
+        ("changelog", "Changelog"),
+        ("contributing", "House rules"),
+    ):
+        assert words in (site / f"{name}.html").read_text()
+    assert (site / "objects.inv").exists()
+
+
+def test_worked_example(monkeypatch):
+    """The mixer of docs/adding-a-mixer.md, and its test."""
+    (mixer, test) = [
+        code for _, language, code in documents.blocks((DOCS / "adding-a-mixer.md").read_text()) if language == "python"
+    ]
+    monkeypatch.setattr(registry, "_MIXERS", dict(registry._MIXERS))
+    exec(compile(mixer, "alibi.py", "exec"), {"__name__": "alibi"})
+    found = {"__name__": "test_alibi"}
+    exec(compile(test, "test_alibi.py", "exec"), found)
+    for place in ("encoder", "decoder"):
+        found["test_equals_formula"](place)
+        found["test_gradcheck"](place)
+    # It can fail: with another slope it does.
+    wrong = {"__name__": "test_alibi"}
+    exec(compile(test.replace("-8 * (h + 1)", "-4 * (h + 1)"), "test_alibi.py", "exec"), wrong)
+    with pytest.raises(AssertionError):
+        wrong["test_equals_formula"]("encoder")
