@@ -25,7 +25,7 @@ version = release = __version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["site", "README.md"]
+exclude_patterns = ["site"]
 html_theme = "furo"
 html_title = f"posnet {__version__}"
 html_show_copyright = False
@@ -59,7 +59,7 @@ def _links(text):
     """Files of the repository are pages here, or names without a link."""
     for page, file in REPOSITORY.items():
         text = re.sub(rf"\]\((\.\./)?{file}\)", f"]({page}.md)", text)
-    text = text.replace("](docs/", "](")
+    text = text.replace("](docs/", "](").replace("](README.md)", "](index.md)")
     return re.sub(r"\[([^\]]+)\]\((?:\.\./|recipes/)[^)]*\)", r"\1", text)
 
 

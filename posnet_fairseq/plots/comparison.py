@@ -17,7 +17,8 @@ INFORMATION = {
     "attention": "token-token\n(Transformer)",
     "shaw": "token-token and\ntoken-position (Shaw)",
 }
-AGAINST = {"params": "parameters, millions", "decode": "sentences decoded a second", "train": "tokens trained a second"}
+AGAINST = {"params": "millions of parameters", "decode sent./s": "", "train tokens/s": ""}  # columns, and other names
+SHIFT = 0.07  # of points that belong together, so that neither hides the other
 _MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -36,7 +37,7 @@ def draw(path, folder, report):
         UsageError: it is no report, or it has no column that could be an axis.
     """
     content = _read(path)
-    columns = {key: column for key in AGAINST if (column := _column(content, key))}
+    columns = {key: found for key in AGAINST if (found := _column(content, key))}
     gated = _gated(content)
     if not columns and not gated:
         raise UsageError(
@@ -45,8 +46,8 @@ def draw(path, folder, report):
         )
     check_folder(folder)
     paths = []
-    for key, figures in columns.items():
-        paths += style.save(_against(content, figures, AGAINST[key]), folder / f"compare.{key}")
+    for key, (title, figures) in columns.items():
+        paths += style.save(_against(content, figures, title), folder / f"compare.{key.partition(' ')[0]}")
     if gated:
         paths += style.save(_gates(content, gated), folder / "compare.gates")
     else:
@@ -60,7 +61,8 @@ def draw(path, folder, report):
 def _read(path):
     try:
         content = json.loads("\n".join(read_lines(path)))
-        if not content["test_sets"] or not content["systems"] or content["columns"] is None:
+        whole = all(test_set["metrics"] and test_set["scores"] for test_set in content["test_sets"])
+        if not (whole and content["test_sets"] and content["labels"]) or not isinstance(content["columns"], dict):
             raise ValueError
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is no report.json of posnet-score. Give the file that --out made.") from error
@@ -68,11 +70,12 @@ def _read(path):
 
 
 def _column(content, key):
-    """Figures of the first column whose title begins so, {system: number}."""
+    """What the first column whose title begins so shows, and its figures, {system: number}; None if there are none."""
     for title, column in content["columns"].items():
         if title.startswith(key):
-            return {system: number for system, fact in column.items() if (number := _number(fact)) is not None}
-    return {}
+            figures = {system: number for system, fact in column.items() if (number := _number(fact)) is not None}
+            return (title.replace(key, AGAINST[key] or key), figures) if figures else None
+    return None
 
 
 def _number(fact):
@@ -110,7 +113,7 @@ def _against(content, figures, title):
             score = test_set["scores"][system][metric["name"]]
             axis.errorbar(
                 figures[system] / (1e6 if millions else 1), score["value"],
-                yerr=[[score["value"] - score["low"]], [score["high"] - score["value"]]],
+                yerr=[[part] for part in _beside(score)],
                 color=style.COLOURS[place % len(style.COLOURS)],
                 marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
                 markersize=6, capsize=2, elinewidth=0.8, linestyle="", label=label,
@@ -119,9 +122,16 @@ def _against(content, figures, title):
             title=f"{test_set['name']}: {metric['label']}", xlabel=title, ylabel=f"{metric['label']}, 95% interval"
         )
         style.plain(axis)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+    known = {}
+    for axis in figure.axes:
+        known |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(known.values(), known.keys(), loc="outside right upper", frameon=False, fontsize=8)
     return figure
+
+
+def _beside(score):
+    """How far its interval reaches below and above a score."""
+    return max(0.0, score["value"] - score["low"]), max(0.0, score["high"] - score["value"])
 
 
 def _gated(content):
@@ -143,9 +153,10 @@ def _gates(content, gated):
             systems = [pair[with_gate] for pair in gated.values()]
             scores = [test_set["scores"].get(system, {}).get(metric["name"]) for system in systems]
             there = [(place, score) for place, score in enumerate(scores) if score]
+            shift = SHIFT if with_gate else -SHIFT
             axis.errorbar(
-                [place for place, _ in there], [score["value"] for _, score in there],
-                yerr=list(zip(*((s["value"] - s["low"], s["high"] - s["value"]) for _, s in there), strict=True)),
+                [place + shift for place, _ in there], [score["value"] for _, score in there],
+                yerr=list(zip(*(_beside(score) for _, score in there), strict=True)),
                 color=colour, marker=marker, markersize=7, capsize=3, elinewidth=0.8, linestyle="",
                 label="with the gate (gelu)" if with_gate else "without",
             )  # fmt: skip

@@ -67,7 +67,7 @@ def logs_of(runs):
             raise UsageError(f"{log}: there is no such log. Give folders of runs, or logs of fairseq-train.")
         if next(records(log), None) is None:
             raise UsageError(f"{log} has no records of fairseq-train. They are there with --log-format json.")
-        name = run.name if run.is_dir() else run.stem
+        name = run.name if run.is_dir() else run.absolute().parent.name if run.name == "train.log" else run.stem
         logs[name if name not in logs else str(run)] = [log]
     return logs
 
@@ -115,13 +115,13 @@ def draw(logs, path, names=tuple(CURVES), kinds=("png", "svg")):
                 label = system if number == 0 else None
                 axis.plot(updates, values, **style.line_style(place), linewidth=1.4, alpha=0.9, label=label)
                 if curve.kind == "valid" and values:
-                    ends[system] = values[-1]
+                    ends.setdefault(system, []).append(values[-1])
         _frame(axis, curve)
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     # The legend has the order of the curves' ends.
     handles = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
-    ordered = sorted(handles, key=lambda system: -ends.get(system, math.inf))
+    ordered = sorted(handles, key=lambda system: -max(ends.get(system, [math.inf])))
     figure.legend([handles[name] for name in ordered], ordered, loc="outside right upper", frameon=False, fontsize=9)
     return style.save(figure, path, kinds)
 

@@ -12,6 +12,7 @@ from posnet_fairseq.mixers._by_offset import OffsetMixer
 from posnet_fairseq.mixers._content_based import ContentBasedMixer
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.ops.offsets import scaled
+from posnet_fairseq.registry import get_mixer
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,12 @@ class Mixing:
         queries, keys: names of the N and M tokens.
         weights: α, (H, N, M), NaN where nothing is mixed; None if the mixer has none.
         energies: α̂ before the softmax, (H, N, M), NaN as there; None if there is no softmax.
-        added: what positions add to the product of query and key, (H, N, M), NaN as there; None if they add nothing, or
-            if no token has a part in the energies.
+        added: what is added to the product of query and key, (H, N, M), NaN as there; None if nothing is, or if there
+            are no keys of tokens.
         reach: R if offsets of R and beyond share what belongs to them, else None.
         at: where each query stands among the keys, ⌊γn⌋, (N,).
-        query_gates: g_n of the gate, (N, H, d); None without ``--gate gelu``.
+        query_gates: g_n of the gate, (N, H, d); None without ``--gate gelu``, and where values have matrices of
+            offsets, which stand between the two parts of a latent weight.
         token_gates: a ⊙ f_1(z_m) Φ(v_m), (M, H, d); None as there.
     """
 
@@ -45,6 +47,11 @@ class Mixing:
     at: Tensor
     query_gates: Tensor | None
     token_gates: Tensor | None
+
+    @property
+    def scaled(self):
+        """Whether offsets are ⌊γn⌋ - m."""
+        return self.place == "cross" and get_mixer(self.mixer).reads_length_ratio
 
     @property
     def gates(self):
@@ -145,8 +152,9 @@ class _Watcher:
         self._energy = energy[0]
         # Matrices of offsets are no addition to a product of query and key, they stand in it.
         if not isinstance(self.mixer, OffsetMixer):
-            added = energy if k is None else energy - q @ k.mT
-            self._added = added[0] if added.abs().max() > 1e-5 * energy.abs().max() else None
+            added = None if k is None else energy - q @ k.mT
+            if added is not None and added.abs().max() > 1e-5 * energy.abs().max():
+                self._added = added[0]
 
     def mixing(self, layer, queries, keys):
         """A :class:`Mixing`."""
@@ -181,7 +189,8 @@ class _Watcher:
 
     def _gates(self):
         gating = self.mixer.gating
-        if gating is None or gating.kind != "gelu":
+        between = isinstance(self.mixer, OffsetMixer) and self.mixer.matrices.values is not None
+        if gating is None or gating.kind != "gelu" or between:
             return None, None
         norm, v = gating.value_norm, gating.value_proj(self._memory[0])
         z = F.gelu(v)
@@ -195,7 +204,8 @@ class _Watcher:
 def _reach(mixer):
     """R where offsets of R and beyond are treated alike, None if each stands for itself."""
     if isinstance(mixer, PositionBasedMixer):
-        return next((energy.reach for energy in mixer.energies if energy.reach is not None), None)
+        reaches = {energy.reach for energy in mixer.energies}
+        return reaches.pop() if len(reaches) == 1 else None
     if isinstance(mixer, OffsetMixer):
         return mixer.matrices.reach
     reach = getattr(mixer, "clip_distance", getattr(mixer, "beta", None))

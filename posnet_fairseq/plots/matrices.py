@@ -29,14 +29,12 @@ class Panel:
     Attributes:
         title: of the panel.
         matrix: (N, M), NaN where there is nothing.
-        scale: what it shows. Panels of one scale share their colours.
-        around_zero: whether negative values differ in colour.
+        scale: what it shows. Panels of one scale share their colours; negative values have another one.
     """
 
     title: str
     matrix: Tensor
     scale: str
-    around_zero: bool = False
 
 
 def title_of(mixing, what):
@@ -44,16 +42,15 @@ def title_of(mixing, what):
     return f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
 
 
-def of_heads(mixing, matrices, what, around_zero=False):
+def of_heads(mixing, matrices, what):
     """A figure with the matrix of each head.
 
     Args:
         mixing: a :class:`posnet_fairseq.plots.inspection.Mixing`.
         matrices: (H, N, M), NaN where there is nothing.
         what: they show.
-        around_zero: as in :class:`Panel`.
     """
-    panels = [Panel(f"head {head}", matrix, what, around_zero) for head, matrix in enumerate(matrices, 1)]
+    panels = [Panel(f"head {head}", matrix, what) for head, matrix in enumerate(matrices, 1)]
     return grid(mixing, panels, min(4, len(panels)), what)
 
 
@@ -62,9 +59,9 @@ def gates(mixing):
     panels = []
     for head, (weights, latent) in enumerate(zip(mixing.weights, mixing.gates, strict=True), 1):
         panels += [
-            Panel(f"head {head}: α", weights, "α", around_zero=bool((mixing.weights < 0).any())),
-            Panel(f"head {head}: β", latent, "β, mean of a head's features", around_zero=True),
-            Panel(f"head {head}: α·β", weights * latent, "α·β", around_zero=True),
+            Panel(f"head {head}: α", weights, "α"),
+            Panel(f"head {head}: β", latent, "β, mean of a head's features"),
+            Panel(f"head {head}: α·β", weights * latent, "α·β"),
         ]
     return grid(
         mixing, panels, 3 if len(mixing.weights) <= 4 else 6, "weights α, latent weights β of the gate, and α·β"
@@ -91,13 +88,13 @@ def grid(mixing, panels, columns, what):
         axis.set_facecolor(style.TAIL)
         _name_tokens(axis.xaxis, mixing.keys, rotation=90)
         _name_tokens(axis.yaxis, mixing.queries)
-        if mixing.place == "cross":
+        if mixing.scaled:
             axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     for scale, colours in reversed(scales.items()):  # each is put to the left of the one before
         made.colorbar(colours, ax=axes, label=scale, shrink=min(1, 1.2 / rows), aspect=30, pad=0.01)
-    more = "; dashed: ⌊γn⌋" if mixing.place == "cross" else ""
+    more = "; dashed: ⌊γn⌋" if mixing.scaled else ""
     made.suptitle(title_of(mixing, what) + more, fontsize=11)
     made.supxlabel(KEYS[mixing.place], fontsize=10)
     made.supylabel(QUERIES[mixing.place], fontsize=10)
@@ -106,14 +103,13 @@ def grid(mixing, panels, columns, what):
 
 def _scale(panels, name):
     """The colours of a scale."""
-    chosen = [panel for panel in panels if panel.scale == name]
-    values = torch.cat([panel.matrix.flatten() for panel in chosen])
+    values = torch.cat([panel.matrix.flatten() for panel in panels if panel.scale == name])
     values = values[values.isfinite()]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-    if chosen[0].around_zero:
-        most = max(-low, high) or 1.0
+    if low < 0:
+        most = max(-low, high)
         return ScalarMappable(Normalize(-most, most), style.AROUND_ZERO)
-    return ScalarMappable(Normalize(min(0.0, low), high if high > 0 else 1.0), style.FROM_ZERO)
+    return ScalarMappable(Normalize(0.0, high or 1.0), style.FROM_ZERO)
 
 
 def _name_tokens(axis, names, rotation=0):

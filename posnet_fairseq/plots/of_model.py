@@ -1,5 +1,6 @@
 """From a checkpoint to pictures of its mixers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -32,7 +33,12 @@ def without_sentence(path):
     columns, rows = ([str(position) for position in range(len(tokens))] for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     mixings = observe(model, source, target, names)
-    static = [mixing for mixing in mixings if get_mixer(mixing.mixer).static and mixing.weights is not None]
+    # Gates are made of tokens, even where weights are not.
+    static = [
+        replace(mixing, query_gates=None, token_gates=None)
+        for mixing in mixings
+        if get_mixer(mixing.mixer).static and mixing.weights is not None
+    ]
     if not static:
         raise UsageError(
             f"{path}: the weights of its mixers ({_mixers(mixings)}) depend on tokens, or are none. "
@@ -66,7 +72,6 @@ def with_sentence(models, vocabulary, text, sentence):
             "Give a shorter one."
         )
     (target,) = translator.search([source])
-    target = target[: models[0].decoder.max_positions()]
     columns = [vocabulary.source_dictionary[token] for token in source]
     predicted = [vocabulary.target_dictionary[token] for token in target]
     read = [predicted[-1], *predicted[:-1]]  # the decoder begins with the end symbol
@@ -102,7 +107,7 @@ def draw_weights(mixings, folder, title, report):
         (
             f"energies.{mixing.place}.{mixing.layer}",
             matrices.of_heads,
-            (mixing, mixing.energies, "energies α̂ before the softmax", True),
+            (mixing, mixing.energies, "energies α̂ before the softmax"),
         )
         for mixing in seen
         if mixing.energies is not None

@@ -41,7 +41,7 @@ def _content(mixing):
         "keys": mixing.keys,
         "queryAxis": QUERIES[mixing.place],
         "keyAxis": KEYS[mixing.place],
-        "at": mixing.at.tolist() if mixing.place == "cross" else None,
+        "at": mixing.at.tolist() if mixing.scaled else None,
         "reach": mixing.reach,
         "shown": {
             name: [_packed(head) for head in matrices] for name, matrices in shown.items() if matrices is not None

@@ -32,7 +32,7 @@ def profile(mixings, take, what):
         _frame(axis, mixing.reach, distances)
     for axis in axes.flat[len(mixings) :]:
         axis.set_visible(False)
-    of = "m - ⌊γn⌋" if mixings[0].place == "cross" else "m - n"
+    of = "m - ⌊γn⌋" if mixings[0].scaled else "m - n"
     made.suptitle(f"{PLACES[mixings[0].place]}: {what}, mean over the pairs of each distance", fontsize=11)
     made.supxlabel(f"distance {of} (left of the query: negative)", fontsize=10)
     made.supylabel(what, fontsize=10)

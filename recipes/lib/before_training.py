@@ -61,20 +61,20 @@ def other_batches(folder, processes, tokens):
     return before != (processes, tokens)
 
 
-def check_disk(folder, parameters, checkpoints, others=0):
+def check_disk(folder, parameters, checkpoints, others=()):
     """Refuse a training whose checkpoints would not fit.
 
     Args:
         folder: where they go.
         parameters: of the model.
         checkpoints: the most that are there at a time.
-        others: runs that are still to be trained on the same disk, which are taken to need as much.
+        others: folders of checkpoints of runs whose training has not ended, which are taken to need as much.
     """
-    size = BYTES * parameters
-    here = sum(path.stat().st_size for path in folder.glob("*.pt"))
-    need, free = size * checkpoints * (1 + others) - here, shutil.disk_usage(folder).free
+    size, folders = BYTES * parameters, [folder, *others]
+    here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
+    need, free = size * checkpoints * len(folders) - here, shutil.disk_usage(folder).free
     if need > free:
-        runs = f"{others + 1} runs, each with " if others else ""
+        runs = f"{len(folders)} runs, each with " if others else ""
         raise UsageError(
             f"{shown(folder)} may need {amount(need, 'bytes')} more ({runs}{checkpoints} checkpoints of "
             f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
@@ -97,7 +97,7 @@ def main(arguments=None):
         print()
     print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-    others = int(os.environ.get("POSNET_OTHER_RUNS", "0"))  # of a comparison
+    others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
     check_disk(folder, trained_parameters(model), most_kept(int(average), numbered), others)
 
 

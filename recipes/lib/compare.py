@@ -111,8 +111,8 @@ class Crew:
             self._progress.advance(total)
 
     def _do(self, job, share):
-        others = [other for other in self._jobs if other != job and not Record(other.run / "train.json").finished]
-        places = {"DATA": str(self._data), "POSNET_OTHER_RUNS": str(len(others))}  # their checkpoints need room, too
+        others = [other.run for other in self._jobs if other != job and not Record(other.run / "train.json").finished]
+        places = {"DATA": str(self._data), "POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
         environment = os.environ | places | share | job.environment()
         task = self._progress.add_task(escape(job.run.name), total=self._updates, note="")
         process = subprocess.Popen(

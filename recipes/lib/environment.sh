@@ -11,7 +11,13 @@ posnet_environment() {
     stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
     if ! posnet_is_ready "$venv" "$stamp"; then
         # Of two that begin at once, the second waits and finds it made.
-        (flock 9 && posnet_make "$root" "$venv" "$stamp") 9>"$venv.lock" || return
+        (
+            flock -n 9 || {
+                echo "posnet: waiting for another process that makes $venv" >&2
+                flock 9
+            }
+            posnet_make "$root" "$venv" "$stamp" 9>&-
+        ) 9>"$venv.lock" || return
     fi
     PATH="$venv/bin:$PATH"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down.

@@ -28,7 +28,8 @@ def test_every_mixer(case):
     assert torch.equal(model(SOURCE[None], None, TARGET[None])[0], before), "looking has changed the model"
     assert (first.layer, second.layer) == (1, 2)
     assert first.mixer == case.mixer
-    assert (first.query_gates is not None) == (case.gate == "gelu")
+    values_have_matrices = "translution" in case.mixer and dict(case.options).get("translution_on", "qkv").endswith("v")
+    assert (first.query_gates is not None) == (case.gate == "gelu" and not values_have_matrices)
     if case.mixer == "fouriernet":
         assert first.weights is None
         return
@@ -65,6 +66,7 @@ def test_what_positions_add_is_what_shaw_has_beside_attention():
     with torch.no_grad():
         mixer.relative_key.zero_()
     assert look(model, "encoder")[0].added is None
+    assert look(build_model("relative"), "encoder")[0].added is None, "without keys there is no product to add to"
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
@@ -155,6 +157,8 @@ def test_distances_in_cross_attention_are_from_the_scaled_position():
     model = build_model("attention", cross_mixer="rposnet", length_ratio="1.5")
     mixing = look(model, "cross")[0]
     assert mixing.at.tolist() == [0, 1, 3, 4, 6, 7]
+    assert mixing.scaled
+    assert not look(build_model("attention"), "cross")[0].scaled
     distances, means = mixing.by_distance(mixing.weights)
     for distance, mean in zip(distances.tolist(), means.T, strict=True):
         pairs = [(n, m) for n in range(6) for m in range(8) if m - mixing.at[n] == distance]

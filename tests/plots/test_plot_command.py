@@ -76,6 +76,7 @@ def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path):
     assert pictures(tmp_path / "new" / "figures") == {name.format(p) for name in names for p in ("encoder", "decoder")}
     encoder, _ = content(tmp_path / "new" / "figures" / "weights.html")
     assert encoder["queries"] == [str(position) for position in range(24)]
+    assert set(encoder["shown"]) == {"mixing weights α", "energies before the softmax"}, "gates need tokens"
 
 
 def test_gates_of_a_sentence(capsys, tmp_path):
@@ -136,6 +137,7 @@ def test_curves(capsys, tmp_path):
         (tmp_path / name / "train.log").write_text(training_log(updates))
     said = plot(capsys, "curves", tmp_path / "a", tmp_path / "b" / "train.log", "--out", tmp_path / "f")
     assert pictures(tmp_path) == {"f"}
+    assert ">b<" in (tmp_path / "f.svg").read_text(), "train.log is called as its run"
     plot(capsys, "curves", tmp_path / "a", "--out", tmp_path / "f.png")
     assert pictures(tmp_path) == {"f"}
     assert "f.svg" in said
@@ -197,6 +199,7 @@ def test_compare(capsys, tmp_path):
     assert "(aPosNet)" in gates
     assert "(relative)" not in gates
     assert "(aPosNet)" not in (tmp_path / "f" / "compare.params.svg").read_text()
+    assert "decode sent./s (not on the same terms)" in (tmp_path / "f" / "compare.decode.svg").read_text()
 
 
 def test_compare_without_pairs_of_gates(capsys, tmp_path):
@@ -207,14 +210,16 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
     assert pictures(tmp_path / "f") == {"compare.params"}
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"test_sets": [], "systems": [], "columns": {}}', "[1]"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"test_sets": [], "systems": [], "columns": {}}', "[1]", '{"test_sets": [{}], "columns": {}}']
+)
 def test_no_report(capsys, tmp_path, text):
     (tmp_path / "report.json").write_text(text)
     assert "is no report.json of posnet-score" in fails(capsys, main, "compare", tmp_path / "report.json")
 
 
 def test_nothing_to_draw_scores_against(capsys, tmp_path):
-    path, _ = report(tmp_path, {"remark": {"shaw": "old"}})
+    path, _ = report(tmp_path, {"remark": {"shaw": "old"}, "train memory": {"shaw": 3}})
     said = fails(capsys, main, "compare", path, "--out", tmp_path / "f")
     assert "has no columns of parameters or speed to draw scores against" in said
     assert not (tmp_path / "f").exists()
@@ -249,6 +254,14 @@ def test_long_chinese_sentences_and_many_heads(tmp_path):
     )
     style.save(few, tmp_path / "few")
     assert "第1$个" in (tmp_path / "few.svg").read_text().replace("\\", "")
+
+
+def test_negative_weights_have_a_colour_of_their_own():
+    weights = torch.tensor([[0.5, -0.25]])
+    colours = matrices._scale([matrices.Panel("head 1", weights, "α")], "α")
+    assert colours.norm(0.0) == 0.5
+    assert colours.norm(-0.5) == 0.0
+    assert matrices._scale([matrices.Panel("head 1", weights.abs(), "α")], "α").norm(0.0) == 0.0
 
 
 def test_characters_that_no_font_has():

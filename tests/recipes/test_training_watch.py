@@ -65,7 +65,10 @@ def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
     ):
         before_training.check_disk(tmp_path, 10**6, 100)
     with pytest.raises(UsageError, match=r"may need 1.08 GB more \(9 runs, each with 10 checkpoints of 12.0 MB\)"):
-        before_training.check_disk(tmp_path, 10**6, 10, others=8)
+        before_training.check_disk(tmp_path, 10**6, 10, others=[tmp_path / f"none{n}" for n in range(8)])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "checkpoint_last.pt").write_bytes(bytes(10**8))
+    before_training.check_disk(tmp_path, 10**6, 45, others=[tmp_path / "other"])  # 1.08 GB, of which 0.1 are there
     (tmp_path / "checkpoint_last.pt").write_bytes(bytes(3 * 10**8))
     before_training.check_disk(tmp_path, 10**6, 100)  # part of it is there already
 
