@@ -1,4 +1,4 @@
-"""The documentation site: sphinx-build -W docs site."""
+"""The documentation site: sphinx-build -W docs docs/site."""
 
 import inspect
 import logging

@@ -16,7 +16,6 @@ from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import replacing
-from posnet_fairseq.plots import curves
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.training_log import records
 
@@ -113,6 +112,8 @@ class Comparison:
         Raises:
             UsageError: posnet-score failed.
         """
+        from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
+
         self.folder.mkdir(parents=True, exist_ok=True)
         card = read_card(self.data)
         plan = {
