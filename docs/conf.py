@@ -17,7 +17,7 @@ SIZE, WORDS, LENGTH = "base", 43650, 25  # of the models whose parameters and op
 SENTENCE = "Restart the server to apply the new settings."  # of the pictures
 
 # Pages that are files beside this folder.
-REPOSITORY = {"results": "RESULTS.md", "changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
 
 project = "posnet"
 author = "the posnet developers"
@@ -59,7 +59,7 @@ def _links(text):
     """Files of the repository are pages here, or names without a link."""
     for page, file in REPOSITORY.items():
         text = re.sub(rf"\]\((\.\./)?{file}\)", f"]({page}.md)", text)
-    text = text.replace("](docs/", "](").replace("](README.md)", "](index.md)")
+    text = text.replace("](docs/", "](")
     return re.sub(r"\[([^\]]+)\]\((?:\.\./|recipes/)[^)]*\)", r"\1", text)
 
 
@@ -107,12 +107,13 @@ def _picture(name):
 
 
 def _cost(mixer, figures):
-    """Parameters and operations, those of inference behind a semicolon where they differ."""
-    numbers = {title: "; in inference ".join(text.split("\n")) for title, text in figures.items()}
+    """Parameters and operations, those with stored energies behind a semicolon where they differ."""
+    numbers = {title: "; with stored energies ".join(text.split("\n")) for title, text in figures.items()}
     return (
         f"Parameters of `{mixer.arch}_{SIZE}` with {WORDS:,} words: {numbers['parameters']}.\n\n"
         f"Multiplications of a layer: {_escaped(numbers['operations of a layer'])}; for N = {LENGTH} tokens "
-        f"{numbers[f'N={LENGTH}']}. (D: width, H: heads, K̂ = 2K + 1 offsets.)"
+        f"{numbers[f'N={LENGTH}']}. (N: tokens, D: width, K̂ = 2K + 1 offsets, E: heads × --alpha-dim. A product and "
+        "its sum count once; what does not grow with N is left out.)"
     )
 
 

@@ -19,8 +19,8 @@ from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_unreadable
 from posnet_fairseq.files import replacing
-from posnet_fairseq.model_config import MixerTransformerConfig
-from posnet_fairseq.models.mixer_language_model import gpt_arch_names
+from posnet_fairseq.model_config import MixerLanguageModelConfig, MixerTransformerConfig
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
 from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
 
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
@@ -63,13 +63,14 @@ def model_arch(state):
 
 
 def model_options(state):
-    """The options of a checkpoint's model, those that :data:`MixerTransformerConfig` knows and plain values only.
+    """The options of a checkpoint's model, those that its configuration knows and plain values only.
 
     Raises:
         UsageError: an option is no plain value.
     """
     saved, options = state["cfg"]["model"], {}
-    for option in dataclasses.fields(MixerTransformerConfig):
+    config = MixerLanguageModelConfig if is_language_model(state) else MixerTransformerConfig
+    for option in dataclasses.fields(config):
         value = saved.get(option.name)
         if not isinstance(value, (str, int, float, type(None))):
             raise UsageError(f"the checkpoint's option {option.name} is a {type(value).__name__}, not a plain value.")
@@ -106,8 +107,32 @@ def build_model(state, vocabulary=None, max_length=None):
     return model.eval()
 
 
+def is_language_model(state):
+    """Whether a checkpoint's content is that of a language model."""
+    return model_arch(state) in gpt_arch_names()
+
+
+def build_language_model(state, dictionary=None):
+    """The language model of a checkpoint's content, in evaluation mode.
+
+    Args:
+        state: what :func:`read_checkpoint` returned.
+        dictionary: of its text. Default: an invented one of the right size.
+
+    Raises:
+        UsageError: options, weights and dictionary do not fit.
+    """
+    weights, options = state["model"], model_options(state) | {"decoder_embed_path": None}
+    if dictionary is None:
+        dictionary = synthetic.dictionary(len(weights.get("decoder.embed_tokens.weight", ())))
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = MixerLanguageModel.build_model(Namespace(**options), task)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
 def _refuse_language_model(state):
-    if model_arch(state) in gpt_arch_names():
+    if is_language_model(state):
         raise UsageError(
             f"a checkpoint of {model_arch(state)} was given, a language model; this command works with translation "
             "models. Language models are for fairseq-eval-lm and fairseq-interactive."
@@ -134,7 +159,10 @@ def write_checkpoint(state, path):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The languages and dictionaries of a model; what models ask of a fairseq task."""
+    """The languages and dictionaries of a model; what models ask of a fairseq task.
+
+    A language model has one dictionary in both places, and languages without a name.
+    """
 
     source_lang: str
     target_lang: str
@@ -158,11 +186,35 @@ def load_models(paths, data=None):
     states = [read_checkpoint(path) for path in paths]
     for state in states:
         _refuse_language_model(state)
-    folder = Path(data or str(states[0]["cfg"]["task"].get("data")).split(":")[0])
-    vocabulary = _read_vocabulary(
-        states[0]["cfg"]["task"], folder, "--data" if data else "the directory of its training"
-    )
+    folder, given = _data_of(states[0], data)
+    vocabulary = _read_vocabulary(states[0]["cfg"]["task"], folder, given)
     return [build_model(state, vocabulary) for state in states], vocabulary, folder
+
+
+def load_language_model(path, data=None):
+    """The language model of a checkpoint, in evaluation mode.
+
+    Args:
+        path: of the checkpoint.
+        data: directory with the dictionary. Default: the one it was trained on.
+
+    Returns:
+        model, its :class:`Vocabulary`, and the data directory.
+
+    Raises:
+        UsageError: see :func:`read_checkpoint`; or there is no dictionary, or it does not fit.
+    """
+    state = read_checkpoint(path)
+    folder, given = _data_of(state, data)
+    dictionary = _read_dictionary(folder, "dict.txt", given)
+    return build_language_model(state, dictionary), Vocabulary("", "", dictionary, dictionary), folder
+
+
+def _data_of(state, data):
+    """The directory of a model's dictionaries, and who says so."""
+    if data:
+        return Path(data), "--data"
+    return Path(str(state["cfg"]["task"].get("data")).split(":")[0]), "the directory of its training"
 
 
 def _read_vocabulary(task, folder, given):
@@ -174,10 +226,11 @@ def _read_vocabulary(task, folder, given):
             f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "
             "that it was trained on by --data."
         )
-    paths = [folder / f"dict.{language}.txt" for language in languages]
-    for path in paths:
-        if not path.is_file():
-            raise UsageError(
-                f"{folder} ({given}) has no {path.name}. Give the directory with the dictionaries by --data."
-            )
-    return Vocabulary(*languages, *(Dictionary.load(str(path)) for path in paths))
+    return Vocabulary(*languages, *(_read_dictionary(folder, f"dict.{language}.txt", given) for language in languages))
+
+
+def _read_dictionary(folder, name, given):
+    path = folder / name
+    if not path.is_file():
+        raise UsageError(f"{folder} ({given}) has no {name}. Give the directory with the dictionaries by --data.")
+    return Dictionary.load(str(path))

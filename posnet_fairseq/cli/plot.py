@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from posnet_fairseq.checkpoints import load_models
+from posnet_fairseq.checkpoints import is_language_model, load_language_model, load_models, read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.cli._text import add_text_options, pipeline
 from posnet_fairseq.progress import Report, shown
@@ -19,14 +19,14 @@ def _parser():
     weights.add_argument("checkpoint")
     weights.add_argument(
         "--sentence",
-        help="plain text of the source language; the model translates it, and every mixer is looked at. Without it: "
-        "what no token has a part in",
+        help="plain text of the source language, which the model translates, or for a language model any text; every "
+        "mixer is looked at. Without it: what no token has a part in",
     )
     weights.set_defaults(draw=_weights)
 
     gates = what.add_parser("gates", help="latent weights β of gates (PosNet Eqs. 5-7 and 19) for a sentence")
     gates.add_argument("checkpoint")
-    gates.add_argument("--sentence", required=True, help="plain text of the source language")
+    gates.add_argument("--sentence", required=True, help="as for weights")
     gates.set_defaults(draw=_gates)
     for one in (weights, gates):
         add_text_options(one)
@@ -70,11 +70,15 @@ def _gates(options, report):
 def _with_sentence(options):
     from posnet_fairseq.plots import of_model
 
+    title = f"{options.checkpoint}: {options.sentence}"
+    if is_language_model(read_checkpoint(options.checkpoint)):
+        model, vocabulary, folder = load_language_model(options.checkpoint, options.data)
+        text = pipeline(options, vocabulary, folder)
+        return of_model.with_text(model, vocabulary, text, options.sentence), title
     models, vocabulary, folder = load_models([options.checkpoint], options.data)
-    mixings, translation = of_model.with_sentence(
-        models, vocabulary, pipeline(options, vocabulary, folder), options.sentence
-    )
-    return mixings, f"{options.checkpoint}: {options.sentence} → {translation}"
+    text = pipeline(options, vocabulary, folder)
+    mixings, translation = of_model.with_sentence(models, vocabulary, text, options.sentence)
+    return mixings, f"{title} → {translation}"
 
 
 def _curves(options, report):

@@ -17,7 +17,7 @@ INFORMATION = {
     "attention": "token-token\n(Transformer)",
     "shaw": "token-token and\ntoken-position (Shaw)",
 }
-AGAINST = {"params": "millions of parameters", "decode sent./s": "", "train tokens/s": ""}  # columns, and other names
+AGAINST = {"params": "millions of parameters", "decode": "", "train tokens": ""}  # columns, and other names
 SHIFT = 0.07  # of points that belong together, so that neither hides the other
 _MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
 

@@ -82,8 +82,8 @@ def observe(model, source, target, names):
     """Run a model on a sentence and its translation, and look at every mixer.
 
     Args:
-        model: a :class:`posnet_fairseq.models.mixer_transformer.MixerTransformer` in evaluation mode.
-        source: (M,) token ids with the end symbol.
+        model: a translation model or a language model of posnet in evaluation mode.
+        source: (M,) token ids with the end symbol; None for a language model.
         target: (N,) token ids with the end symbol.
         names: {place: names of the queries, names of the keys}.
 
@@ -95,7 +95,11 @@ def observe(model, source, target, names):
         with contextlib.ExitStack() as stack:
             for watcher in watchers.values():
                 stack.enter_context(watcher)
-            model(source[None], torch.tensor([len(source)], device=source.device), target.roll(1)[None])
+            read = target.roll(1)[None]  # the decoder begins with the end symbol
+            if source is None:
+                model(read)
+            else:
+                model(source[None], torch.tensor([len(source)], device=source.device), read)
         found = [watcher.mixing(_layer_of(name), *names[watcher.mixer.place]) for name, watcher in watchers.items()]
     return sorted(found, key=lambda mixing: (PLACES.index(mixing.place), mixing.layer))
 

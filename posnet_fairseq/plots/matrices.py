@@ -81,13 +81,14 @@ def grid(mixing, panels, columns, what):
     height = PANEL * min(1.6, max(0.6, len(mixing.queries) / len(mixing.keys)))
     scales = {panel.scale: _scale(panels, panel.scale) for panel in panels}
     made, axes = style.figure(1.2 + 0.8 * len(scales) + PANEL * columns, 0.9 + height * rows, rows, columns)
-    for axis, panel in zip(axes.flat, panels, strict=False):
+    for place, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
         colours = scales[panel.scale]
         axis.imshow(panel.matrix.numpy(), cmap=colours.cmap, norm=colours.norm, aspect="auto", interpolation="nearest")
         axis.set_title(panel.title, fontsize=9)
         axis.set_facecolor(style.TAIL)
-        _name_tokens(axis.xaxis, mixing.keys, rotation=90)
-        _name_tokens(axis.yaxis, mixing.queries)
+        # Tokens are named at the left and at the bottom.
+        _name_tokens(axis.xaxis, mixing.keys, named=place + columns >= len(panels), rotation=90)
+        _name_tokens(axis.yaxis, mixing.queries, named=place % columns == 0)
         if mixing.scaled:
             axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
     for axis in axes.flat[len(panels) :]:
@@ -112,12 +113,14 @@ def _scale(panels, name):
     return ScalarMappable(Normalize(0.0, high or 1.0), style.FROM_ZERO)
 
 
-def _name_tokens(axis, names, rotation=0):
+def _name_tokens(axis, names, named, rotation=0):
     if len(names) > READABLE:
         axis.set_major_locator(MaxNLocator(10, integer=True))
         axis.set_tick_params(labelsize=7)
     else:
         axis.set_ticks(range(len(names)), [short(name) for name in names], fontsize=7, rotation=rotation)
+    if not named:
+        axis.set_tick_params(labelleft=False, labelbottom=False)
 
 
 def short(name):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.checkpoints import build_language_model, build_model, is_language_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_folder, replacing
 from posnet_fairseq.plots import matrices, page, profiles, style
@@ -25,12 +25,10 @@ def without_sentence(path):
     Raises:
         UsageError: there are none.
     """
-    model = build_model(read_checkpoint(path))
-    anything = model.encoder.dictionary.unk()
-    source, target = (
-        torch.full((min(POSITIONS, side.max_positions()),), anything) for side in (model.encoder, model.decoder)
-    )
-    columns, rows = ([str(position) for position in range(len(tokens))] for tokens in (source, target))
+    state = read_checkpoint(path)
+    model = build_language_model(state) if is_language_model(state) else build_model(state)
+    source, target = (_anything(getattr(model, side, None)) for side in ("encoder", "decoder"))
+    columns, rows = ([] if tokens is None else list(map(str, range(len(tokens)))) for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     mixings = observe(model, source, target, names)
     # Gates are made of tokens, even where weights are not.
@@ -47,8 +45,13 @@ def without_sentence(path):
     return static
 
 
+def _anything(side):
+    """Token ids for the encoder or decoder of a model; None if it has none."""
+    return side and torch.full((min(POSITIONS, side.max_positions()),), side.dictionary.unk())
+
+
 def with_sentence(models, vocabulary, text, sentence):
-    """What the mixers of a model do with a sentence and the model's own translation of it.
+    """What the mixers of a translation model do with a sentence and the model's own translation of it.
 
     Args:
         models: list of one.
@@ -63,20 +66,50 @@ def with_sentence(models, vocabulary, text, sentence):
         UsageError: the sentence is empty or too long.
     """
     translator = Translator(models, vocabulary, text, beam=5, max_len_a=2, max_len_b=20)
-    if not sentence.strip():
-        raise UsageError("--sentence is empty. Give a sentence of the source language.")
     source = translator.encode(sentence)
-    if len(source) > translator.max_source:
+    _check(sentence, source, translator.max_source)
+    (target,) = translator.search([source])
+    columns, rows = _named(source, vocabulary.source_dictionary), _named(target, vocabulary.target_dictionary)
+    names = {"encoder": (columns, columns), "decoder": (_read(rows),) * 2, "cross": (rows, columns)}
+    return observe(models[0], source, target, names), translator.text_of(target)
+
+
+def with_text(model, vocabulary, text, sentence):
+    """What the mixers of a language model do with a text.
+
+    Args:
+        model: a language model.
+        vocabulary, text, sentence: as for :func:`with_sentence`.
+
+    Returns:
+        list of :class:`posnet_fairseq.plots.inspection.Mixing`.
+
+    Raises:
+        UsageError: the text is empty or too long.
+    """
+    dictionary = vocabulary.target_dictionary
+    target = dictionary.encode_line(text.encode(sentence), add_if_not_exist=False).long()
+    _check(sentence, target, model.decoder.max_positions())
+    return observe(model, None, target, {"decoder": (_read(_named(target, dictionary)),) * 2})
+
+
+def _check(sentence, tokens, limit):
+    if not sentence.strip():
+        raise UsageError("--sentence is empty. Give a sentence of the source language, or text for a language model.")
+    if len(tokens) > limit:
         raise UsageError(
-            f"--sentence has {len(source)} tokens (its end symbol counted), the model takes {translator.max_source}. "
+            f"--sentence has {len(tokens)} tokens (its end symbol counted), the model takes {limit}. "
             "Give a shorter one."
         )
-    (target,) = translator.search([source])
-    columns = [vocabulary.source_dictionary[token] for token in source]
-    predicted = [vocabulary.target_dictionary[token] for token in target]
-    read = [predicted[-1], *predicted[:-1]]  # the decoder begins with the end symbol
-    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (predicted, columns)}
-    return observe(models[0], source, target, names), translator.text_of(target)
+
+
+def _named(tokens, dictionary):
+    return [dictionary[token] for token in tokens]
+
+
+def _read(names):
+    """What a decoder reads to predict these tokens: it begins with the end symbol."""
+    return [names[-1], *names[:-1]]
 
 
 def draw_weights(mixings, folder, title, report):

@@ -87,7 +87,7 @@ def save(made, path, kinds=("png", "svg")):
     paths = [Path(f"{path}.{kind}") for kind in kinds]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # said in one sentence, see characters_without_font
-        made.draw_without_rendering()  # lays it out, once for all kinds
+        made.get_layout_engine().execute(made)  # once for all kinds
         made.set_layout_engine("none")
         for place in paths:
             metadata = {"Date": None} if place.suffix == ".svg" else None

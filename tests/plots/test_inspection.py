@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from building import build_case, build_model, mixer_cases
+from building import build_case, build_language_model, build_model, mixer_cases
 
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.plots.inspection import observe
@@ -43,6 +43,12 @@ def test_every_mixer(case):
             torch.testing.assert_close(softmax, mixing.weights.nan_to_num(0))
         if mixing.added is not None:
             assert mixing.added.isnan().equal(mixing.energies.isnan())
+
+
+def test_a_language_model_has_nothing_but_its_decoder():
+    first, second = observe(build_language_model("shaw"), None, TARGET, NAMES)
+    assert [first.place, second.place] == ["decoder", "decoder"]
+    torch.testing.assert_close(first.weights.nan_to_num(0), first.energies.nan_to_num(-math.inf).softmax(dim=-1))
 
 
 def test_what_positions_add_is_what_shaw_has_beside_attention():

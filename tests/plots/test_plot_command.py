@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 import torch
+from building import WORDS, build_language_model, language_model_options
 from PIL import Image
 from test_bad_input import checkpoint, fails
 from training_log_of import training_log
 
+from posnet_fairseq import synthetic
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.plots import comparison, curves, matrices, page, style
 from posnet_fairseq.plots.inspection import Mixing
@@ -95,6 +97,40 @@ def test_gates_of_a_sentence(capsys, tmp_path):
     torch.testing.assert_close(alpha * beta, both, atol=1e-4, rtol=0)
 
 
+def language_model(path, mixer):
+    """A checkpoint of a language model as fairseq writes it, with a dictionary beside it."""
+    path.parent.mkdir()
+    synthetic.dictionary(WORDS).save(str(path.parent / "dict.txt"))
+    options = vars(language_model_options(mixer)) | {"_name": f"gpt_a_{mixer}"}
+    state = {
+        "cfg": {"model": options, "task": {"_name": "language_modeling", "data": str(path.parent)}},
+        "model": build_language_model(mixer).state_dict(),
+        "optimizer_history": [{"num_updates": 1}],
+    }
+    torch.save(state, path)
+    return path
+
+
+def test_language_models(capsys, tmp_path):
+    model = language_model(tmp_path / "model" / "model.pt", "shaw")
+    plot(capsys, "weights", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
+    names = {"weights.decoder.1", "weights.decoder.2", "energies.decoder.1", "energies.decoder.2"}
+    assert pictures(tmp_path / "f") == names | {"profile.decoder", "profile-energy.decoder", "profile-added.decoder"}
+    first, _ = content(tmp_path / "f" / "weights.html")
+    assert first["keys"] == ["</s>", "w3", "w4"]
+    assert "depend on tokens" in fails(capsys, main, "weights", model)
+    assert "--sentence has 25 tokens" in fails(
+        capsys, main, "weights", model, "--sentence", "w3 " * 24, "--pretokenized"
+    )
+    (model.parent / "dict.txt").unlink()
+    assert "has no dict.txt. Give the directory" in fails(
+        capsys, main, "weights", model, "--sentence", "w3", "--pretokenized"
+    )
+    static = language_model(tmp_path / "static" / "model.pt", "rposnet")
+    plot(capsys, "weights", static, "--out", tmp_path / "g")
+    assert "profile.decoder" in pictures(tmp_path / "g")
+
+
 def test_what_has_no_weights_is_left_out(capsys, tmp_path):
     model = checkpoint(tmp_path / "model" / "model.pt", "fouriernet", **SMALL)
     said = plot(capsys, "weights", model, "--sentence", "w3", "--pretokenized", "--out", tmp_path / "f")
@@ -107,7 +143,7 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path):
     [
         ("shaw", ["weights"], "depend on tokens, or are none. Give a sentence of the source language"),
         ("fouriernet", ["weights"], "(fouriernet, attention) depend on tokens, or are none"),
-        ("shaw", ["weights", "--sentence", "  "], "--sentence is empty. Give a sentence of the source language."),
+        ("shaw", ["weights", "--sentence", "  "], "--sentence is empty. Give a sentence of the source language, or"),
         ("shaw", ["gates", "--sentence", ""], "--sentence is empty."),
         ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
         ("shaw", ["weights", "--sentence", "w3 " * 30], "--sentence has 31 tokens (its end symbol counted), the model"),
