@@ -29,6 +29,8 @@ exclude_patterns = ["site"]
 html_theme = "furo"
 html_title = f"posnet {__version__}"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["wrap.css"]
 # The commands of these pages are bash with words that are to be replaced.
 highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure"]
@@ -68,7 +70,7 @@ def _table_of_mixers():
     for name in mixer_names():
         mixer = get_mixer(name)
         formula, paper = map(_cell, summary(mixer))
-        rows.append(f"| [{name}]({name}.md) | {formula} | {paper} | {', '.join(mixer.places)} |")
+        rows.append(f"| [{name}]({name}.md) | {_raised(formula)} | {paper} | {', '.join(mixer.places)} |")
     pages = "\n".join(mixer_names())
     return "\n".join([*rows, "", "```{toctree}", ":hidden:", pages, "```", ""])
 
@@ -77,11 +79,11 @@ def _page(name, when, figures):
     """A mixer's page: what is registered, and what its file says about when to use it."""
     mixer = get_mixer(name)
     parts = [f"# {name}", _prose(inspect.getdoc(mixer)), _picture(name)]
-    parts += ["## When to use it", when.strip()]
+    parts += ["## When to use it", _raised(when.strip())]
     parts += ["## Cost", _cost(mixer, figures)]
     rows = ["| option | default | meaning |", "|---|---|---|"]
     rows += [
-        f"| `{option}` {_cell(values)} | {_cell(default)} | {_cell(meaning)} |"
+        f"| `{option}` {_cell(values)} | {_cell(default)} | {_raised(_cell(meaning))} |"
         for option, values, default, meaning in option_rows(mixer)
     ]
     parts += ["## Options", *(["\n".join(rows)] if len(rows) > 2 else [])]
@@ -92,7 +94,14 @@ def _page(name, when, figures):
 def _prose(docstring):
     """A docstring as Markdown: its code is in double backquotes, all else is text."""
     pieces = re.split(r"(``.+?``)", docstring)
-    return "".join(piece if piece.startswith("``") else _escaped(piece) for piece in pieces)
+    return "".join(piece if piece.startswith("``") else _raised(_escaped(piece)) for piece in pieces)
+
+
+def _raised(escaped):
+    """W^Q_{n-m} with what is above and below where it belongs."""
+    for mark, tag in ((r"\\_", "sub"), (r"\^", "sup")):
+        escaped = re.sub(rf"{mark}(?:\{{(.+?)\}}|([^\W_]+))", rf"<{tag}>\1\2</{tag}>", escaped)
+    return escaped
 
 
 def _picture(name):
@@ -112,7 +121,7 @@ def _cost(mixer, figures):
     return (
         f"Parameters of `{mixer.arch}_{SIZE}` with {WORDS:,} words: {numbers['parameters']}.\n\n"
         f"Multiplications of a layer: {_escaped(numbers['operations of a layer'])}; for N = {LENGTH} tokens "
-        f"{numbers[f'N={LENGTH}']}. (N: tokens, D: width, K̂ = 2K + 1 offsets, E: heads × --alpha-dim. A product and "
+        f"{numbers[f'N={LENGTH}']}. (N: tokens, D: width, K̂ = 2K + 1 offsets, E: heads × `--alpha-dim`. A product and "
         "its sum count once; what does not grow with N is left out.)"
     )
 

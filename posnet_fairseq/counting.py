@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import itertools
 import math
 from argparse import Namespace
@@ -74,7 +75,7 @@ def operations(name, search=False):
     """
     narrow = (16, 32) if _has_narrow_part(get_mixer(name)) else (0,)
     sizes = list(itertools.product((3, 5, 7), (16, 24, 40), (32, 64, 96), narrow))
-    counts = torch.tensor([_count(name, search, *size) for size in sizes], dtype=torch.float64)
+    counts = torch.tensor([_count(name, *size)[search] for size in sizes], dtype=torch.float64)
     table = [[_product(powers, (2 * reach + 1, *size)) for powers in TERMS.values()] for reach, *size in sizes]
     matrix = torch.tensor(table, dtype=torch.float64)
     scale = matrix.amax(dim=0).clamp(min=1)
@@ -90,8 +91,9 @@ def _product(powers, values):
     return math.prod(value**power for value, power in zip(values, powers, strict=True))
 
 
-def _count(name, search, clip_distance, length, width, narrow):
-    """Half of the floating-point operations, as a paper counts: a product and its sum are one."""
+@functools.cache
+def _count(name, clip_distance, length, width, narrow):
+    """Of all, and of search. Half of the floating-point operations: in papers a product and its sum are one."""
     cls, heads = get_mixer(name), 4
     options = dict.fromkeys(_reaches(cls), clip_distance)
     if _has_narrow_part(cls):
@@ -101,11 +103,11 @@ def _count(name, search, clip_distance, length, width, narrow):
         mixer = cls(settings).eval()
         tokens, positions = torch.empty(1, length, width), torch.empty(length, width)
         context = MixingContext(positions=positions)
-        total = _flops(lambda: mixer(tokens, tokens, context))
-        if search and isinstance(mixer, PositionBasedMixer):
+        total, stored = _flops(lambda: mixer(tokens, tokens, context)), 0
+        if isinstance(mixer, PositionBasedMixer):
             offsets = context.offsets(length, length, tokens.device)
-            total -= _flops(lambda: mixer.energy(offsets, positions, positions))
-    return total / 2
+            stored = _flops(lambda: mixer.energy(offsets, positions, positions))
+    return total / 2, (total - stored) / 2
 
 
 def _has_narrow_part(mixer):

@@ -18,21 +18,8 @@ DOCS = ROOT / "docs"
 def site(tmp_path_factory):
     """The site as it is published: warnings are errors."""
     folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        "-d",
-        folder / "cache",
-        DOCS,
-        folder,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
+    options = ["-W", "--keep-going", "-q", "-b", "html", "-d", folder / "cache"]
+    done = subprocess.run([sys.executable, "-m", "sphinx", *options, DOCS, folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
@@ -48,12 +35,18 @@ def test_page_of_a_mixer(site, name):
     assert "Multiplications of a layer: " in words
 
 
+def test_formulas_have_their_indices_where_they_belong(site):
+    for page in ("translution", "index"):
+        assert "x<sub>n</sub> W<sup>Q</sup><sub>n-m</sub>" in (site / "mixers" / f"{page}.html").read_text()
+
+
 def test_there_are_no_pages_of_mixers_that_are_gone():
     assert sorted(path.stem for path in (DOCS / "mixers").glob("*.md")) == sorted([*mixer_names(), "index"])
 
 
 def test_files_of_the_repository_are_pages(site):
     for name, words in (
+        ("readme", "Your own data"),
         ("results", "Results on real text"),
         ("changelog", "Changelog"),
         ("contributing", "House rules"),
