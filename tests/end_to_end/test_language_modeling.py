@@ -8,7 +8,7 @@ import commands
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_fairseq.cli import average, translate
+from posnet_fairseq.cli import average, plot, translate
 
 BLOCKS = "--task language_modeling --tokens-per-sample 24 --batch-size 16 --required-batch-size-multiple 1".split()
 SMALL_MODEL = (
@@ -88,7 +88,7 @@ checkpoint: {{save_dir: {tmp_path}/run}}
     assert state["model"]["decoder.layers.0.self_attn.matrices.keys"].shape == (6, 192, 192)
 
 
-def test_averages_but_does_not_translate(monkeypatch, capsys, data, tmp_path):
+def test_averages_and_is_drawn_but_does_not_translate(monkeypatch, capsys, data, tmp_path):
     train(monkeypatch, data, tmp_path, "attention", 4, "--save-interval-updates", 2)
     average.main([str(tmp_path), "--num", "2", "--out", str(tmp_path / "averaged.pt")])
     capsys.readouterr()
@@ -96,3 +96,5 @@ def test_averages_but_does_not_translate(monkeypatch, capsys, data, tmp_path):
         translate.main([str(tmp_path / "averaged.pt")])
     assert error.value.code == 2
     assert "gpt_a_attention was given, a language model" in capsys.readouterr().err
+    plot.main(["weights", str(tmp_path / "averaged.pt"), "--sentence", "c d e", "--out", str(tmp_path / "figures")])
+    assert '"▁c", "▁d", "▁e"]' in (tmp_path / "figures" / "weights.html").read_text()
