@@ -59,8 +59,9 @@ def draw(path, folder, report):
 
 
 def _read(path):
+    text = "\n".join(read_lines(path))
     try:
-        content = json.loads("\n".join(read_lines(path)))
+        content = json.loads(text)
         whole = all(test_set["metrics"] and test_set["scores"] for test_set in content["test_sets"])
         if not (whole and content["test_sets"] and content["labels"]) or not isinstance(content["columns"], dict):
             raise ValueError
