@@ -2,6 +2,7 @@
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from posnet_eval.report import wording
 from posnet_eval.report.formats import GAP
@@ -16,14 +17,17 @@ def terminal(comparison):
             title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
             header_style="bold underline",
         )  # fmt: skip
+        rows = list(_rows(comparison, test_set, ("[bold]", "[/bold]"), escape))
+        # rich cuts columns that may shrink, even those whose words it would lose: none but the first may.
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
         for title, facts in comparison.columns.items():
             longest = max(map(len, [*title.split(), *map(wording.fact, facts.values())]))
-            table.add_column(escape(title), justify="right", overflow="fold", min_width=min(longest, WIDEST))
-        for info in test_set.metrics:
-            table.add_column(info.label, no_wrap=True)
-        for row in _rows(comparison, test_set, ("[bold]", "[/bold]"), escape):
+            table.add_column(escape(title), justify="right", overflow="fold", width=min(longest, WIDEST))
+        for place, info in enumerate(test_set.metrics, 1 + len(comparison.columns)):
+            longest = max(Text.from_markup(text).cell_len for text in (info.label, *(row[place] for row in rows)))
+            table.add_column(info.label, no_wrap=True, width=longest)
+        for row in rows:
             table.add_row(*row)
         yield table
 

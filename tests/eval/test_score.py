@@ -118,6 +118,29 @@ def test_a_narrow_terminal_cuts_nothing_off(data, capsys, monkeypatch):
         assert f"{score[name]['bleu']['value']:.1f} ±{score[name]['bleu']['half_width']:.1f}" in line
 
 
+COLUMNS = ("gate", "params", "train tokens/s", "decode sent./s", "train memory")  # of recipes/compare.sh
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80", "100"])
+def test_a_narrow_terminal_leaves_intervals_and_marks(data, capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    plan = {
+        "systems": ["base", "good", "other"],
+        "columns": {title: dict.fromkeys(("base", "good", "other"), "1,234") for title in COLUMNS},
+        "metrics": ["bleu", "chrf", "ter"],
+        "resamples": 100,
+        "test_sets": {"test": {"reference": "test.de", "outputs": {n: f"{n}.txt" for n in ("base", "good", "other")}}},
+    }
+    Path("plan.yaml").write_text(yaml.safe_dump(plan))
+    lines = run(capsys, "--config", "plan.yaml", "--out", "report").out.splitlines()
+    (test_set,) = report()["test_sets"]
+    for name, scores in test_set["scores"].items():
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        for score in scores.values():
+            marks = "".join(map("".join, score["marks"]))
+            assert f"{score['value']:.1f} ±{score['half_width']:.1f} {marks}".strip() in line
+
+
 def test_again_from_the_cache(data, capsys, monkeypatch):
     first = run(capsys, *USUAL, "--out", "a")
 
