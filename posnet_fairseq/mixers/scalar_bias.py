@@ -14,7 +14,7 @@ from posnet_fairseq.registry import register_mixer
 
 @register_mixer("scalar_bias")
 class ScalarBias(ContentBasedMixer):
-    """α̂_nm = q_n·k_m / √d + b_h[index(n - m)]: T5 (Raffel et al., 2020), Swin (2021); Translution (2025) App. E.5.
+    """α̂_nm = q_n·k_m / √d + b_h[index(n - m)]: T5 (Raffel et al., 2020); Swin (2021) Eq. 4; Translution App. E.5.
 
     b is (H, 2K + 1), of this layer.
     """
