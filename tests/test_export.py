@@ -18,8 +18,8 @@ from posnet_fairseq.precompute import precompute
         {"mixer": "rposnet"},
         {"mixer": "aposnet", "cross_mixer": "arposnet", "length_ratio": "1.25"},
         {"mixer": "lightconv", "lightconv_global_context": True, "position_embedding": "none"},
-        {"mixer": "gaussiannet", "decoder_self_mixer": "arposnet"},
-        {"mixer": "attention"},
+        pytest.param({"mixer": "gaussiannet", "decoder_self_mixer": "arposnet"}, marks=pytest.mark.slow),
+        pytest.param({"mixer": "attention"}, marks=pytest.mark.slow),
     ],
     ids=lambda options: options["mixer"],
 )

@@ -105,7 +105,14 @@ def test_killed_in_every_stage(tmp_path, server):
     ]
 
 
-@pytest.mark.parametrize("place", [("tokenise train", 2), ("apply train", 2), ("binarise", 1)])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("tokenise train", 2),
+        pytest.param(("apply train", 2), marks=pytest.mark.slow),
+        pytest.param(("binarise", 1), marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_ends_it_at_once(tmp_path, server, place):
     """Ctrl-C, which all processes of a terminal get: no traceback, no process left, and it goes on afterwards."""
     contents, *_ = archives.iwslt14()
