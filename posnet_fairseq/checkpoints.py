@@ -112,21 +112,20 @@ def is_language_model(state):
     return model_arch(state) in gpt_arch_names()
 
 
-def build_language_model(state, dictionary=None):
+def build_language_model(state, vocabulary=None):
     """The language model of a checkpoint's content, in evaluation mode.
 
     Args:
         state: what :func:`read_checkpoint` returned.
-        dictionary: of its text. Default: an invented one of the right size.
+        vocabulary: its dictionary, in both places. Default: an invented one of the right size.
 
     Raises:
         UsageError: options, weights and dictionary do not fit.
     """
     weights, options = state["model"], model_options(state) | {"decoder_embed_path": None}
-    if dictionary is None:
-        dictionary = synthetic.dictionary(len(weights.get("decoder.embed_tokens.weight", ())))
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    model = MixerLanguageModel.build_model(Namespace(**options), task)
+    if vocabulary is None:
+        vocabulary = synthetic.task(len(weights.get("decoder.embed_tokens.weight", ())))
+    model = MixerLanguageModel.build_model(Namespace(**options), vocabulary)
     model.load_state_dict(weights)
     return model.eval()
 
@@ -169,6 +168,10 @@ class Vocabulary:
     source_dictionary: Dictionary
     target_dictionary: Dictionary
 
+    def encode(self, tokens):
+        """Tokens of the source language between spaces to their ids with the end symbol, (M,)."""
+        return self.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
+
 
 def load_models(paths, data=None):
     """The models of checkpoints, in evaluation mode.
@@ -207,7 +210,8 @@ def load_language_model(path, data=None):
     state = read_checkpoint(path)
     folder, given = _data_of(state, data)
     dictionary = _read_dictionary(folder, "dict.txt", given)
-    return build_language_model(state, dictionary), Vocabulary("", "", dictionary, dictionary), folder
+    vocabulary = Vocabulary("", "", dictionary, dictionary)
+    return build_language_model(state, vocabulary), vocabulary, folder
 
 
 def _data_of(state, data):

@@ -34,8 +34,7 @@ class Translator:
 
     def encode(self, line):
         """Plain text to token ids with the end symbol, (M,)."""
-        tokens = self.pipeline.encode(line)
-        return self.vocabulary.source_dictionary.encode_line(tokens, add_if_not_exist=False).long()
+        return self.vocabulary.encode(self.pipeline.encode(line))
 
     def translate(self, sources):
         """Translations of a batch of encoded sentences, in their order.

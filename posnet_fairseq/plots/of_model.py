@@ -87,10 +87,9 @@ def with_text(model, vocabulary, text, sentence):
     Raises:
         UsageError: the text is empty or too long.
     """
-    dictionary = vocabulary.target_dictionary
-    target = dictionary.encode_line(text.encode(sentence), add_if_not_exist=False).long()
+    target = vocabulary.encode(text.encode(sentence))
     _check(sentence, target, model.decoder.max_positions())
-    return observe(model, None, target, {"decoder": (_read(_named(target, dictionary)),) * 2})
+    return observe(model, None, target, {"decoder": (_read(_named(target, vocabulary.target_dictionary)),) * 2})
 
 
 def _check(sentence, tokens, limit):
