@@ -150,6 +150,24 @@ def for_inference(state, model, **extra):
     return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
 
 
+def refuse_not_finite(weights, path):
+    """Refuse weights that are infinite or no numbers.
+
+    Args:
+        weights: {name: tensor}.
+        path: where they come from, for the error's text.
+
+    Raises:
+        UsageError: a weight is not finite.
+    """
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise UsageError(
+                f"{path}: the weight {name} is infinite or no number, so the training diverged. Take an earlier "
+                "checkpoint, or train again with a lower --lr or a longer --warmup-updates."
+            )
+
+
 def write_checkpoint(state, path):
     """Write a checkpoint, all of it or nothing."""
     with replacing(path) as temporary:

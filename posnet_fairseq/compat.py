@@ -1,5 +1,6 @@
 """Versions this package works with, and what it mends in them. One place, each with the reason it is there."""
 
+import functools
 import sys
 
 
@@ -72,6 +73,45 @@ def merge_large_indexes():
 
     merge_file.merges_large = True
     builder.merge_file_ = merge_file
+
+
+def save_at_ends_of_epochs():
+    """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` at every such update, those that end an epoch included.
+
+    fairseq 0.12.3 leaves them out, for the sake of the file of the epoch, which ``--no-epoch-checkpoints`` and
+    ``--save-interval`` may have switched off: with 10 updates an epoch, every tenth update would leave nothing. It can go
+    when fairseq writes one of the two.
+    """
+    from fairseq import checkpoint_utils
+
+    save = checkpoint_utils.save_checkpoint
+    if getattr(save, "saves_at_ends", False):
+        return
+
+    @functools.wraps(save)
+    def save_checkpoint(cfg, trainer, epoch_itr, val_loss):
+        epoch_has_file = not cfg.no_epoch_checkpoints and epoch_itr.epoch % cfg.save_interval == 0
+        is_due = cfg.save_interval_updates > 0 and trainer.get_num_updates() % cfg.save_interval_updates == 0
+        if is_due and epoch_itr.end_of_epoch() and not epoch_has_file:
+            epoch_itr = _AsIfWithin(epoch_itr)
+        return save(cfg, trainer, epoch_itr, val_loss)
+
+    save_checkpoint.saves_at_ends = True
+    checkpoint_utils.save_checkpoint = save_checkpoint
+
+
+class _AsIfWithin:
+    """The iterator of an epoch that has ended, as if it had not: all else is said by the iterator itself."""
+
+    def __init__(self, epoch_itr):
+        self._epoch_itr = epoch_itr
+
+    def __getattr__(self, name):
+        return getattr(self._epoch_itr, name)
+
+    def end_of_epoch(self):
+        """No."""
+        return False
 
 
 def exempt_from_weight_decay():

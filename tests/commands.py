@@ -8,6 +8,8 @@ import time
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from fairseq import checkpoint_utils
+
 import posnet_fairseq
 
 ROOT = Path(__file__).parent.parent
@@ -49,6 +51,7 @@ def run_program(monkeypatch, name, *arguments):
 
 def call(monkeypatch, command, *arguments):
     """Run ``fairseq-COMMAND`` in this process."""
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier training in this process
     run_program(monkeypatch, f"fairseq-{command}", *arguments, "--user-dir", USER_DIR)
 
 

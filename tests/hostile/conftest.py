@@ -1,0 +1,32 @@
+import commands
+import hostile
+import pytest
+from corpus import make_corpus
+
+import posnet_fairseq.models.mixer_transformer  # noqa: F401  (registers the architectures)
+from posnet_data_prep.prepare import main as prepare
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """A folder with text/, data/ (of posnet-prepare), run/checkpoint_*.pt every 5 updates of 3 epochs, and model.pt."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "text").mkdir()
+    make_corpus(folder / "text", train=300, valid=20, test=12)
+    arguments = ["corpus", "--merges", "20", "--workers", "1", "--out", str(folder / "data")]
+    for name in ("train", "valid", "test"):
+        arguments += [f"--{name}", str(folder / f"text/{name}.xx"), str(folder / f"text/{name}.yy")]
+    prepare(arguments)
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    saving = "--max-update 15 --save-interval-updates 5 --no-epoch-checkpoints --best-checkpoint-metric ppl".split()
+    commands.call(patch, "train", *commands.train_arguments("data", "run", *saving))
+    commands.run_program(patch, "posnet-average", "run", "--num", "2", "--out", "model.pt")
+    patch.undo()
+    return folder
+
+
+@pytest.fixture
+def folder(world, tmp_path):
+    """A copy of the world for one row."""
+    return hostile.copy_of(world, tmp_path / "world")

@@ -1,0 +1,134 @@
+"""What hostile and careless use is tried with: a folder to do it in, and rows of a table that say what must come of it."""
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import commands
+import pytest
+
+ENDS = 2  # the exit code of a refusal
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: what is done, what must come out, what must still be there.
+
+    Whatever is in the folder must be as it was afterwards, but for what the row says it makes.
+
+    Attributes:
+        name: of the row.
+        command: in the folder, as one would type it. posnet's commands run in this process, all others in their own.
+        says: regular expression that is found in what is printed.
+        code: exit code. With 2, exactly one line must be an error.
+        before: changes the folder first.
+        makes: patterns of names that may be new or different afterwards.
+        after: looks at the folder afterwards.
+        stdin: what is piped in.
+        environment: variables that are set, or removed with None.
+    """
+
+    name: str
+    command: str
+    says: str = ""
+    code: int = ENDS
+    before: Callable[[Path], None] = lambda folder: None
+    makes: tuple[str, ...] = ()
+    after: Callable[[Path], None] = lambda folder: None
+    stdin: str | bytes = ""
+    environment: tuple[tuple[str, str | None], ...] = ()
+
+    def __str__(self):
+        return self.name
+
+
+def play(row, folder, monkeypatch, capfd):
+    """Do what a row says, and look at what came of it."""
+    monkeypatch.chdir(folder)
+    for name, value in row.environment:
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    row.before(folder)
+    before = contents(folder)
+    capfd.readouterr()
+    code = run(row.command, row.stdin, monkeypatch)
+    captured = capfd.readouterr()
+    printed = captured.out + captured.err
+    assert "Traceback" not in printed, printed
+    assert code == row.code, printed
+    assert re.search(row.says, printed), printed
+    if code == ENDS:
+        errors = [line for line in captured.err.splitlines() if "error: " in line]
+        assert len(errors) == 1, printed
+    after = contents(folder)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    unexpected = {name for name in changed if not any(Path(name).match(pattern) for pattern in row.makes)}
+    assert not unexpected, f"{sorted(unexpected)}: changed, made or lost"
+    row.after(folder)
+
+
+def run(command, stdin, monkeypatch):
+    """The exit code of a command. What it prints is printed."""
+    name, *arguments = shlex.split(command)
+    stdin = stdin.encode() if isinstance(stdin, str) else stdin
+    if not name.startswith("posnet-"):
+        return in_process(command, stdin)
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(monkeypatch.context())
+        reading, writing = os.pipe()
+        with open(writing, "wb") as pipe:
+            pipe.write(stdin)
+        patch.setattr(sys, "stdin", stack.enter_context(open(reading, encoding="utf-8")))
+        try:
+            commands.run_program(monkeypatch, name, *arguments)
+        except SystemExit as error:
+            return error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+    return 0
+
+
+def in_process(command, stdin=b""):
+    """The exit code of a command in a process of its own, found as in a terminal with the environment activated."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(shlex.split(command), input=stdin, capture_output=True, env=os.environ | {"PATH": path})
+    sys.stdout.write(done.stdout.decode(errors="replace"))
+    sys.stderr.write(done.stderr.decode(errors="replace"))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return done.returncode
+
+
+def contents(folder):
+    """What is in a folder: for each name its kind, and a hash of its bytes or where it points to."""
+    return {str(path.relative_to(folder)): _look(path) for path in Path(folder).rglob("*")}
+
+
+def _look(path):
+    if path.is_symlink():
+        return "symlink", os.readlink(path)
+    if path.is_dir():
+        return "folder", ""
+    if not path.is_file():
+        return "device or pipe", ""
+    return "file", hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def copy_of(world, folder):
+    """A copy of a folder, to change."""
+    return Path(shutil.copytree(world, folder, symlinks=True))
+
+
+def table(rows):
+    """Decorator of a test of one row, for all rows of a table."""
+    names = [row.name for row in rows]
+    assert len(set(names)) == len(names), "rows need names of their own"
+    return pytest.mark.parametrize("row", rows, ids=str)
