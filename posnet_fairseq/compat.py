@@ -76,11 +76,11 @@ def merge_large_indexes():
 
 
 def save_at_ends_of_epochs():
-    """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` at every such update, those that end an epoch included.
+    """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
     fairseq 0.12.3 leaves them out, for the sake of the file of the epoch, which ``--no-epoch-checkpoints`` and
-    ``--save-interval`` may have switched off: with 10 updates an epoch, every tenth update would leave nothing. It can go
-    when fairseq writes one of the two.
+    ``--save-interval`` may have switched off: with 10 updates an epoch, every tenth update would leave nothing. It can
+    go when fairseq writes one of the two.
     """
     from fairseq import checkpoint_utils
 

@@ -1,4 +1,4 @@
-"""What hostile and careless use is tried with: a folder to do it in, and rows of a table that say what must come of it."""
+"""Hostile and careless use: rows of a table that say what is done in a folder and what must come of it."""
 
 import contextlib
 import hashlib
