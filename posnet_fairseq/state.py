@@ -2,6 +2,8 @@
 
 import torch
 
+from posnet_fairseq.errors import UsageError
+
 
 class DecodingState:
     """A view of one mixer's part of fairseq's incremental state.
@@ -14,6 +16,20 @@ class DecodingState:
     def __init__(self, rows, shared):
         self.rows = rows
         self.shared = shared
+
+    def advance(self, position):
+        """Note that the token at a position is the new one of this step.
+
+        Raises:
+            UsageError: it is not the one after that of the last step.
+        """
+        expected = self.shared.get("steps", 0)
+        if position != expected:
+            raise UsageError(
+                f"a step at position {position}: its state has seen {expected} tokens, so the next stands at position "
+                f"{expected}. Give all tokens of a hypothesis one after another."
+            )
+        self.shared["steps"] = expected + 1
 
     def append(self, name, new):
         """Remember `new`, (B, H, N, d), behind what was appended before. Returns all of it, (B, H, M, d)."""

@@ -46,7 +46,7 @@ class BandedMixer(PositionBasedMixer):
 
     def step(self, query, memory, context):
         """With the last R values and, of all earlier ones, the sum."""
-        if self.place == "cross" or self.drops:
+        if self.place == "cross" or self.drop_probability:
             return super().step(query, memory, context)
         weights = context.state.keep_table("weights", context.ahead, lambda: self._weights_by_slot(context))
         new = split_heads(self.gating.value(memory), self.num_heads)

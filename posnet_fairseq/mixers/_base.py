@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 import torch
@@ -10,10 +11,11 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.gating import Gating
+from posnet_fairseq.gating import GATES, Gating
 from posnet_fairseq.hypotheses import Reordering
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.layout import padding_before_tokens
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.state import DecodingState
 
@@ -34,6 +36,9 @@ class MixerSettings:
         gate: one of :data:`posnet_fairseq.gating.GATES`.
         options: the mixer's own :attr:`TokenMixer.Config`.
         projection_bias: whether projections to queries, keys and values have biases.
+
+    Raises:
+        UsageError: no mixer can be built like that.
     """
 
     place: str
@@ -45,6 +50,25 @@ class MixerSettings:
     gate: str
     options: object
     projection_bias: bool = True
+
+    def __post_init__(self):
+        for name, allowed in (("place", PLACES), ("gate", GATES)):
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name} {getattr(self, name)}: choose one of {', '.join(allowed)}.")
+        for name in ("embed_dim", "memory_dim", "num_heads", "max_positions"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise UsageError(f"{name} {value}: give a whole number, 1 or more.")
+        if self.embed_dim % self.num_heads:
+            raise UsageError(
+                f"num_heads {self.num_heads}: embed_dim {self.embed_dim} does not divide by it. Give another."
+            )
+        if self.place != "cross" and self.memory_dim != self.embed_dim:
+            raise UsageError(
+                f"memory_dim {self.memory_dim}: self-attention mixes its queries, so give embed_dim, {self.embed_dim}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"dropout {self.dropout}: give 0 or more and less than 1.")
 
 
 @dataclass(frozen=True)
@@ -145,6 +169,14 @@ class TokenMixer(nn.Module):
 
     def __init__(self, settings):
         super().__init__()
+        if settings.place not in self.places:
+            raise UsageError(f"place {settings.place}: {self.name} stands in {' and '.join(self.places)} only.")
+        if not isinstance(settings.options, self.Config):
+            raise UsageError(
+                f"options of the type {type(settings.options).__name__}: {self.name} is built with its own, "
+                f"{type(self).__name__}.Config()."
+            )
+        self.check(settings)
         self.place = settings.place
         self.num_heads = settings.num_heads
         self.embed_dim = settings.embed_dim
@@ -187,11 +219,51 @@ class TokenMixer(nn.Module):
 
         Returns:
             (B, N, D), and the mixing weights (B or 1, H, N, M) if the context asks for them, else None.
+
+        Raises:
+            UsageError: the arguments do not fit together, or padding stands before tokens (looked for on CPUs only).
         """
+        self.check_call(query, memory, context)
         if context.hypotheses > 1:
             return self._mix_hypotheses(query.unflatten(0, (-1, context.hypotheses)).squeeze(2), memory, context)
         mixed, weights = self.mix(query, memory, context)
         return self.out_proj(self.gating(merge_heads(mixed), query)), weights
+
+    def check_call(self, query, memory, context):
+        """Refuse arguments of :meth:`forward` that would give wrong numbers.
+
+        Raises:
+            UsageError: what was given, and what is allowed.
+        """
+        if context.state is not None or context.hypotheses > 1:
+            self._check_step(query, context)
+        elif context.first:
+            raise UsageError(f"first {context.first}: without a state, queries stand at positions from 0 on.")
+        if memory is None:  # a later step of cross-attention has all of it in the state
+            return
+        if 0 in (*query.shape, *memory.shape):
+            shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
+            raise UsageError(
+                f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch."
+            )
+        rows, queries, keys = len(memory) * context.hypotheses, query.size(1), memory.size(1)
+        if len(query) != rows or (self.place != "cross" and queries != keys):
+            allowed = "as many sentences in both" if self.place == "cross" else "the same tokens as both"
+            raise UsageError(
+                f"{len(query)} × {queries} queries, memory for {rows} × {keys}: {self.place} mixers take {allowed}."
+            )
+        if context.padding_mask is not None and (context.state is None or self.place == "cross"):
+            _check_padding(context.padding_mask, memory.shape[:2])
+
+    def _check_step(self, query, context):
+        if query.size(1) > 1:
+            raise UsageError(
+                f"{query.size(1)} tokens in one step of decoding: a call with a state takes one new token of every "
+                "hypothesis. Give a prompt one token at a time, or without a state for a full pass."
+            )
+        # A graph is traced with states from elsewhere.
+        if context.state is not None and self.place != "cross" and not torch.compiler.is_compiling():
+            context.state.advance(context.first)
 
     def _mix_hypotheses(self, query, memory, context):
         """The hypotheses of a sentence as if they were its tokens, (B, hypotheses, D), and back to a row for each."""
@@ -223,6 +295,11 @@ class TokenMixer(nn.Module):
             return context.state.keep(name, make)
         return context.state.append(name, make())
 
+    @property
+    def drop_probability(self):
+        """Of a mixing weight, now: 0 except in training, and after it with fairseq's ``--retain-dropout``."""
+        return self.dropout.p if self.dropout.training or self.dropout.apply_during_inference else 0.0
+
     def outweighs(self, keys):
         """Whether a query's weights of all heads, on so many keys, are too much to keep for the backward pass."""
         return self.num_heads * keys > 4 * self.embed_dim
@@ -252,6 +329,11 @@ class TokenMixer(nn.Module):
         else:
             state.move(reordering)
 
+    def __setstate__(self, state):
+        """A copy, and what was unpickled, gets a decoding state of its own."""
+        super().__setstate__(state)
+        self.init_incremental_state()
+
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         """Refuse the weights of another mixer or of other options before torch complains of names and shapes.
 
@@ -269,3 +351,17 @@ class TokenMixer(nn.Module):
                 "Give the options it was trained with, or another --save-dir to train a new model."
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _check_padding(padding_mask, shape):
+    """Refuse a mask other than :class:`MixingContext` describes, for a memory (B, M)."""
+    if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
+        given = f"{tuple(padding_mask.shape)} of {str(padding_mask.dtype).removeprefix('torch.')}"
+        raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")
+    # On a GPU a look at it would be a wait in every layer; compiled, it would break the graph.
+    looked_at = padding_mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looked_at and bool(padding_before_tokens(padding_mask).any()):
+        raise UsageError(
+            "padding_mask: there is padding before tokens. Give every sentence with its tokens first, as "
+            "posnet_fairseq.ops.layout orders them."
+        )

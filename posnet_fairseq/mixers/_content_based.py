@@ -1,5 +1,9 @@
 """Base of the mixers whose weights depend on tokens."""
 
+import functools
+
+import torch.nn.functional as F
+
 from posnet_fairseq.mixers._base import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.heads import split_heads
@@ -82,15 +86,19 @@ class ContentBasedMixer(TokenMixer):
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
+        # As it is now, also where weights are made again in the backward pass.
+        drop = functools.partial(F.dropout, p=self.drop_probability)
+
         def weigh(q, k, padding_mask):
             return self.weights(q, k, index, padding_mask, future).to(v.dtype)
 
         def attend(q, k, v, padding_mask):
-            return self.mix_values(self.dropout(weigh(q, k, padding_mask)), v, index)
+            return self.mix_values(drop(weigh(q, k, padding_mask)), v, index)
 
         if context.need_weights:
             weights = weigh(q, k, context.padding_mask)
-            return self.mix_values(self.dropout(weights), v, index), weights
+            return self.mix_values(drop(weights), v, index), weights
         energies = self.num_heads * q.size(2) * keys
         counted = max(1, energies // self.part_size(len(q) * energies))
-        return in_chunks(attend, (q, k, v, context.padding_mask), counted, self.outweighs(keys)), None
+        recompute = self.outweighs(keys)
+        return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.ops.relative import spread
 
@@ -36,6 +37,18 @@ class Energy(nn.Module):
         queries, keys = offsets.shape
         table = self.table(offsets[:, 0], keys, positions, memory_positions)
         return table if self.reach is None else spread(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
+
+
+def enough(vectors: torch.Tensor | None, count: int, name: str) -> torch.Tensor:
+    """`vectors`, (P, D), with a row for each of so many positions at least.
+
+    Raises:
+        UsageError: there are fewer, or none. `name` is what the context calls them.
+    """
+    given = "none" if vectors is None else len(vectors)
+    if vectors is None or given < count:
+        raise UsageError(f"{name}: give the vectors of {count} positions in the context; there are {given}.")
+    return vectors
 
 
 class StoredEnergy(Energy):

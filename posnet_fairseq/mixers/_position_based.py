@@ -1,8 +1,10 @@
 """Base of the mixers whose weights no token has a part in."""
 
+import functools
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from posnet_fairseq.mixers._base import TokenMixer
@@ -58,7 +60,7 @@ class PositionBasedMixer(TokenMixer):
         if context.state is not None:
             return self.step(query, memory, context)
         value, padding_mask = self.value(memory, context), context.padding_mask
-        if self.drops or context.need_weights:
+        if self.drop_probability or context.need_weights:
             return self._mix_each(query, value, context)
         weights = self.shared_weights(query.size(1), value.size(2), context)
         if padding_mask is None:
@@ -88,18 +90,18 @@ class PositionBasedMixer(TokenMixer):
             weights = energy.to(value.dtype)
             return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
 
+        # As it is now, also where weights are made again in the backward pass.
+        drop = functools.partial(F.dropout, p=self.drop_probability)
+        # Hypotheses share weights until some are dropped: for each hypothesis others.
+        queries = query.size(1) if self.drop_probability else -1
+
         def attend(value, padding_mask):
-            return self.dropout(weigh(padding_mask).expand(value.size(0), -1, -1, -1)) @ value
+            return drop(weigh(padding_mask).expand(value.size(0), -1, queries, -1)) @ value
 
         padding_mask = context.padding_mask
         if context.need_weights:
             return attend(value, padding_mask), weigh(padding_mask)
         return in_chunks(attend, (value, padding_mask), energy.numel(), self.outweighs(energy.size(3))), None
-
-    @property
-    def drops(self):
-        """Whether weights are dropped now: in training, and after it with fairseq's ``--retain-dropout``."""
-        return self.dropout.p > 0 and (self.training or self.dropout.apply_during_inference)
 
     def memory_positions(self, context):
         """(P, D) vectors of the memory's positions, or None."""

@@ -1,7 +1,7 @@
 """aPosNet: attention between absolute positions."""
 
 from posnet_fairseq.mixers._base import PLACES
-from posnet_fairseq.mixers._energies import Energy
+from posnet_fairseq.mixers._energies import Energy, enough
 from posnet_fairseq.mixers._position_based import PositionBasedMixer
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.registry import register_mixer
@@ -18,8 +18,8 @@ class AbsoluteEnergy(Energy):
 
     def table(self, at, keys, positions, memory_positions):
         """(H, N, M)."""
-        q = self.query_proj(positions[at]).unflatten(1, (self.num_heads, -1))
-        k = self.key_proj(memory_positions[:keys]).unflatten(1, (self.num_heads, -1))
+        q = self.query_proj(enough(positions, len(at), "positions")[at]).unflatten(1, (self.num_heads, -1))
+        k = self.key_proj(enough(memory_positions, keys, "memory_positions")[:keys]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ k.permute(1, 2, 0) * q.size(-1) ** -0.5
 
 

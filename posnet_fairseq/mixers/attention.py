@@ -21,6 +21,6 @@ class Attention(ContentBasedMixer):
             return super().mix(query, memory, context)
         q, k, v = self.project_queries(query, context), self.keys(memory, context), self.value(memory, context)
         mask = padding_energy(context.padding_mask, q.dtype)
-        dropout = self.dropout.p if self.training else 0.0
         causal = self.causal and context.state is None
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal), None
+        mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
+        return mixed, None

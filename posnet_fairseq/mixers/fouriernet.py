@@ -51,6 +51,7 @@ class FourierNet(TokenMixer):
 
     def forward(self, query, memory, context):
         """As :meth:`TokenMixer.forward`; there are no weights to return."""
+        self.check_call(query, memory, context)
         if self.two_dimensional:
             return per_length(lambda x: torch.fft.fft2(x).real, memory, context.padding_mask), None
         mixed = per_length(real_transform, self.gating.value(memory), context.padding_mask)

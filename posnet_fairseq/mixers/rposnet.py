@@ -2,7 +2,7 @@
 
 from posnet_fairseq.mixers._banded import BandedMixer
 from posnet_fairseq.mixers._base import PLACES
-from posnet_fairseq.mixers._energies import Energy
+from posnet_fairseq.mixers._energies import Energy, enough
 from posnet_fairseq.mixers._options import ClipDistance
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear, table
@@ -21,7 +21,7 @@ class RelativeEnergy(Energy):
 
     def table(self, at, keys, positions, memory_positions):
         """(H, N, 2K + 1)."""
-        q = self.query_proj(positions[: len(at)]).unflatten(1, (self.num_heads, -1))
+        q = self.query_proj(enough(positions, len(at), "positions")[: len(at)]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ split_table(self.relative, self.num_heads).mT * q.size(-1) ** -0.5
 
 

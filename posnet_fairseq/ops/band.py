@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.ops.derivatives import twice_differentiable
 from posnet_fairseq.ops.offsets import scaled
 
 # Blocks of fewer tokens make products too small to be fast; measured in docs/measurements.md.
@@ -163,6 +163,17 @@ def _in_blocks(queries, size, length_ratio):
     return place, rows.view(-1, of_block)
 
 
+def _formula(weights, columns, rows, tails):
+    """What :class:`_Band` computes, in operations with derivatives."""
+    blocks = len(rows)
+    near = _near(weights.to(columns.dtype), rows, columns.size(2), tails)
+    mixed = near @ torch.cat([columns[:, :blocks], columns[:, 1 : blocks + 1]], dim=2)
+    if not tails:
+        return mixed
+    far = _far(columns, blocks)
+    return (mixed + _outermost(weights).to(far.dtype) @ far).to(columns.dtype)
+
+
 class _Band(torch.autograd.Function):
     """Blocks of queries times windows of tokens.
 
@@ -172,7 +183,7 @@ class _Band(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, weights, columns, rows, tails):
-        ctx.tails = tails
+        ctx.settings = (tails,)
         ctx.save_for_backward(weights, columns, rows)
         near = _near(weights.to(columns.dtype), rows, columns.size(2), tails)
         mixed = columns.new_empty(*weights.shape[:3], columns.size(3))
@@ -183,18 +194,19 @@ class _Band(torch.autograd.Function):
         return mixed
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable(_formula)
     def backward(ctx, gradient):
         weights, columns, rows = ctx.saved_tensors
+        (tails,) = ctx.settings
         gradient, blocks, size = gradient.contiguous(), len(rows), columns.size(2)
-        near = _near(weights.to(columns.dtype), rows, size, ctx.tails)
+        near = _near(weights.to(columns.dtype), rows, size, tails)
         to_near, to_columns = torch.empty_like(near), torch.zeros_like(columns)
         for head, upstream in enumerate(gradient):
             torch.bmm(upstream, _windows(columns[head], blocks).mT, out=to_near[head])
             to_columns[head, :blocks].baddbmm_(near[head, ..., :size].mT, upstream)
             to_columns[head, 1 : blocks + 1].baddbmm_(near[head, ..., size:].mT, upstream)
-        to_weights = _to_weights(to_near.to(weights.dtype), rows, weights.size(3), ctx.tails)
-        if ctx.tails:
+        to_weights = _to_weights(to_near.to(weights.dtype), rows, weights.size(3), tails)
+        if tails:
             far = _far(columns, blocks)
             gradient = gradient.to(far.dtype)
             to_left, to_right = (gradient @ far.mT).unbind(dim=3)

@@ -11,7 +11,8 @@ so the work grows with K, and with the length as that of attention.
 from dataclasses import dataclass
 
 import torch
-from torch.autograd.function import once_differentiable
+
+from posnet_fairseq.ops.derivatives import twice_differentiable
 
 
 @dataclass(frozen=True)
@@ -130,25 +131,29 @@ def _with_one_dtype(function, tensors, *settings):
         return function.apply(*tensors, *settings)
 
 
+def _energies(q, query_table, k, key_table, num_heads, clip_distance, causal):
+    length, batch, _ = q.shape
+    energy = q.new_zeros(batch, num_heads, length, length)
+    for group in groups(length, clip_distance, causal):
+        queries = _project(q[group.queries], query_table, group.row)
+        keys = _project(k[group.keys], key_table, group.row)
+        if group.side:
+            block = _heads(queries, num_heads) @ _heads(keys, num_heads).mT
+            energy[:, :, group.queries, group.keys] += _triangle(block, group.side)
+        else:
+            _diagonal(energy, group).copy_(_split(queries * keys, num_heads).sum(dim=-1))
+    return energy
+
+
 class _Energies(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, query_table, k, key_table, num_heads, clip_distance, causal):
+    def forward(ctx, q, query_table, k, key_table, *settings):
         ctx.save_for_backward(q, query_table, k, key_table)
-        ctx.settings = num_heads, clip_distance, causal
-        length, batch, _ = q.shape
-        energy = q.new_zeros(batch, num_heads, length, length)
-        for group in groups(length, clip_distance, causal):
-            queries = _project(q[group.queries], query_table, group.row)
-            keys = _project(k[group.keys], key_table, group.row)
-            if group.side:
-                block = _heads(queries, num_heads) @ _heads(keys, num_heads).mT
-                energy[:, :, group.queries, group.keys] += _triangle(block, group.side)
-            else:
-                _diagonal(energy, group).copy_(_split(queries * keys, num_heads).sum(dim=-1))
-        return energy
+        ctx.settings = settings
+        return _energies(q, query_table, k, key_table, *settings)
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable(_energies)
     def backward(ctx, to_energy):
         q, query_table, k, key_table = ctx.saved_tensors
         num_heads, clip_distance, causal = ctx.settings
@@ -169,25 +174,29 @@ class _Energies(torch.autograd.Function):
         return *to_q.both(), *to_k.both(), None, None, None
 
 
+def _mixture(weights, v, table, clip_distance, causal):
+    num_heads = weights.size(1)
+    mixed = _empty_sum(v)
+    for group in groups(len(v), clip_distance, causal):
+        values = _project(v[group.keys], table, group.row)
+        if group.side:
+            block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
+            mixed[group.queries] += _merge(block @ _heads(values, num_heads))
+        else:
+            into = _split(mixed[group.queries], num_heads)
+            into.addcmul_(_split(values, num_heads), _diagonal(weights, group).unsqueeze(-1))
+    return mixed.to(v.dtype)
+
+
 class _Mixture(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weights, v, table, clip_distance, causal):
+    def forward(ctx, weights, v, table, *settings):
         ctx.save_for_backward(weights, v, table)
-        ctx.settings = clip_distance, causal
-        num_heads = weights.size(1)
-        mixed = _empty_sum(v)
-        for group in groups(len(v), clip_distance, causal):
-            values = _project(v[group.keys], table, group.row)
-            if group.side:
-                block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
-                mixed[group.queries] += _merge(block @ _heads(values, num_heads))
-            else:
-                into = _split(mixed[group.queries], num_heads)
-                into.addcmul_(_split(values, num_heads), _diagonal(weights, group).unsqueeze(-1))
-        return mixed.to(v.dtype)
+        ctx.settings = settings
+        return _mixture(weights, v, table, *settings)
 
     @staticmethod
-    @once_differentiable
+    @twice_differentiable(_mixture)
     def backward(ctx, to_mixed):
         weights, v, table = ctx.saved_tensors
         clip_distance, causal = ctx.settings

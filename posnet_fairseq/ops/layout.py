@@ -5,6 +5,11 @@ batch is put in order once, so that one table of positions serves all its senten
 """
 
 
+def padding_before_tokens(padding_mask):
+    """(B, T - 1), True where padding stands right before a token, of a mask (B, T)."""
+    return padding_mask[:, :-1] > padding_mask[:, 1:]
+
+
 def front_order(padding_mask):
     """The order that moves every sentence's real tokens to its front, or None if they are there already.
 
@@ -14,8 +19,7 @@ def front_order(padding_mask):
     Returns:
         (B, T) indices for :func:`reorder`, which keep the order of the real tokens; or None.
     """
-    padding_before_token = padding_mask[:, :-1] & ~padding_mask[:, 1:]
-    if not padding_before_token.any():
+    if not padding_before_tokens(padding_mask).any():
         return None
     return padding_mask.byte().argsort(dim=1, stable=True)
 
