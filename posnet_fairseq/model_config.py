@@ -8,6 +8,7 @@ architecture fills only what is None, so whatever a user gives wins.
 import dataclasses
 import re
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -25,6 +26,11 @@ from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.sizes import GPT_SIZES, SIZES, of_arch
 
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
+
+# Far beyond any model that was ever trained. More is a slip, or a checkpoint that is made to fill the memory.
+MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15}
+MOST_POSITIONS = 10**6
+MOST_PARAMETERS = 10**11
 
 _GATE = ChoiceEnum(GATES)
 _POSITION_EMBEDDING = ChoiceEnum(POSITION_EMBEDDINGS)
@@ -301,22 +307,29 @@ def check(cfg):
             )
     layerdrops = [f"{side}_layerdrop" for side in sides]
     for name in ("dropout", "attention_dropout", "activation_dropout", *layerdrops):
-        if not 0 <= getattr(cfg, name) < 1:
+        if not isinstance(getattr(cfg, name), Real) or not 0 <= getattr(cfg, name) < 1:
             raise UsageError(f"{flag(name)} {getattr(cfg, name)}: give 0 or more and less than 1.")
     for side in sides:
-        for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
-            value = getattr(cfg, f"{side}_{name}")
-            if value < 1:
-                raise UsageError(f"{flag(f'{side}_{name}')} {value}: give 1 or more.")
+        for name, most in MOST.items():
+            _check_count(cfg, f"{side}_{name}", most)
         limit = "max_source_positions" if side == "encoder" else "max_target_positions"
-        if getattr(cfg, limit) < 1:
-            raise UsageError(f"{flag(limit)} {getattr(cfg, limit)}: give 1 or more, such as 128.")
+        _check_count(cfg, limit, MOST_POSITIONS, ", such as 128")
         width, heads = getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_attention_heads")
         if width % heads:
             raise UsageError(
                 f"--{side}-attention-heads {heads}: the width {width} of the {side} does not divide by it. "
                 f"Choose a number of heads that does, or change --{side}-embed-dim."
             )
+    _check_parameters(cfg, sides)
+    for name, allowed in (
+        ("gate", GATES),
+        ("cross_gate", GATES),
+        ("position_embedding", POSITION_EMBEDDINGS),
+        ("activation_fn", get_available_activation_fns()),
+    ):
+        value = getattr(cfg, name, None)
+        if value is not None and str(value) not in allowed:
+            raise UsageError(f"{flag(name)} {value}: choose one of {', '.join(allowed)}.")
     for place in places(cfg):
         for layer in range(getattr(cfg, f"{_side(place)}_layers")):
             mixer_at(cfg, place).check(mixer_settings(cfg, place, layer))
@@ -329,3 +342,25 @@ def check(cfg):
             )
     if "cross" in places(cfg) and mixer_at(cfg, "cross").reads_length_ratio:
         length_ratio.parse(cfg.length_ratio)
+
+
+def _check_count(cfg, name, most, example=""):
+    value = getattr(cfg, name)
+    if not isinstance(value, Integral):
+        raise UsageError(f"{flag(name)} {value}: give a whole number{example}.")
+    if value < 1:
+        raise UsageError(f"{flag(name)} {value}: give 1 or more{example}.")
+    if value > most:
+        raise UsageError(f"{flag(name)} {value}: give at most {most}{example}.")
+
+
+def _check_parameters(cfg, sides):
+    """Refuse sizes that are possible one by one and absurd together."""
+    for side in sides:
+        layers, width, inner = (getattr(cfg, f"{side}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim"))
+        parameters = layers * 2 * width * (width + inner)  # every layer has two matrices of each kind, at least
+        if parameters > MOST_PARAMETERS:
+            raise UsageError(
+                f"--{side}-layers {layers}, --{side}-embed-dim {width} and --{side}-ffn-embed-dim {inner} make "
+                f"{parameters:.0e} parameters or more. Choose smaller ones: the limit is {MOST_PARAMETERS:.0e}."
+            )

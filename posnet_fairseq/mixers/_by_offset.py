@@ -15,6 +15,9 @@ from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE
 from posnet_fairseq.registry import get_mixer
 
+# Of one projection of a layer: 8 GiB in float32.
+MOST_NUMBERS = 2**31
+
 
 @dataclass
 class OffsetOptions:
@@ -49,19 +52,15 @@ class OffsetMatrices(nn.Module):
     """W^Q_δ, W^K_δ, W^V_δ: Translution (Fan et al., 2025) Eq. 1 and App. C.
 
     Args:
-        options: :class:`OffsetOptions`.
+        settings: of the mixer.
         width: C, of the tokens and of what the matrices make of them.
-        num_heads: H.
-        max_positions: L, the longest sentence.
-        causal: whether there are no offsets to the right.
     """
 
-    def __init__(self, options, width, num_heads, max_positions, causal):
+    def __init__(self, settings, width):
         super().__init__()
-        self.num_heads, self.causal = num_heads, causal
-        # No two tokens of a sentence stand L or more apart.
-        self.reach = options.translution_clip or max(1, max_positions - 1)
-        rows = self.reach + 1 if causal else 2 * self.reach + 1
+        options = settings.options
+        self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
+        self.reach, rows = _reach_and_rows(settings)
         self.queries, self.keys, self.values = (
             _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
         )
@@ -88,6 +87,13 @@ class OffsetMatrices(nn.Module):
         return split_heads(mixed.transpose(0, 1), self.num_heads)
 
 
+def _reach_and_rows(settings):
+    """K, and how many offsets have matrices; a decoder has none to the right."""
+    # No two tokens of a sentence stand L or more apart.
+    reach = settings.options.translution_clip or max(1, settings.max_positions - 1)
+    return reach, reach + 1 if settings.place == "decoder" else 2 * reach + 1
+
+
 def _matrices(rows, width):
     matrices = torch.empty(rows, width, width)
     for matrix in matrices:
@@ -111,6 +117,22 @@ class OffsetMixer(ContentBasedMixer):
     position_embedding = "none"
 
     @classmethod
+    def matrix_width(cls, settings):
+        """C, of the tokens that matrices of offsets are applied to."""
+        return settings.embed_dim
+
+    @classmethod
+    def check(cls, settings):
+        """Every offset has matrices: they must fit into memory."""
+        (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
+        if rows * width**2 > MOST_NUMBERS:
+            given = settings.options.translution_clip or "left out"
+            raise UsageError(
+                f"--translution-clip {given}: {rows} matrices of {width} × {width} in a layer are more than "
+                f"{MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
+            )
+
+    @classmethod
     def in_layer(cls, settings, layer):
         """This mixer, or attention in the layers after ``--translution-layers``."""
         layers = settings.options.translution_layers
@@ -123,6 +145,6 @@ class OffsetMixer(ContentBasedMixer):
         """Larger parts, as each takes products for every offset; one, where gradients of all matrices are more."""
         return 4 if sum(matrices.numel() for matrices in self.matrices.parameters()) < energies else energies
 
-    def offset_matrices(self, settings, width):
+    def offset_matrices(self, settings):
         """Those of this layer."""
-        return OffsetMatrices(settings.options, width, self.num_heads, settings.max_positions, self.causal)
+        return OffsetMatrices(settings, self.matrix_width(settings))

@@ -7,6 +7,9 @@ from typing import get_args
 
 from posnet_fairseq.errors import UsageError, flag
 
+# Beyond it a sentence would need more tokens than any model reads; tables grow with it.
+MOST_OFFSETS = 2**16
+
 
 def option(help_text, default, **metadata):
     """A field of a mixer's Config. `default` holds where neither the user nor the size says otherwise."""
@@ -55,10 +58,23 @@ def _checked(field_, value):
             raise UsageError(f"{name} {value}: choose one of {', '.join(allowed)}.")
         return str(value)
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
-        raise UsageError(
-            f"{name} {value}: give a whole number, such as {field_.metadata.get('example', field_.default)}."
-        )
+        example = field_.metadata.get("example", field_.default)
+        raise UsageError(f"{name} {value}: give a whole number of at most 9 digits, such as {example}.")
     return int(value)
+
+
+def check_offsets(name: str, distance: int) -> None:
+    """Refuse to tell more than :data:`MOST_OFFSETS` offsets to one side apart.
+
+    Args:
+        name: of the option, for the error's text.
+        distance: its value.
+
+    Raises:
+        UsageError: it is more.
+    """
+    if distance > MOST_OFFSETS:
+        raise UsageError(f"{name} {distance}: give at most {MOST_OFFSETS}, such as 16.")
 
 
 @dataclass
@@ -79,3 +95,4 @@ class ClipDistance:
                 f"--clip-distance {self.clip_distance}: K must be at least 1, or there is no relative position left. "
                 "Choose 1 or more, such as 16."
             )
+        check_offsets("--clip-distance", self.clip_distance)

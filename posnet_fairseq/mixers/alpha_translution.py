@@ -38,10 +38,15 @@ class AlphaTranslution(OffsetMixer):
     # All layers, at 1.1 to 1.2 times the Transformer's parameters; rPosNet and Shaw clip as far in base.
     arch_options: ClassVar = {"translution_clip": 16}
 
+    @classmethod
+    def matrix_width(cls, settings):
+        """H·C."""
+        return settings.options.alpha_dim * settings.num_heads
+
     def __init__(self, settings):
         super().__init__(settings)
-        self.narrow_width = settings.options.alpha_dim * self.num_heads
-        self.matrices = self.offset_matrices(settings, self.narrow_width)
+        self.narrow_width = self.matrix_width(settings)
+        self.matrices = self.offset_matrices(settings)
         relative_energy = self.matrices.queries is not None or self.matrices.keys is not None
         self.narrow_query = self._narrow() if relative_energy else None
         self.narrow_key = self._narrow() if relative_energy else None

@@ -7,7 +7,7 @@ from fairseq.dataclass import ChoiceEnum
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.mixers._base import PLACES
 from posnet_fairseq.mixers._content_based import ContentBasedMixer
-from posnet_fairseq.mixers._options import option
+from posnet_fairseq.mixers._options import check_offsets, option
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import zeros_without_decay
 from posnet_fairseq.ops.offsets import table_index
@@ -50,6 +50,7 @@ class IRPE(ContentBasedMixer):
         def __post_init__(self):
             if self.irpe_beta < 1:
                 raise UsageError(f"--irpe-beta {self.irpe_beta}: give 1 or more, such as 16.")
+            check_offsets("--irpe-beta", self.irpe_beta)
             if self.irpe_mode == "bias" and self.irpe_on is not None:
                 raise UsageError(
                     f"--irpe-on {self.irpe_on}: the scalars of --irpe-mode bias are on none of them. "

@@ -22,7 +22,7 @@ class Translution(OffsetMixer):
 
     def __init__(self, settings):
         super().__init__(settings)
-        self.matrices = self.offset_matrices(settings, settings.embed_dim)
+        self.matrices = self.offset_matrices(settings)
         if self.matrices.queries is not None:
             self.query_proj = nn.Identity()
         if self.matrices.keys is not None:

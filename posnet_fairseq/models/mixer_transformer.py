@@ -8,7 +8,7 @@ from fairseq.models.transformer import TransformerModelBase
 from posnet_fairseq import length_ratio
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.loading import ExplainedLoading
-from posnet_fairseq.model_config import MixerTransformerConfig, apply_arch, check, mixer_at
+from posnet_fairseq.model_config import PLACE_OPTIONS, MixerTransformerConfig, apply_arch, check, mixer_at, places
 from posnet_fairseq.precompute import is_precomputed
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.sizes import SIZES
@@ -36,7 +36,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         Raises:
             UsageError: the options make no model, or do not fit the dictionaries.
         """
-        if cfg.encoder_self_mixer is None:
+        if len(places(cfg)) < len(PLACE_OPTIONS):
             raise UsageError(
                 f"{MODEL_NAME} is the family of all architectures, not one of them. "
                 "Give one with a size, such as --arch rposnet_base."

@@ -1,0 +1,101 @@
+"""A mixer that is built without a model: what no mixer can be is refused, with what is allowed."""
+
+import dataclasses
+
+import pytest
+import torch
+from building import build_mixer, settings
+
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.ops import chunks
+from posnet_fairseq.registry import get_mixer, mixer_names
+
+
+def test_every_mixer_refuses_a_place_where_it_cannot_stand():
+    for name in mixer_names():
+        for place in {"encoder", "decoder", "cross"} - set(get_mixer(name).places):
+            with pytest.raises(UsageError, match=rf"place {place}: {name} stands in encoder( and decoder)? only"):
+                get_mixer(name)(settings(name, place))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"place": "decoder_self"}, "place decoder_self: choose one of encoder, decoder, cross"),
+        ({"gate": "sigmoid"}, "gate sigmoid: choose one of none, gelu, glu"),
+        ({"gate": None}, "gate None: choose one of"),
+        ({"embed_dim": 0}, "embed_dim 0: give a whole number, 1 or more"),
+        ({"embed_dim": 7}, "num_heads 2: embed_dim 7 does not divide by it"),
+        ({"embed_dim": 8.0}, r"embed_dim 8\.0: give a whole number"),
+        ({"num_heads": 0}, "num_heads 0: give a whole number, 1 or more"),
+        ({"num_heads": -2}, "num_heads -2"),
+        ({"memory_dim": 0}, "memory_dim 0"),
+        ({"memory_dim": 6}, "memory_dim 6: self-attention mixes its queries, so give embed_dim, 8"),
+        ({"max_positions": 0}, "max_positions 0"),
+        ({"dropout": 1.0}, r"dropout 1\.0: give 0 or more and less than 1"),
+        ({"dropout": -0.1}, r"dropout -0\.1"),
+        ({"dropout": float("nan")}, "dropout nan"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["attention", "rposnet", "fouriernet"])
+def test_settings_of_no_mixer_are_refused(name, change, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        get_mixer(name)(dataclasses.replace(settings(name, "encoder"), **change))
+
+
+def test_options_of_another_mixer_are_refused():
+    with pytest.raises(UsageError, match=r"options of the type Config: .* RPosNet\.Config\(\)"):
+        get_mixer("rposnet")(settings("rposnet", "encoder", options=get_mixer("irpe").Config()))
+
+
+def test_a_mixer_by_itself_is_checked_as_in_a_model():
+    with pytest.raises(UsageError, match="--max-source-positions 5000: linearnet"):
+        get_mixer("linearnet")(settings("linearnet", "encoder", max_positions=5000))
+    with pytest.raises(UsageError, match="cannot be turned in pairs"):
+        get_mixer("rope")(settings("rope", "encoder", embed_dim=6))
+
+
+ABSURD = [
+    ("rposnet", {"clip_distance": 10**9}, "--clip-distance 1000000000: give at most 65536"),
+    ("shaw", {"clip_distance": 65537}, "--clip-distance 65537: give at most 65536"),
+    ("irpe", {"irpe_beta": 10**9}, "--irpe-beta 1000000000: give at most 65536"),
+    ("translution", {"translution_clip": 10**9}, "--translution-clip 1000000000: .* more than 2147483648 numbers"),
+    ("alpha_translution", {"translution_clip": 10**8}, "--translution-clip 100000000: "),
+    ("alpha_translution", {"alpha_dim": 10**6}, "matrices of 2000000 × 2000000"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "sentence"), ABSURD, ids=str)
+def test_distances_that_fill_the_memory_are_refused_before_they_do(name, options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        build_mixer(name, **options)
+
+
+def test_all_offsets_of_sentences_that_have_too_many_are_refused():
+    with pytest.raises(UsageError, match="--translution-clip left out: 1999999 matrices"):
+        get_mixer("translution")(settings("translution", "encoder", embed_dim=192, max_positions=10**6))
+
+
+def test_parameters_that_change_before_the_backward_pass_are_refused(monkeypatch):
+    """As autograd does where nothing is made again."""
+    monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
+    mixer = build_mixer("shaw")
+    monkeypatch.setattr(mixer, "outweighs", lambda keys: True)
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    output, _ = mixer(x, x, MixingContext())
+    with torch.no_grad():
+        mixer.relative_key.add_(1)
+    with pytest.raises(RuntimeError, match="relative_key of Shaw has been modified by an inplace operation"):
+        output.sum().backward()
+
+
+def test_states_of_other_lengths_are_refused():
+    mixer, state = build_mixer("lightconv", "decoder"), {}
+    token = torch.randn(1, 1, 8, dtype=torch.float64)
+    for first in (0, 1):
+        mixer(token, token, MixingContext(first=first, ahead=4, state=mixer.decoding_state(state)))
+    for first in (1, 3):
+        with pytest.raises(UsageError, match=f"a step at position {first}: its state has seen 2 tokens"):
+            mixer(token, token, MixingContext(first=first, ahead=4, state=mixer.decoding_state(state)))
