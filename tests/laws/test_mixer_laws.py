@@ -1,9 +1,15 @@
 """The laws of a mixer by itself, for every registered one in every place, with every choice of its options."""
 
+import dataclasses
+
+import laws
 import mixer_laws
 import pytest
-from building import build_mixer, mixer_cases
+import torch
+from building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
+from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.mixers._base import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
@@ -75,3 +81,124 @@ def test_law_of_steps(case, law):
 @pytest.mark.parametrize("case", [case for case in CASES if case.place == "cross"], ids=str)
 def test_hypotheses_drop_weights_of_their_own(case):
     mixer_laws.hypotheses_drop_weights_of_their_own(build(case))
+
+
+# K, β or the like beyond the longest sentence: every offset has a row of its own, and some rows are never read.
+BEYOND = [
+    (case, option.name)
+    for case in mixer_cases()
+    for option in dataclasses.fields(get_mixer(case.mixer).Config)
+    if option.metadata.get("reach") and (case.gate == "gelu" or case.options)
+]
+
+
+@pytest.mark.parametrize(
+    "law", [laws.padding_on_either_side_changes_nothing, laws.steps_equal_the_full_pass], ids=named
+)
+@pytest.mark.parametrize(("case", "option"), BEYOND, ids=str)
+def test_law_with_more_offsets_than_positions(case, option, law):
+    law(build_case(dataclasses.replace(case, options=(*case.options, (option, MAX_POSITIONS + 7)))))
+
+
+@pytest.mark.parametrize(("case", "option"), [(c, o) for c, o in BEYOND if get_mixer(c.mixer).static], ids=str)
+def test_energies_of_more_offsets_than_positions_can_be_stored(case, option):
+    case = dataclasses.replace(case, options=(*case.options, (option, MAX_POSITIONS + 7)))
+    laws.storing_energies_changes_nothing(build_case(case), build_case(case))
+
+
+def test_models_retain_the_dropout_of_all_their_mixers():
+    """As fairseq-generate asks for it."""
+    model = build_model("attention", attention_dropout=0.5)
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=["Attention"])
+    source, target = pad(sentences(5)), pad(sentences(6))
+    first, second = (laws.decode(model, source, target) for _ in range(2))
+    assert not torch.equal(first, second)
+    for mixer in (model.encoder.layers[0].self_attn, model.decoder.layers[0].self_attn):
+        assert mixer.drop_probability == 0.5
+
+
+class Breakage:
+    """Mixers that break the laws: each takes monkeypatch."""
+
+    @staticmethod
+    def dropping_in_training_only(monkeypatch):
+        probability = TokenMixer.drop_probability.fget
+        monkeypatch.setattr(
+            TokenMixer, "drop_probability", property(lambda self: probability(self) if self.training else 0.0)
+        )
+
+    @staticmethod
+    def differentiable_once(monkeypatch):
+        once = once_differentiable(band._Band.backward.__wrapped__)
+        monkeypatch.setattr(band._Band, "backward", staticmethod(once))
+
+    @staticmethod
+    def reading_the_tensors_of_later(monkeypatch):
+        monkeypatch.setattr(chunks, "_with_tensors_of_now", lambda module, function: function)
+
+    @staticmethod
+    def without_checks(monkeypatch):
+        monkeypatch.setattr(TokenMixer, "check_call", lambda *_: None)
+
+    @staticmethod
+    def shifting_its_input(monkeypatch):
+        value = TokenMixer.project_values
+        monkeypatch.setattr(TokenMixer, "project_values", lambda self, memory: value(self, memory.data.add_(1)))
+
+    @staticmethod
+    def reading_rows_for_columns(monkeypatch):
+        value = TokenMixer.project_values
+        monkeypatch.setattr(TokenMixer, "project_values", lambda self, x: value(self, _as_if_contiguous(x)))
+
+    @staticmethod
+    def detaching_tokens(monkeypatch):
+        value = TokenMixer.project_values
+
+        def detached(self, memory):
+            return value(self, memory if self.gating.value_proj.weight.requires_grad else memory.detach())
+
+        monkeypatch.setattr(TokenMixer, "project_values", detached)
+
+    @staticmethod
+    def sharing_its_state_with_copies(monkeypatch):
+        monkeypatch.setattr(TokenMixer, "__setstate__", torch.nn.Module.__setstate__)
+
+    @staticmethod
+    def rounding_to_few_digits(monkeypatch):
+        value = TokenMixer.project_values
+        monkeypatch.setattr(TokenMixer, "project_values", lambda self, x: _rounded(value(self, x)))
+
+
+def _as_if_contiguous(x):
+    return x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())
+
+
+def _rounded(x):
+    return x.bfloat16().to(x.dtype) if x.dtype == torch.float32 else x
+
+
+@pytest.mark.parametrize(
+    ("mixer", "place", "breakage", "law"),
+    [
+        ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
+        ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right"),
+        ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
+        ("shaw", "decoder", "without_checks", "a_prompt_is_refused_or_right"),
+        ("rposnet", "decoder", "without_checks", "a_step_that_was_left_out_is_refused_or_right"),
+        ("rposnet", "encoder", "without_checks", "padding_before_tokens_is_refused"),
+        ("rposnet", "encoder", "without_checks", "arguments_that_do_not_fit_are_refused"),
+        ("rposnet", "encoder", "shifting_its_input", "arguments_and_states_are_left_alone"),
+        ("rposnet", "encoder", "reading_rows_for_columns", "layout_in_memory_changes_nothing"),
+        ("rposnet", "encoder", "detaching_tokens", "what_needs_no_gradient_changes_no_other"),
+        ("shaw", "decoder", "sharing_its_state_with_copies", "a_copy_is_the_same_mixer_with_a_state_of_its_own"),
+        ("shaw", "encoder", "rounding_to_few_digits", "other_precisions_round_and_nothing_else"),
+    ],
+)
+def test_law_fails(monkeypatch, mixer, place, breakage, law):
+    """A law that nothing breaks proves nothing."""
+    as_for_long_sentences(monkeypatch)
+    law = getattr(mixer_laws, law)
+    law(build_mixer(mixer, place))
+    getattr(Breakage, breakage)(monkeypatch)
+    with pytest.raises((AssertionError, UsageError, RuntimeError)):
+        law(build_mixer(mixer, place))

@@ -170,6 +170,7 @@ def test_gradients_of_the_band(monkeypatch, tails, ratio):
     value = torch.randn(2, 2, 11, 2, dtype=torch.float64, requires_grad=True)
     which = band.Band(1, tails=tails, causal=False)
     assert torch.autograd.gradcheck(lambda w, v: band.mix_band(w, v, which, ratio), (weights, value))
+    assert torch.autograd.gradgradcheck(lambda w, v: band.mix_band(w, v, which, ratio), (weights, value))
 
 
 def test_compiled_band_is_the_band(monkeypatch):

@@ -156,3 +156,23 @@ def test_layers_after_the_first_ones_have_attention():
 def test_words_have_no_position_embedding_unless_it_is_asked_for():
     assert build_model("translution").encoder.positions.weight is None
     assert build_model("translution", position_embedding="sinusoidal").encoder.positions.weight is not None
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("clip", [1, 2, 9])
+def test_second_derivatives_of_products_by_offset(clip, causal):
+    """Also where queries and keys are one tensor, and keys have no matrices."""
+    rows, (length, batch, width, heads) = (clip + 1 if causal else 2 * clip + 1), (3, 1, 2, 2)
+
+    def random(*shape):
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    tokens, others, table = random(length, batch, width), random(length, batch, width), random(rows, width, width)
+    weights = random(batch, heads, length, length)
+    for function, arguments in (
+        (lambda q, w, k: by_offset.energies(q, w, k, w * 2, heads, clip, causal), (tokens, table, others)),
+        (lambda x, w: by_offset.energies(x, w, x, None, heads, clip, causal), (tokens, table)),
+        (lambda a, v, w: by_offset.mixture(a, v, w, clip, causal), (weights, others, table)),
+    ):
+        assert torch.autograd.gradcheck(function, arguments)
+        assert torch.autograd.gradgradcheck(function, arguments)

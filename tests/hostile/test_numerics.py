@@ -1,0 +1,108 @@
+"""Sizes and options that make no model, on a command line and in a checkpoint."""
+
+import torch
+from commands import USER_DIR
+from hostile import Row, play, table
+
+
+def stored(**options):
+    """Changes options that are stored in model.pt."""
+
+    def change(folder):
+        state = torch.load(folder / "model.pt", weights_only=True)
+        state["cfg"]["model"] |= options
+        torch.save(state, folder / "model.pt")
+
+    return change
+
+
+# What a checkpoint may say, and the sentence for it.
+OPTIONS = [
+    ({"encoder_layers": 10**7}, "--encoder-layers 10000000: give at most 1000"),
+    ({"decoder_layers": 10**7}, "--decoder-layers 10000000: give at most 1000"),
+    ({"encoder_layers": 0}, "--encoder-layers 0: give 1 or more"),
+    ({"encoder_layers": -1}, "--encoder-layers -1: give 1 or more"),
+    ({"encoder_layers": "many"}, "--encoder-layers many: give a whole number"),
+    ({"decoder_layers": 2.5}, r"--decoder-layers 2\.5: give a whole number"),
+    ({"encoder_layers": None}, "--encoder-layers None: give a whole number"),
+    ({"encoder_embed_dim": 10**9}, "--encoder-embed-dim 1000000000: give at most 32768"),
+    ({"decoder_embed_dim": 10**9}, "--decoder-embed-dim 1000000000: give at most 32768"),
+    ({"encoder_ffn_embed_dim": 10**9}, "--encoder-ffn-embed-dim 1000000000: give at most 131072"),
+    (
+        {"encoder_layers": 1000, "encoder_embed_dim": 2**15},
+        r"--encoder-layers 1000, --encoder-embed-dim 32768 and .* 2e\+12 parameters or more",
+    ),
+    ({"encoder_attention_heads": 0}, "--encoder-attention-heads 0: give 1 or more"),
+    ({"decoder_attention_heads": 10**9}, "--decoder-attention-heads 1000000000: give at most 32768"),
+    ({"encoder_attention_heads": 5}, "--encoder-attention-heads 5: the width 64 of the encoder does not divide by it"),
+    ({"max_source_positions": 10**9}, "--max-source-positions 1000000000: give at most 1000000"),
+    ({"max_target_positions": 0}, "--max-target-positions 0: give 1 or more"),
+    ({"clip_distance": "0"}, "--clip-distance 0: K must be at least 1"),
+    ({"clip_distance": "-3"}, "--clip-distance -3: K must be at least 1"),
+    ({"clip_distance": "100000000"}, "--clip-distance 100000000: give at most 65536"),
+    ({"clip_distance": "1000000000"}, "--clip-distance 1000000000: give a whole number of at most 9 digits"),
+    ({"clip_distance": "4,8,16"}, "--clip-distance 4,8,16: these are 3 values for 2 layers"),
+    ({"clip_distance": "4,"}, "--clip-distance 4,: give a whole number"),
+    ({"dropout": 2.0}, r"--dropout 2\.0: give 0 or more and less than 1"),
+    ({"attention_dropout": float("nan")}, "--attention-dropout nan: give 0 or more"),
+    ({"activation_dropout": "a little"}, "--activation-dropout a little: give 0 or more"),
+    ({"gate": "sigmoid"}, "--gate sigmoid: choose one of none, gelu, glu"),
+    ({"cross_gate": "sigmoid"}, "--cross-gate sigmoid: choose one of"),
+    ({"position_embedding": "rotary"}, "--position-embedding rotary: choose one of sinusoidal, learned, none"),
+    ({"activation_fn": "step"}, "--activation-fn step: choose one of"),
+    ({"encoder_self_mixer": "mamba"}, "--encoder-self-mixer mamba: there is no such mixer"),
+    ({"decoder_self_mixer": "fouriernet"}, "--decoder-self-mixer fouriernet: this mixer cannot stand there"),
+    ({"decoder_self_mixer": None}, "not one of them"),
+    (
+        {"encoder_self_mixer": "translution", "translution_clip": 10**9},
+        "--translution-clip 1000000000: give a whole number of at most 9 digits",
+    ),
+    (
+        {"encoder_self_mixer": "translution", "translution_clip": 10**8},
+        "--translution-clip 100000000: 200000001 matrices of 64 × 64 in a layer",
+    ),
+    (
+        {"encoder_self_mixer": "translution", "max_source_positions": 10**6},
+        "--translution-clip left out: 1999999 matrices",
+    ),
+    (
+        {"encoder_self_mixer": "alpha_translution", "alpha_dim": 10**8, "translution_clip": 4},
+        "--translution-clip 4: 9 matrices of 400000000 × 400000000",
+    ),
+    ({"decoder_self_mixer": "irpe", "irpe_beta": 10**8}, "--irpe-beta 100000000: give at most 65536"),
+    ({"decoder_self_mixer": "irpe", "irpe_beta": -1}, "--irpe-beta -1: give 1 or more"),
+]
+
+ROWS = [
+    *(
+        Row(
+            f"translated with a stored {' '.join(options)} of {' '.join(map(str, options.values()))}",
+            "posnet-translate model.pt --pretokenized",
+            sentence,
+            before=stored(**options),
+            stdin="w1 w2\n",
+        )
+        for options, sentence in OPTIONS
+    ),
+    Row(
+        "precomputed with ten million layers",
+        "posnet-precompute model.pt --out fast.pt",
+        "--encoder-layers 10000000: give at most 1000",
+        before=stored(encoder_layers=10**7),
+    ),
+    Row(
+        "trained with ten million layers",
+        f"fairseq-train data --arch rposnet_tiny --encoder-layers 10000000 --cpu --user-dir {USER_DIR}",
+        "posnet: error: --encoder-layers 10000000: give at most 1000",
+    ),
+    Row(
+        "trained with a table of two billion offsets",
+        f"fairseq-train data --arch rposnet_tiny --clip-distance 100000000 --cpu --user-dir {USER_DIR}",
+        "posnet: error: --clip-distance 100000000: give at most 65536",
+    ),
+]
+
+
+@table(ROWS)
+def test_row(row, folder, monkeypatch, capfd):
+    play(row, folder, monkeypatch, capfd)
