@@ -67,7 +67,12 @@ settle() {
         [[ " bleu chrf ter bleurt comet " == *" $name "* ]] ||
             fail "METRICS=$METRICS: choose from bleu, chrf, ter, bleurt and comet, with commas between them."
     done
-    [[ ${NODE_RANK:-0} =~ ^[0-9]{1,4}$ ]] || fail "NODE_RANK=$NODE_RANK: give 0, 1, ..., the number of this machine."
+    [[ ${NODE_RANK:-0} =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail "NODE_RANK=$NODE_RANK: give 0, 1, ..., the number of this machine."
+    if [ "${NODE_RANK:-0}" -ge "$NODES" ]; then
+        fail "NODE_RANK=$NODE_RANK: with NODES=$NODES, machines are counted from 0 to $((NODES - 1))."
+    fi
+    [[ ${MASTER_PORT:-29500} =~ ^[1-9][0-9]{0,4}$ && ${MASTER_PORT:-1} -lt 65536 ]] ||
+        fail "MASTER_PORT=$MASTER_PORT: give a whole number, 1 to 65535."
     if [ "$((UPDATES / INTERVAL))" -lt "$AVERAGE" ]; then
         fail "AVERAGE=$AVERAGE: $UPDATES updates with a checkpoint every $INTERVAL make $((UPDATES / INTERVAL))." \
             "Set a smaller AVERAGE or INTERVAL."
@@ -233,6 +238,7 @@ find_launcher() {
         launch+=(--rdzv-backend c10d --rdzv-endpoint localhost:0)
     elif [ -n "${SLURM_JOB_ID:-}" ]; then
         local first
+        [ -z "${NODE_RANK:-}" ] || fail "NODE_RANK=$NODE_RANK: SLURM counts the machines by itself. Leave it out."
         read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
         launch=(srun --nodes "$NODES" --ntasks "$NODES" --ntasks-per-node 1 --kill-on-bad-exit=1 "${launch[@]}"
             --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:${MASTER_PORT:-29500}")

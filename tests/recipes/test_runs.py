@@ -197,6 +197,18 @@ def test_goes_on_with_other_processes_and_batches(world):
     assert len(losses(run / "train.log")) >= 8
 
 
+def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
+    """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
+    run = run_of(world, "then two machines")
+    kill_in(world, "then two machines", "train", (run / "checkpoints" / "checkpoint_last.pt").exists)
+    machines = {"NODES": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29542"}
+    places = ("then two machines", "train")
+    second, first = (start(world, *places, NODE_RANK=rank, **machines) for rank in ("1", "0"))
+    assert "other batches than before, so the data begin again" in finish(first)
+    assert "with --reset-dataloader, as the first machine has found to be right" in finish(second)
+    assert len(losses(run / "train.log")) >= 8
+
+
 @pytest.mark.slow
 def test_two_machines_learn_what_one_learns(world, one):
     """Both are this one; the second only helps."""
