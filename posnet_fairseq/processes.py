@@ -1,10 +1,12 @@
 """Work on several processes, its results in order."""
 
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -34,7 +36,7 @@ def in_order(function, items, processes, start="fork", advice="Run again with fe
     numbers = context.SimpleQueue()
     for number in range(processes):
         numbers.put(number)
-    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function, numbers)) as pool:
+    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function, numbers, os.getpid())) as pool:
         try:
             yield from submitted(pool, _work, items, 3 * processes)
         except BrokenProcessPool as error:
@@ -67,24 +69,29 @@ def submitted(pool, function, items, ahead):
         yield waiting.popleft().result()
 
 
-def die_with_parent(parent=None):
+def die_with_parent(parent: int) -> None:
     """Let this process be killed when its parent ends, however that happens (Linux).
 
     Args:
-        parent: process id of the parent, if that may have ended before this call.
+        parent: process id of the parent, which may have ended before this call.
     """
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if parent is not None and os.getppid() != parent:
+    if os.getppid() != parent:
         os._exit(1)
+
+
+def ending_with_this() -> Callable[[], None]:
+    """A ``preexec_fn`` of :class:`subprocess.Popen`: the process is killed when this one ends."""
+    return functools.partial(die_with_parent, os.getpid())
 
 
 _function, _number = None, 0
 
 
-def _start(function, numbers):
+def _start(function, numbers, parent):
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    die_with_parent()
+    die_with_parent(parent)
     _function, _number = function, numbers.get()
 
 

@@ -11,10 +11,10 @@
 # Runs that are finished are left alone. Stop it at any time; run again, it goes on where it was.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/stages.sh"
 [ $# -le 1 ] || fail "$# files were given: give one, or none and MIXERS."
-systems=${1:+$(realpath -ms "$1")}
+systems=${1:+$(realpath -ms -- "$1")}
 settle
 cd "$root"
 . recipes/lib/environment.sh
 posnet_environment "$root"
-export SIZE UPDATES METRICS
+export SIZE UPDATES METRICS POSNET_PARENT=$caller
 exec python recipes/lib/compare.py "$data" "$runs" ${systems:+"$systems"}

@@ -9,7 +9,7 @@
 #   LM_SIZE=b LM_SEED=2 bash recipes/lm.sh      GPT-A, -B or -C; another seed
 #   LM_MIXERS="attention rposnet" bash recipes/lm.sh     any mixers that may stand in a decoder
 set -euo pipefail
-text=${1:+$(realpath -m "$1")} arguments=$#
+text=${1:+$(realpath -m -- "$1")} arguments=$#
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
@@ -37,15 +37,16 @@ fi
 data=data/lm.$name runs=runs/lm.$name
 if [ ! -e "$data/dataset.json" ]; then
     say "preparing the data"
+    prepare=(python recipes/lib/until_recipe_ends.py posnet-prepare)
     if [ -z "$text" ]; then
-        [ -e data/quickstart.en-de/dataset.json ] || posnet-prepare quickstart.en-de --out data/quickstart.en-de
+        [ -e data/quickstart.en-de/dataset.json ] || "${prepare[@]}" quickstart.en-de --out data/quickstart.en-de
         # Its sentences are sorted and do not belong together; in their order each would give the next one away.
         sets=(--train data/quickstart.en-de/train.en --valid data/quickstart.en-de/valid.en)
         sets+=(--test data/quickstart.en-de/test.en --shuffle 1)
     else
         sets=(--train "$text")
     fi
-    posnet-prepare text "${sets[@]}" --out "$data"
+    "${prepare[@]}" text "${sets[@]}" --out "$data"
 fi
 
 read -r gpus _ < <(python recipes/lib/gpus.py)

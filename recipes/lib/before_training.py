@@ -4,6 +4,7 @@ Its options are tried out, a run that was killed while it saved is made to resum
 checkpoints.
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -24,25 +25,35 @@ from posnet_fairseq.progress import amount, shown
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options that fairseq-train makes of its arguments.
+
+    Raises:
+        UsageError: fairseq-train would refuse them.
+    """
+    from fairseq import options
+
+    complaints = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
+            return options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+    except SystemExit as error:
+        sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
+        if sentence.startswith("argument --arch"):
+            sentence = f"{sentence.partition(' (choose')[0]} (posnet-mixers lists the mixers)"
+        raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error
+
+
 def build(arguments):
     """The model and the options that fairseq-train makes of its arguments; the model has no memory for its weights.
 
     Raises:
         UsageError: fairseq-train would refuse them.
     """
-    from fairseq import options, tasks
+    from fairseq import tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    complaints = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaints):
-            parsed = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
-    except SystemExit as error:
-        sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
-        if sentence.startswith("argument --arch"):
-            sentence = f"{sentence.partition(' (choose')[0]} (posnet-mixers lists the mixers)"
-        raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error
-    cfg = convert_namespace_to_omegaconf(parsed)
+    cfg = convert_namespace_to_omegaconf(parse(arguments))
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
         return task.build_model(cfg.model), cfg

@@ -16,6 +16,7 @@ from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import replacing
+from posnet_fairseq.processes import ending_with_this
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.training_log import records
 
@@ -51,7 +52,8 @@ def peak_memory(run):
     total = re.findall(r"total memory = ([\d.]+) GB", log)
     if free and total:
         return (float(total[0]) - min(free)) * 2**30
-    return max(attempt.get("peak_memory_bytes", 0) for attempt in Record(run / "train.json").content["attempts"])
+    attempts = Record(run / "train.json").content["attempts"]
+    return max((attempt.get("peak_memory_bytes", 0) for attempt in attempts), default=0)
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,14 @@ COLUMNS = {
 
 def conditions(run, stage):
     """What the speed of a stage depends on besides the system: processor, GPUs, threads, processes; a text."""
-    last = Record(run / f"{stage}.json").content["attempts"][-1]
-    machine = {name: value for name, value in last["machine"].items() if name != "host"}
+    record = Record(run / f"{stage}.json")
+    try:
+        last = record.content["attempts"][-1]
+        machine = {name: value for name, value in last["machine"].items() if name != "host"}
+        command = [*last["command"], ""]
+    except (LookupError, AttributeError, TypeError) as error:
+        raise UsageError(f"{record.path} does not say how {stage} was done. Move it away and run again.") from error
     where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
-    command = [*last["command"], ""]
     options = [pair for pair in itertools.pairwise(command) if pair[0] in where]
     return f"{machine} {options}"
 
@@ -139,7 +145,8 @@ class Comparison:
             temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
         logs = {name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
         curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
-        done = subprocess.run(["posnet-score", "--config", path, "--out", self.folder / "report"])
+        score = ["posnet-score", "--config", path, "--out", self.folder / "report"]
+        done = subprocess.run(score, preexec_fn=ending_with_this())
         if done.returncode:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 

@@ -1,6 +1,7 @@
 """What a recipe asks of a dataset: python recipes/lib/dataset.py FOLDER."""
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ def read_card(folder):
         lowercase = card.get("words", {}).get(found[1], {}).get("lowercase", False)
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} cannot be read. Make the dataset with posnet-prepare.") from error
-    if not all(found):
+    if not all(isinstance(text, str) and re.fullmatch(r"[\w.-]+", text) for text in found):
         raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
     return Card(*found, lowercase)
 

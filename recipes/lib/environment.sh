@@ -1,23 +1,21 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: makes .venv at the repository root, once, and puts it in front of PATH.
-# An environment that is there is reused; one that was cut short is finished; a changed setup.py brings it up to date.
+# Sourced by the other scripts: puts .venv at the repository root in front of PATH, and makes it if it is not there.
+# One that posnet has made has a mark in it: it is finished if it was cut short, made again if it broke, and brought up to
+# date when setup.py has changed. One of somebody else's is used if it serves, and never touched.
+
+posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 
 posnet_environment() {
     local root=$1 venv=$1/.venv stamp
     if [ "$(uname -s)" != Linux ]; then
-        echo "posnet: error: works on Linux, this is $(uname -s). On Windows, run it inside WSL 2." >&2
+        posnet_cannot "works on Linux, this is $(uname -s). On Windows, run it inside WSL 2."
         return 2
     fi
     stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
-    if ! posnet_is_ready "$venv" "$stamp"; then
-        # Of two that begin at once, the second waits and finds it made.
-        (
-            flock -n 9 || {
-                echo "posnet: waiting for another process that makes $venv" >&2
-                flock 9
-            }
-            posnet_make "$root" "$venv" "$stamp" 9>&-
-        ) 9>"$venv.lock" || return
+    if posnet_is_foreign "$venv"; then
+        posnet_serves "$root" "$venv" || return 2
+    elif ! posnet_is_ready "$venv" "$stamp"; then
+        posnet_make_alone "$root" "$venv" "$stamp" || return 2
     fi
     PATH="$venv/bin:$PATH"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down.
@@ -26,41 +24,102 @@ posnet_environment() {
     export MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432
 }
 
+posnet_cannot() { echo "posnet: error: $*" >&2; }
+
+# Whether something is there that posnet has not made. A link may lead to the environment of another checkout.
+posnet_is_foreign() {
+    [ -L "$1" ] || { [ -e "$1" ] && ! posnet_is_marked "$1" && ! posnet_is_empty "$1"; }
+}
+
+# The mark of a finished one names what it was made of; one that is being made has posnet-begun.
+posnet_is_marked() {
+    [ -n "$(find "$1/" -maxdepth 1 -regextype posix-extended -regex '.*/posnet-([0-9a-f]{16}|begun)' 2>/dev/null)" ]
+}
+
+posnet_is_empty() { [ -d "$1" ] && [ -r "$1" ] && [ -z "$(ls -A "$1")" ]; }
+
+# posnet_serves ROOT VENV: whether an environment that is not posnet's has all that is needed; says what it lacks.
+posnet_serves() {
+    local root=$1 venv=$2 lacks
+    if [ -L "$venv" ] && [ ! -e "$venv" ]; then
+        lacks="leads to $(readlink "$venv"), which is not there"
+    elif [ ! -d "$venv" ]; then
+        lacks="is no folder"
+    elif ! "$venv/bin/python" -c '' 2>/dev/null; then
+        lacks="is no environment whose Python runs"
+    elif ! "$venv/bin/python" -c "$posnet_versions" 2>/dev/null; then
+        lacks="is of $("$venv/bin/python" --version 2>&1), posnet needs 3.11 or 3.12"
+    else
+        lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" 2>/dev/null) ||
+            lacks="is damaged"
+    fi
+    [ -n "$lacks" ] || return 0
+    posnet_cannot "$venv was not made by posnet and $lacks. Move it away and run again: posnet then makes its own." \
+        "Or install posnet there (pip install -e $root)."
+    return 1
+}
+
 posnet_is_ready() {
     [ -e "$2" ] && posnet_is_whole "$1"
+}
+
+# Of two that begin at once, the second waits and finds it made.
+posnet_make_alone() {
+    local venv=$2
+    if [ -d "$venv.lock" ] || ! : 2>/dev/null >>"$venv.lock"; then
+        posnet_cannot "$venv.lock cannot be written. Remove it, or make $(dirname "$venv") writable."
+        return 2
+    fi
+    (
+        flock -n 9 || {
+            echo "posnet: waiting for another process that makes $venv" >&2
+            flock 9
+        }
+        posnet_make "$@" 9>&-
+    ) 9>>"$venv.lock"
 }
 
 posnet_make() {
     local root=$1 venv=$2 stamp=$3 python
     ! posnet_is_ready "$venv" "$stamp" || return 0
-    if [ -e "$venv" ] && posnet_is_whole "$venv"; then
+    if posnet_is_whole "$venv"; then
         python=$venv/bin/python
         if ! posnet_suits "$python"; then
-            echo "posnet: error: $venv is of $("$python" --version), posnet needs 3.11 or 3.12." \
-                "Remove it and run again." >&2
+            posnet_cannot "$venv is of $("$python" --version), posnet needs 3.11 or 3.12. Remove it and run again."
             return 2
         fi
     else
         python=$(posnet_python) || return
         echo "posnet: making $venv with $("$python" --version)" >&2
-        "$python" -m venv --clear "$venv" || return
+        if ! { posnet_clear "$venv" && "$python" -m venv "$venv"; }; then
+            posnet_cannot "$venv could not be made (see above). Run again when that is mended."
+            return 2
+        fi
     fi
     echo "posnet: installing packages into $venv (a minute or two)" >&2
     posnet_install "$root" "$venv/bin/python" || {
-        echo "posnet: error: the packages could not be installed (see above). Check the network and run again." >&2
+        posnet_cannot "the packages could not be installed (see above). Check the network and run again."
         return 2
     }
-    rm -f "$venv"/posnet-*
     touch "$stamp"
+    find "$venv" -maxdepth 1 -name 'posnet-*' ! -name "${stamp##*/}" -delete
+}
+
+# An empty folder with posnet's mark, whatever was there.
+posnet_clear() {
+    mkdir -p "$1" && touch "$1/posnet-begun" &&
+        find "$1" -mindepth 1 -maxdepth 1 ! -name posnet-begun -exec rm -rf -- {} +
 }
 
 # Whether an environment has pip and was made at this place: its commands name the place where they were made.
 posnet_is_whole() {
-    "$1/bin/python" -m pip --version >/dev/null 2>&1 && grep -qsF "$1/bin/" "$1/bin/pip"
+    local place
+    "$1/bin/python" -m pip --version >/dev/null 2>&1 || return
+    place=$(grep -aom 1 '/.*/bin/python' "$1/bin/pip" 2>/dev/null) && [ "${place%/bin/python}" -ef "$1" ]
 }
 
 posnet_suits() {
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null
+    "$1" -c "import venv, ensurepip; $posnet_versions" 2>/dev/null
 }
 
 posnet_python() {
@@ -71,8 +130,8 @@ posnet_python() {
             return
         fi
     done
-    echo "posnet: error: needs Python 3.11 or 3.12 with venv, found $(python3 --version 2>&1 || echo none)." \
-        "Install one (on Debian and Ubuntu also its -venv package) and run again." >&2
+    posnet_cannot "needs Python 3.11 or 3.12 with venv, found $(python3 --version 2>&1 || echo none)." \
+        "Install one (on Debian and Ubuntu also its -venv package) and run again."
     return 2
 }
 

@@ -18,20 +18,29 @@ def perplexities(run):
     """Of the validation set at its best, and of the test set, as fairseq-eval-lm found it; per piece of a word.
 
     Raises:
-        UsageError: fairseq-eval-lm left sentences out.
+        UsageError: fairseq-eval-lm left sentences out; or a log lacks them.
     """
     log = last_attempt(run / "eval.log")
     if "invalid sizes" in log:
         raise UsageError(f"{run / 'eval.log'}: fairseq-eval-lm left out blocks that are too long for the model.")
-    (test,) = re.findall(r"Perplexity: ([\d.]+)", log)
-    valid = min(values["valid_ppl"] for kind, values in records(run / "train.log") if kind == "valid")
-    return valid, float(test)
+    test = re.search(r"Perplexity: ([\d.]+)", log) or _lacks(run / "eval.log", "the perplexity of the test set")
+    valid = [values["valid_ppl"] for kind, values in records(run / "train.log") if kind == "valid"]
+    return min(valid or _lacks(run / "train.log", "validation perplexities")), float(test[1])
 
 
 def parameters(run):
-    """As fairseq-train counted them."""
-    (count, *_) = re.findall(r"num\. shared model params: ([\d,]+)", (run / "train.log").read_text(encoding="utf-8"))
-    return int(count.replace(",", ""))
+    """As fairseq-train counted them.
+
+    Raises:
+        UsageError: the log lacks them.
+    """
+    log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"num\. shared model params: ([\d,]+)", log) or _lacks(run / "train.log", "the parameters")
+    return int(found[1].replace(",", ""))
+
+
+def _lacks(log, what):
+    raise UsageError(f"{log} lacks {what}: it may have been cut. Remove the folder of the run and run again.")
 
 
 @command
@@ -44,7 +53,8 @@ def main(arguments=None):
         table.add_column(column, justify="right", no_wrap=True)
     for run in map(Path, runs):
         valid, test = perplexities(run)
-        figures = f"{parameters(run) / 1e6:.2f}M", f"{training_speed(run):,.0f}", f"{valid:.1f}", f"{test:.1f}"
+        speed = training_speed(run) or _lacks(run / "train.log", "the speed")
+        figures = f"{parameters(run) / 1e6:.2f}M", f"{speed:,.0f}", f"{valid:.1f}", f"{test:.1f}"
         table.add_row(run.name.split("_s")[0], *figures)
     console = Console(highlight=False)
     console.print(table)

@@ -7,15 +7,28 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
 
 # Without this, a process would outlive torchrun if that is killed. (posnet_fairseq.processes has a function for it, but
 # fairseq does not register a --user-dir that has been imported before.) It comes before imports that take seconds.
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() == 1:
-    sys.exit(1)
+# torchrun may have been killed before. It names this file among its arguments; what orphans are given to does not. (Its
+# number says nothing: in a container, torchrun itself may be process 1.)
+if os.fsencode(sys.argv[0]) not in Path(f"/proc/{os.getppid()}/cmdline").read_bytes().split(b"\0"):
+    sys.exit("rank.py: error: torchrun, which started this, has ended.")
 
 from fairseq_cli.train import cli_main  # noqa: E402
+from machines import agreed_arguments  # noqa: E402
 
+if os.environ["GROUP_WORLD_SIZE"] != "1":
+    given = sys.argv[1:]
+    try:
+        sys.argv[1:] = agreed_arguments(given)
+    except ValueError as error:
+        sys.exit(f"rank.py: error: {error}")
+    more = sys.argv[len(given) + 1 :]
+    if more and os.environ["LOCAL_RANK"] == "0":
+        print(f"rank.py: with {' '.join(more)}, as the first machine has found to be right", file=sys.stderr)
 sys.argv[0] = "fairseq-train"
 sys.argv += ["--distributed-init-method", "env://", "--distributed-no-spawn"]
 sys.argv += ["--distributed-rank", os.environ["RANK"], "--distributed-world-size", os.environ["WORLD_SIZE"]]

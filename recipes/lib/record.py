@@ -38,11 +38,12 @@ class Record:
             try:
                 self.content = json.loads(self.path.read_text(encoding="utf-8"))
                 kinds = [type(self.content[name]) for name in ("settings", "attempts", "finished")]
-                if kinds != [dict, list, bool]:
+                if kinds != [dict, list, bool] or not all(isinstance(each, dict) for each in self.content["attempts"]):
                     raise TypeError
-            except (ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise UsageError(
-                    f"{path} is no record of a stage. Remove the folder of the run, or mend it."
+                    f"{path} is no record of a stage (it may be cut short). Move it away and run again: a training "
+                    "goes on from its checkpoints, another stage is done anew."
                 ) from error
 
     @property

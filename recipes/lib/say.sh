@@ -2,7 +2,15 @@
 # Sourced by recipes: how they speak.
 
 recipe=$(basename "$0" .sh)
-export POSNET_PARENT=$$   # what is started from here ends with this process
+# shellcheck disable=SC2034
+caller=${POSNET_PARENT:-}   # the recipe that calls this one, if one does
+export POSNET_PARENT=$$     # what is started from here ends with this process
+
+# RECIPE --help shows the remarks at its beginning.
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+    sed -n '2,$ { /^#/!q; s/^# \{0,1\}//p }' "$0"
+    exit 0
+fi
 
 # on NAME: whether a switch is set, to anything but 0.
 on() { [ "${!1:-0}" != 0 ]; }
@@ -25,8 +33,15 @@ choose_from() {
     for value in "${@:2}"; do
         [ "${!name:-}" != "$value" ] || return 0
     done
-    fail "$name=${!name}: choose one of ${*:2}."
+    fail "$name=${!name:-}: choose one of ${*:2}."
 }
+
+# What their source files say of mixers and datasets, without the seconds, and the environment, that importing them takes.
+# shellcheck disable=SC2154
+known_mixers() {
+    sed -nE 's/^@register_mixer\((.*arch=)?"([a-z0-9_]+)".*/\2/p' "$root"/posnet_fairseq/mixers/*.py
+}
+known_datasets() { sed -nE 's/^    "([a-z0-9.-]+)": (Dataset)?\(.*/\1/p' "$root/data_prep/datasets.py"; }
 
 # show COMMAND...: as it could be typed.
 show() { printf '%q ' "$@" && echo; }

@@ -21,7 +21,7 @@ from record import Record, last_attempt, settings_of
 
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.processes import die_with_parent
+from posnet_fairseq.processes import die_with_parent, ending_with_this
 from posnet_fairseq.progress import Report, shown
 
 DONE = " is done"  # said of a stage that was finished before
@@ -127,7 +127,7 @@ class Stage:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[lock.fileno()],
-                preexec_fn=die_with_parent,
+                preexec_fn=ending_with_this(),
                 start_new_session=True,  # torchrun and its processes are stopped as one
             )
             try:
@@ -171,8 +171,7 @@ def do(stage, unit="", total=None, watch=None, prepare=lambda: None):
 
 def end_with_recipe():
     """Stop, and stop the command, when the recipe that started this process ends or tells it to."""
-    parent = os.environ.get("POSNET_PARENT")
-    die_with_parent(int(parent) if parent else None)
+    die_with_parent(int(os.environ.get("POSNET_PARENT") or os.getppid()))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

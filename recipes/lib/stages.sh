@@ -25,6 +25,7 @@ recipe() {
     done
     wanted=" ${*:-all} "
     settle
+    ! on POSNET_CHECK || return 0   # a comparison asks whether all its runs could begin
     cd "$root"
     . recipes/lib/environment.sh
     posnet_environment "$root"
@@ -39,7 +40,7 @@ recipe() {
 
 # Checks what comes from outside, and names the places.
 settle() {
-    local name
+    local name known metrics
     : "${MIXER:=rposnet}" "${SIZE:=base}" "${SEED:=1}" "${OPTIONS:=}" "${NODES:=1}"
     : "${NAME:=$MIXER}"
     [ -n "${DATASET:-}${DATA:-}" ] || fail "no data is named: set DATASET=quickstart.en-de, or DATA=FOLDER."
@@ -49,8 +50,10 @@ settle() {
     choose_from SIZE tiny iwslt base big
     choose_from PRECISION "" bf16 fp16 fp32
     [[ $MIXER =~ ^[a-z0-9_]+$ ]] || fail "MIXER=$MIXER: name one mixer (posnet-mixers lists them)."
-    if ! [[ $NAME =~ ^[A-Za-z0-9][A-Za-z0-9._+-]*$ ]]; then
-        fail "NAME=$NAME: give a name of letters, digits, dots, dashes and underscores."
+    mapfile -t known < <(known_mixers)
+    choose_from MIXER "${known[@]}"
+    if ! [[ $NAME =~ ^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$ ]]; then
+        fail "NAME=$NAME: give a name of letters, digits, dots, dashes and underscores, at most 200."
     fi
     if [ -n "${GPUS:-}" ] && [ -n "${CPUS:-}" ]; then
         fail "GPUS=$GPUS and CPUS=$CPUS: give one of them."
@@ -62,12 +65,22 @@ settle() {
     for name in LR LABEL_SMOOTHING ADAM_EPS LENPEN MAX_LEN_A; do
         [[ ${!name} =~ ^[0-9]*\.?[0-9]+(e-?[0-9]+)?$ ]] || fail "$name=${!name}: give a number, as 0.1 or 7e-4."
     done
+    awk "BEGIN { exit !($LR > 0) }" || fail "LR=$LR: give a number above 0."
+    awk "BEGIN { exit !($LABEL_SMOOTHING < 1) }" || fail "LABEL_SMOOTHING=$LABEL_SMOOTHING: give a number below 1."
+    [[ $ADAM_BETAS =~ ^\((0|0?\.[0-9]+),\ ?(0|0?\.[0-9]+)\)$ ]] ||
+        fail "ADAM_BETAS=$ADAM_BETAS: give two numbers below 1, as (0.9,0.98)."
     [[ $MAX_LEN_B =~ ^[0-9]{1,7}$ ]] || fail "MAX_LEN_B=$MAX_LEN_B: give a whole number."
-    for name in ${METRICS//,/ }; do
+    read -r -d '' -a metrics <<<"${METRICS//,/ }" || true
+    for name in "${metrics[@]:-none}"; do
         [[ " bleu chrf ter bleurt comet " == *" $name "* ]] ||
             fail "METRICS=$METRICS: choose from bleu, chrf, ter, bleurt and comet, with commas between them."
     done
-    [[ ${NODE_RANK:-0} =~ ^[0-9]{1,4}$ ]] || fail "NODE_RANK=$NODE_RANK: give 0, 1, ..., the number of this machine."
+    [[ ${NODE_RANK:-0} =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail "NODE_RANK=$NODE_RANK: give 0, 1, ..., the number of this machine."
+    if [ "${NODE_RANK:-0}" -ge "$NODES" ]; then
+        fail "NODE_RANK=$NODE_RANK: with NODES=$NODES, give 0 to $((NODES - 1)), or leave it out for one machine."
+    fi
+    [[ ${MASTER_PORT:-29500} =~ ^[1-9][0-9]{0,4}$ && ${MASTER_PORT:-1} -lt 65536 ]] ||
+        fail "MASTER_PORT=$MASTER_PORT: give a whole number, 1 to 65535."
     if [ "$((UPDATES / INTERVAL))" -lt "$AVERAGE" ]; then
         fail "AVERAGE=$AVERAGE: $UPDATES updates with a checkpoint every $INTERVAL make $((UPDATES / INTERVAL))." \
             "Set a smaller AVERAGE or INTERVAL."
@@ -77,9 +90,24 @@ settle() {
     DATA=$(realpath -ms "${DATA:-$root/data/$DATASET}") RUNS=$(realpath -ms "${RUNS:-$root/runs}")
     data=$DATA runs=$RUNS/$(basename "$DATA")
     run=$runs/${NAME}_${SIZE}_s$SEED
+    refuse_places
     [[ $data$run != *:* ]] || fail "$data, $runs: one of them has a colon in its name, at which fairseq splits paths."
     # Short, and the same on every machine, where they lie in this checkout.
     data=${data#"$root/"} runs=${runs#"$root/"} run=${run#"$root/"}
+}
+
+# Refuses data and runs where they cannot be.
+refuse_places() {
+    local known place=$run
+    [ ! -e "$data" ] || [ -d "$data" ] || fail "DATA=$data is a file: give the folder of a dataset."
+    if [ -n "${DATASET:-}" ] && [ ! -e "$data/dataset.json" ]; then
+        mapfile -t known < <(known_datasets)
+        choose_from DATASET "${known[@]}"
+    fi
+    [[ ${DATASET:-x} != */* ]] || fail "DATASET=$DATASET: give the name of a dataset; a folder is given by DATA=FOLDER."
+    ! on DRY_RUN || return 0
+    while [ ! -e "$place" ]; do place=$(dirname "$place"); done
+    [ -d "$place" ] && [ -w "$place" ] || fail "RUNS=$RUNS: $place is no folder that can be written to."
 }
 
 # Sets $options. What the recipe itself says, in ways that depend on each other, is not said there.
@@ -103,7 +131,8 @@ find_device() {
     local cores gpus bf16
     read -r gpus bf16 < <(python recipes/lib/gpus.py)
     if [ -n "${CPUS:-}" ] || { [ -z "${GPUS:-}" ] && [ "$gpus" = 0 ]; }; then
-        device=cpu processes=${CPUS:-1} cores=$(nproc)
+        device=cpu processes=${CPUS:-1} cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+        [ "$processes" -le "$cores" ] || say "CPUS=$processes: this machine has $cores cores, on which they take turns"
         export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(((cores + processes - 1) / processes))}
         if [ -n "${PRECISION:-}" ] && [ "$PRECISION" != fp32 ]; then
             fail "PRECISION=$PRECISION: fairseq trains with fp32 on CPUs. Leave it out."
@@ -152,8 +181,11 @@ do_prepare() {
     elif on DRY_RUN; then
         show posnet-prepare "$DATASET" --out "$data"
     else
-        mkdir -p "$(dirname "$data")"
-        posnet-prepare "$DATASET" --out "$data"
+        # Whatever would be refused later, refuse it before hours of work.
+        python recipes/lib/check_options.py "$data" --arch "${MIXER}_$SIZE" "${options[@]}"
+        mkdir -p "$runs" || fail "RUNS=$RUNS: the folder cannot be made (see above)."
+        mkdir -p "$(dirname "$data")" || fail "DATA=$data: the folder cannot be made (see above)."
+        python recipes/lib/until_recipe_ends.py posnet-prepare "$DATASET" --out "$data"
     fi
 }
 
@@ -233,6 +265,7 @@ find_launcher() {
         launch+=(--rdzv-backend c10d --rdzv-endpoint localhost:0)
     elif [ -n "${SLURM_JOB_ID:-}" ]; then
         local first
+        [ -z "${NODE_RANK:-}" ] || fail "NODE_RANK=$NODE_RANK: SLURM counts the machines by itself. Leave it out."
         read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
         launch=(srun --nodes "$NODES" --ntasks "$NODES" --ntasks-per-node 1 --kill-on-bad-exit=1 "${launch[@]}"
             --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:${MASTER_PORT:-29500}")

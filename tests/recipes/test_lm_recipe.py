@@ -46,3 +46,24 @@ def test_perplexities_side_by_side(capsys, tmp_path):
     with pytest.raises(SystemExit):
         lm_table.main(["1", *map(str, runs)])
     assert "left out blocks that are too long" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("eval.log", "", "eval.log lacks the perplexity of the test set: it may have been cut"),
+        ("train.log", "", "train.log lacks validation perplexities: it may have been cut"),
+        ("train.log", "".join(LOG.splitlines(True)[1:]), "train.log lacks the parameters"),
+        ("train.log", LOG.replace("train_inner", "x"), "train.log lacks the speed"),
+        ("train.log", None, "train.log: Is a directory"),
+        ("eval.log", None, "eval.log: Is a directory"),
+    ],
+)
+def test_log_that_was_cut_is_one_sentence(capsys, tmp_path, name, text, sentence):
+    (tmp_path / "train.log").write_text(LOG)
+    (tmp_path / "eval.log").write_text(EVALUATION)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir() if text is None else (tmp_path / name).write_text(text)
+    with pytest.raises(SystemExit):
+        lm_table.main(["1", str(tmp_path)])
+    assert sentence in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """One stage of a run: once, with a record, and not beside itself."""
 
+import errno
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from record import Record, last_attempt, settings_of
 from stage import Stage
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.failures import explain
 
 
 def python(code):
@@ -111,12 +113,38 @@ def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"attempts": 1}', "{", '{"settings": [], "attempts": [], "finished": false}']
+    "text",
+    [
+        *(b"", b"[]", b'{"attempts": 1}', b"{", b"\xff", None, b'{"settings": {}, "attempts": [], "finished": '),
+        *(
+            b'{"settings": [], "attempts": [], "finished": false}',
+            b'{"settings": {}, "attempts": [1], "finished": true}',
+        ),
+    ],
 )
 def test_damaged_record_is_one_sentence(tmp_path, text):
-    (tmp_path / "work.json").write_text(text)
-    with pytest.raises(UsageError, match="is no record of a stage"):
-        Record(tmp_path / "work.json")
+    path = tmp_path / "work.json"
+    path.mkdir() if text is None else path.write_bytes(text)
+    with pytest.raises(UsageError, match=r"work.json is no record of a stage .* Move it away and run again"):
+        Record(path)
+
+
+def test_full_disk_keeps_the_record_that_there_was(tmp_path, monkeypatch):
+    flag = tmp_path / "flag"
+    command = python(f"open({str(flag)!r}, 'w')")
+    Stage(tmp_path / "run", "work", command).do()
+    before = (tmp_path / "run/work.json").read_bytes()
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space left") as error:
+            Stage(tmp_path / "run", "work", command, flag.with_name("other")).do()
+    assert explain(error.value) == "the disk is full. Make room, and run it again."
+    assert (tmp_path / "run/work.json").read_bytes() == before
+    assert not list((tmp_path / "run").glob(".work*"))
 
 
 def test_record_names_code_and_machine(tmp_path):

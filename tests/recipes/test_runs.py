@@ -1,5 +1,6 @@
 """Recipes from a dataset to a report, on a tiny corpus: processes, killed runs, comparisons."""
 
+import contextlib
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import before_training
 import commands
@@ -197,6 +199,18 @@ def test_goes_on_with_other_processes_and_batches(world):
     assert len(losses(run / "train.log")) >= 8
 
 
+def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
+    """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
+    run = run_of(world, "then two machines")
+    kill_in(world, "then two machines", "train", (run / "checkpoints" / "checkpoint_last.pt").exists)
+    machines = {"NODES": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29542"}
+    places = ("then two machines", "train")
+    second, first = (start(world, *places, NODE_RANK=rank, **machines) for rank in ("1", "0"))
+    assert "other batches than before, so the data begin again" in finish(first)
+    assert "with --reset-dataloader, as the first machine has found to be right" in finish(second)
+    assert len(losses(run / "train.log")) >= 8
+
+
 @pytest.mark.slow
 def test_two_machines_learn_what_one_learns(world, one):
     """Both are this one; the second only helps."""
@@ -221,6 +235,23 @@ def children_of(folder):
             except OSError:
                 pass
     return found
+
+
+def processes_of(runs):
+    """Processes that were told a folder of runs, or name it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            said = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+            found += [said] if os.fsencode(runs) in said else []
+    return found
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
 
 
 def kill_in(world, runs, stage, condition, **more):
@@ -261,7 +292,18 @@ def test_comparison(world, one):
     """Two mixers, two seeds; one run is there already."""
     systems = world / "systems.txt"
     systems.write_text("# name mixer options\ntransformer_pos transformer_pos\nrposnet rposnet\n")
-    output = finish(start(world, "runs", str(systems), recipe="compare", SEEDS="1 2", JOBS="2"))
+    comparing = {"recipe": "compare", "SEEDS": "1 2", "JOBS": "2"}
+    # Interrupted before, once by kill -9 of it alone and once as by Ctrl-C.
+    runs = [run_of(world, "runs", "transformer_pos"), run_of(world, "runs", "rposnet", 2)]
+    for signal_, last, of_all in ((signal.SIGKILL, runs[0], False), (signal.SIGINT, runs[1], True)):
+        process = start(world, "runs", str(systems), **comparing)
+        wait_until(lambda last=last: (last / "checkpoints" / "checkpoint_last.pt").exists(), "no training began")
+        os.killpg(process.pid, signal_) if of_all else os.kill(process.pid, signal_)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == (130 if of_all else -signal.SIGKILL), output
+        assert "Traceback" not in output
+        wait_until(lambda: not processes_of(world / "runs"), "something goes on after its comparison was interrupted")
+    output = finish(start(world, "runs", str(systems), **comparing))
     assert "rposnet_tiny_s1 is done" in output
     folder = world / "runs" / "tiny corpus" / "compare_systems_tiny"
     for name in ("report.html", "report.md", "report.tex", "report.csv", "report.json"):
@@ -274,4 +316,7 @@ def test_comparison(world, one):
         for column in ("params", "train tokens/s", "decode sent./s", "train memory"):
             assert found["columns"][column][system]
     assert found["baselines"] == ["transformer_pos"]
+    attempts = [attempt["outcome"] for attempt in record(runs[0], "train")["attempts"]]
+    assert attempts[0] == "interrupted"
+    assert attempts[-1] == "finished"
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -252,10 +252,22 @@ def test_two_vocabularies_leave_two_embeddings(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("{", "cannot be read"), ("[]", "cannot be read"), ('{"key": "k"}', "does not say both languages")],
+    [
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        ("", "cannot be read"),
+        ("\udcff", "cannot be read"),
+        ('{"source_lang": "de", "target', "cannot be read"),
+        ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "cannot be read"),
+        ('{"key": "k"}', "does not say both languages"),
+        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "does not say both languages"),
+        (None, "cannot be read"),
+    ],
 )
 def test_bad_card_is_one_sentence(tmp_path, text, sentence):
-    (card(tmp_path / "data") / "dataset.json").write_text(text)
+    path = card(tmp_path / "data") / "dataset.json"
+    path.unlink()
+    path.mkdir() if text is None else path.write_text(text, errors="surrogateescape")
     output = recipe("corpus", "train", code=2, DATA=str(tmp_path / "data"), CPUS="1")
     assert sentence in output
     assert "Traceback" not in output
@@ -263,7 +275,7 @@ def test_bad_card_is_one_sentence(tmp_path, text, sentence):
 
 def test_of_two_first_recipes_one_makes_the_environment(tmp_path):
     venv = tmp_path / ".venv"
-    for path in (tmp_path / "setup.py", tmp_path / "recipes/lib/environment.sh", venv / "bin/python"):
+    for path in (tmp_path / "setup.py", tmp_path / "recipes/lib/environment.sh", venv / "posnet-begun"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     stubs = "posnet_is_whole() { :; }; posnet_suits() { :; }; posnet_install() { sleep 0.5; echo installed; }"

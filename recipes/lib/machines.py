@@ -1,0 +1,122 @@
+"""What the processes of a training on several machines agree on before it begins: the first one decides.
+
+They talk through the store by which torchrun brought them together, which is a new one for every attempt.
+"""
+
+import hashlib
+import json
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from torch.distributed import DistError, Store, rendezvous
+
+PATIENCE = 90.0  # seconds until a file that one machine has written must be seen by the others
+ANSWER = timedelta(minutes=10)  # until a process must have answered
+# Machines may have different names for the same folders; the data, too, which are the first argument.
+PLACES = ("--save-dir", "--tensorboard-logdir")
+
+
+def agreed_arguments(arguments: list[str]) -> list[str]:
+    """Arguments for fairseq-train, the same in all processes but for names of folders.
+
+    The recipe on the first machine looks at the checkpoint and may add some; the others get them from there.
+
+    Args:
+        arguments: of this process.
+
+    Raises:
+        ValueError: the machines were given different things, or do not share the run's folder. All processes raise it,
+            with the same sentence.
+    """
+    try:
+        store, rank, world = next(rendezvous("env://", timeout=ANSWER))
+        return agree(store, rank, world, Share.own(arguments))
+    except DistError as error:
+        raise ValueError("a machine has ended, or has not answered in 10 minutes. See what it says.") from error
+
+
+class Share:
+    """What a process has to say.
+
+    Args:
+        machine: its number.
+        processes: of its machine.
+        arguments: for fairseq-train.
+        dataset: key of its data.
+        record: of the attempt, a file in the run's folder that the first machine has just written.
+    """
+
+    def __init__(self, machine: int, processes: int, arguments: list[str], dataset: str, record: Path):
+        self.machine, self.processes, self.arguments = machine, processes, arguments
+        self.dataset, self.record = dataset, record
+
+    @classmethod
+    def own(cls, arguments: list[str]) -> "Share":
+        """That of this process, started by torchrun."""
+        card = Path(arguments[0], "dataset.json")
+        dataset = json.loads(card.read_text(encoding="utf-8"))["key"] if card.exists() else ""
+        run = Path(arguments[arguments.index("--save-dir") + 1]).parent
+        machine, processes = (int(os.environ[name]) for name in ("GROUP_RANK", "LOCAL_WORLD_SIZE"))
+        return cls(machine, processes, arguments, dataset, run / "train.json")
+
+    def message(self) -> str:
+        """What the first process tells the others."""
+        return json.dumps([self.processes, self.arguments, self.dataset, digest(self.record)])
+
+    def complaint(self, message: str) -> str:
+        """A sentence if this process cannot work with the first one, else ""."""
+        processes, arguments, dataset, record = json.loads(message)
+        here = f"machine {self.machine} (NODE_RANK)"
+        if processes != self.processes:
+            return (
+                f"{here} has {self.processes} processes and the first has {processes}. Give all the same number (GPUS)."
+            )
+        for place, (own, first) in enumerate(zip(self.arguments, arguments, strict=False)):
+            if own != first and place > 0 and self.arguments[place - 1] not in PLACES:
+                own, first = (" ".join(words[place - 1 : place + 1]) for words in (self.arguments, arguments))
+                return f"{here} would train with {own} and the first with {first}. Give all the same settings."
+        if len(self.arguments) > len(arguments):
+            more = " ".join(self.arguments[len(arguments) :])
+            return f"{here} would train with {more} and the first without. Give all the same settings."
+        if dataset != self.dataset:
+            return f"{here} has other data than the first: {self.arguments[0]}. Let all machines see the same folder."
+        deadline = time.monotonic() + PATIENCE
+        while digest(self.record) != record:
+            if time.monotonic() > deadline:
+                return (
+                    f"{here} does not see what the first has written: {self.record.absolute()}. Runs must be in a "
+                    "folder that all machines share (RUNS)."
+                )
+            time.sleep(min(1.0, PATIENCE / 10))
+        return ""
+
+
+def agree(store: Store, rank: int, world: int, share: Share) -> list[str]:
+    """See :func:`agreed_arguments`.
+
+    Args:
+        store: which all processes see, and nobody has used before.
+        rank: of this process.
+        world: how many there are.
+        share: of this process.
+    """
+    if rank == 0:
+        store.set("posnet/first", share.message())
+    message = store.get("posnet/first").decode()
+    store.set(f"posnet/complaint/{rank}", share.complaint(message) if rank else "")
+    for other in range(world):
+        complaint = store.get(f"posnet/complaint/{other}").decode()
+        if complaint:
+            raise ValueError(complaint)
+    _, arguments, *_ = json.loads(message)
+    return share.arguments + arguments[len(share.arguments) :]
+
+
+def digest(path: Path) -> str:
+    """A hash of a file's bytes, "" if there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""

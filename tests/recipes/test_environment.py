@@ -1,0 +1,217 @@
+"""recipes/lib/environment.sh: what is not posnet's is used or refused, and in either case left as it is."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import commands
+import pytest
+from hostile import contents
+
+# Instead of the minutes that making one takes. python, pip and the stamp are all that the script looks at.
+STUBS = """
+posnet_python() { echo make; }
+make() {
+    if [ "$1" != --version ]; then
+        mkdir -p "$3/bin"
+        printf '#!/bin/sh\\nexit 0\\n' >"$3/bin/python"
+        printf '#!%s/bin/python\\n' "$3" >"$3/bin/pip"
+        chmod +x "$3/bin/python"
+    fi
+}
+posnet_install() { echo installed; }
+"""
+COMMANDS = ("posnet-prepare", "fairseq-train", "torchrun")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """As much of a checkout as the script needs, in a folder with a space in its name."""
+    root = tmp_path / "my checkout"
+    (root / "recipes/lib").mkdir(parents=True)
+    for name in ("setup.py", "recipes/lib/environment.sh", "recipes/lib/lacks.py"):
+        shutil.copy(commands.ROOT / name, root / name)
+    (root / "posnet_fairseq").symlink_to(commands.ROOT / "posnet_fairseq")
+    return root
+
+
+def environment(root, code=0, stubs=STUBS):
+    """What a recipe would see: its output, with the python in front of PATH."""
+    script = f'. "$1/recipes/lib/environment.sh"; {stubs}\nposnet_environment "$1"; command -v python'
+    done = subprocess.run(["bash", "-euc", script, "", root], capture_output=True, text=True, cwd=root)
+    assert done.returncode == code, done.stdout + done.stderr
+    if code:
+        assert done.stderr.count("error: ") == 1, done.stderr
+        assert "line " not in done.stderr, "bash itself complains"
+    return done.stdout + done.stderr
+
+
+def refused(root, sentence):
+    """The script refuses what is there, and nothing has changed."""
+    before = contents(root)
+    output = environment(root, code=2)
+    assert sentence in output
+    assert contents(root) == before
+
+
+def made_by_hand(venv, root=None):
+    """An environment without pip, as uv makes it. With a checkout, it has posnet from there, and all packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (venv / "my notes.txt").write_text("dear")
+    if root:
+        (folder,) = venv.glob("lib/python*/site-packages")
+        places = [root, *(path for path in sys.path if path.endswith("site-packages"))]
+        (folder / "shared.pth").write_text("".join(f"{place}\n" for place in places))
+        for name in COMMANDS:
+            (venv / "bin" / name).write_text(f"#!{venv}/bin/python\n")
+    return venv
+
+
+def test_environment_without_pip_is_used_if_it_serves(root):
+    venv = made_by_hand(root / ".venv", root)
+    before = contents(root)
+    assert environment(root) == f"{venv}/bin/python\n"
+    assert contents(root) == before
+
+
+def test_link_to_an_environment_is_used_if_it_serves(root, tmp_path):
+    made_by_hand(tmp_path / "elsewhere", root)
+    (root / ".venv").symlink_to(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+    assert environment(root) == f"{root}/.venv/bin/python\n"
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_environment_without_posnet_is_left_as_it_is(root, tmp_path, link):
+    if link:
+        made_by_hand(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere/posnet-0123456789abcdef").touch()  # made by posnet, but for another checkout
+        (root / ".venv").symlink_to(tmp_path / "elsewhere")
+    else:
+        made_by_hand(root / ".venv")
+    before = contents(tmp_path)
+    refused(root, f"{root}/.venv was not made by posnet and has no posnet. Move it away and run again")
+    assert contents(tmp_path) == before
+
+
+def test_environment_with_the_posnet_of_another_checkout_is_refused(root, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(commands.ROOT / "posnet_fairseq", other / "posnet_fairseq")
+    made_by_hand(root / ".venv", other)
+    refused(root, f"has the posnet of another folder, {other}")
+
+
+def test_environment_that_lacks_a_package_or_a_command_is_refused(root):
+    venv = made_by_hand(root / ".venv", root)
+    (venv / "bin/torchrun").unlink()
+    refused(root, "lacks the command torchrun")
+    (folder,) = venv.glob("lib/python*/site-packages")
+    (folder / "rich-0.1.dist-info").mkdir()
+    (folder / "sacrebleu-0.1.dist-info").mkdir()
+    (folder / "sacrebleu-0.1.dist-info/METADATA").write_text("Name: sacrebleu\nVersion: 0.1\n")
+    refused(root, "lacks packages (sacrebleu")
+
+
+def test_environment_that_was_moved_is_refused(root):
+    made_by_hand(root / "before", root).rename(root / ".venv")
+    refused(root, "was made at another place, where its commands still look")
+
+
+def test_environment_of_another_python_is_refused(root):
+    python = root / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.10.9\n[ -z "$2" ]\n')
+    python.chmod(0o755)
+    refused(root, "is of Python 3.10.9, posnet needs 3.11 or 3.12")
+
+
+def test_file_in_its_place_is_refused(root):
+    (root / ".venv").write_text("dear")
+    refused(root, f"{root}/.venv was not made by posnet and is no folder")
+
+
+def test_link_to_nothing_is_refused(root):
+    (root / ".venv").symlink_to("nowhere")
+    refused(root, "leads to nowhere, which is not there")
+
+
+def test_folder_that_is_no_environment_is_refused(root):
+    (root / ".venv").mkdir()
+    (root / ".venv/posnet-notes.txt").write_text("dear")
+    refused(root, "is no environment whose Python runs")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_folder_that_cannot_be_read_is_refused(root):
+    (root / ".venv").mkdir(mode=0)
+    environment(root, code=2)
+    (root / ".venv").chmod(0o755)
+
+
+def test_lock_that_cannot_be_written_is_refused(root):
+    (root / ".venv.lock").mkdir()
+    refused(root, f"{root}/.venv.lock cannot be written")
+
+
+def test_lock_keeps_what_is_in_it(root):
+    (root / ".venv.lock").write_text("dear")
+    assert "installed" in environment(root)
+    assert (root / ".venv.lock").read_text() == "dear"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_environment_is_made_where_there_is_none(root, there):
+    if there:
+        (root / ".venv").mkdir()
+    assert "installed" in environment(root)
+    (stamp,) = (root / ".venv").glob("posnet-*")
+    assert stamp.name != "posnet-begun"
+    assert "installed" not in environment(root)
+
+
+@pytest.mark.parametrize("mark", ["posnet-begun", "posnet-0123456789abcdef"])
+def test_environment_of_posnet_is_finished_or_brought_up_to_date(root, mark):
+    environment(root)
+    venv = root / ".venv"
+    for path in venv.glob("posnet-*"):
+        path.rename(venv / mark)
+    (venv / "more").touch()
+    assert "making" not in environment(root)
+    assert (venv / "more").exists()
+    assert [path.name for path in venv.glob("posnet-*")] != [mark]
+
+
+@pytest.mark.parametrize("mark", ["posnet-begun", "posnet-0123456789abcdef"])
+def test_broken_environment_of_posnet_is_made_again(root, mark):
+    environment(root)
+    venv = root / ".venv"
+    for path in venv.glob("posnet-*"):
+        path.rename(venv / mark)
+    (venv / "more").touch()
+    (venv / "bin/python").unlink()
+    assert "making" in environment(root)
+    assert not (venv / "more").exists()
+    assert "making" not in environment(root)
+
+
+def test_moved_environment_of_posnet_is_made_again(root, tmp_path):
+    environment(root)
+    moved = root.rename(tmp_path / "moved")
+    output = environment(moved)
+    assert f"making {moved}/.venv" in output
+    assert "making" not in environment(moved)
+
+
+def test_other_name_of_the_checkout_makes_no_difference(root, tmp_path):
+    environment(root)
+    (tmp_path / "link").symlink_to(root)
+    assert environment(tmp_path / "link") == f"{tmp_path}/link/.venv/bin/python\n"
+
+
+def test_making_that_fails_is_tried_again(root):
+    output = environment(root, code=2, stubs=STUBS.replace("echo installed", "false"))
+    assert "the packages could not be installed" in output
+    assert (root / ".venv/posnet-begun").exists()
+    assert "installed" in environment(root)
