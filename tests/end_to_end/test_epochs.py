@@ -1,4 +1,4 @@
-"""Trainings of several epochs: every --save-interval-updates'th update has a checkpoint, and resuming changes nothing."""
+"""Trainings of several epochs: each --save-interval-updates has its checkpoint, and resuming changes nothing."""
 
 import shutil
 
