@@ -8,7 +8,7 @@ from hostile import Row, play, table
 TWO = "posnet-average run --num 2 --out out.pt"
 FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
 BEST, LAST = "run/checkpoint_best.pt", "run/checkpoint_last.pt"
-NAME = "encoder.layers.0.fc1.bias"
+NAME = "encoder.positions.norm.bias"
 
 
 def made(name, says, before=lambda folder: None, command=TWO):
