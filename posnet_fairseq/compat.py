@@ -144,6 +144,25 @@ def resume_with_the_same_batches():
     FairseqTask.get_batch_iterator = get_batch_iterator
 
 
+def check_options_of_trainings():
+    """Let a training begin with a look at its options; see :mod:`posnet_fairseq.training_options`."""
+    from fairseq.trainer import Trainer
+
+    from posnet_fairseq.training_options import check_training_options
+
+    begin = Trainer.__init__
+    if getattr(begin, "checks", False):
+        return
+
+    @functools.wraps(begin)
+    def check_and_begin(self, cfg, *args, **kwargs):
+        check_training_options(cfg)
+        begin(self, cfg, *args, **kwargs)
+
+    check_and_begin.checks = True
+    Trainer.__init__ = check_and_begin
+
+
 def exempt_from_weight_decay():
     """Let all optimisers of fairseq leave parameters alone that ask for no weight decay.
 
