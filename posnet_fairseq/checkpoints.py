@@ -50,9 +50,15 @@ def read_checkpoint(path):
         what = f"the model {arch}" if arch else "no fairseq model"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
     missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
+    if "model" not in missing and not _are_weights(state["model"]):
+        missing.append("weights")
     if missing or not isinstance(state["cfg"].get("task"), dict):
         raise UsageError(f"{path} lacks {', '.join(missing) or 'its task'}: no complete checkpoint of fairseq-train.")
     return state
+
+
+def _are_weights(model):
+    return isinstance(model, dict) and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
 
 
 def model_arch(state):
@@ -239,10 +245,21 @@ def _data_of(state, data):
     return Path(str(state["cfg"]["task"].get("data")).split(":")[0]), "the directory of its training"
 
 
-def _read_vocabulary(task, folder, given):
+def languages_of(task, folder):
+    """Source and target language of a checkpoint's task, None where nothing tells them.
+
+    Args:
+        task: the task's options in the checkpoint.
+        folder: path of the data. If the languages were not given in training, fairseq took them from its names.
+    """
     languages = [task.get(f"{side}_lang") for side in ("source", "target")]
-    if not all(languages):  # they were not given in training, fairseq took them from the names of the data
+    if not all(languages):
         languages = infer_language_pair(str(folder)) if folder.is_dir() else (None, None)
+    return languages
+
+
+def _read_vocabulary(task, folder, given):
+    languages = languages_of(task, folder)
     if not all(isinstance(language, str) for language in languages):
         raise UsageError(
             f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "

@@ -79,8 +79,8 @@ def save_at_ends_of_epochs():
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
     fairseq 0.12.3 leaves them out, for the sake of the file of the epoch, which ``--no-epoch-checkpoints`` and
-    ``--save-interval`` may have switched off: with 10 updates an epoch, every tenth update would leave nothing. It can
-    go when fairseq writes one of the two.
+    ``--save-interval`` may have switched off and ``--keep-last-epochs`` may remove: with 10 updates an epoch, every
+    tenth update would leave nothing. It can go when fairseq writes both.
     """
     from fairseq import checkpoint_utils
 
@@ -90,10 +90,11 @@ def save_at_ends_of_epochs():
 
     @functools.wraps(save)
     def save_checkpoint(cfg, trainer, epoch_itr, val_loss):
-        epoch_has_file = not cfg.no_epoch_checkpoints and epoch_itr.epoch % cfg.save_interval == 0
         is_due = cfg.save_interval_updates > 0 and trainer.get_num_updates() % cfg.save_interval_updates == 0
-        if is_due and epoch_itr.end_of_epoch() and not epoch_has_file:
-            epoch_itr = _AsIfWithin(epoch_itr)
+        if is_due and epoch_itr.end_of_epoch():
+            path = save(cfg, trainer, _AsIfWithin(epoch_itr), val_loss)
+            if cfg.no_epoch_checkpoints or epoch_itr.epoch % cfg.save_interval:
+                return path
         return save(cfg, trainer, epoch_itr, val_loss)
 
     save_checkpoint.saves_at_ends = True
@@ -112,6 +113,54 @@ class _AsIfWithin:
     def end_of_epoch(self):
         """No."""
         return False
+
+
+def resume_with_the_same_batches():
+    """Let a training that resumes in a later epoch go on with the batches that it had before.
+
+    fairseq 0.12.3 makes the batches once, when the training begins, and only shuffles them for each epoch. Which
+    sentences of the same length share a batch is drawn from the seed plus the epoch in which they are made: 1 in a
+    training that is not interrupted, another one in a training that resumes later, whose batches are others from then
+    on: sentences of the epoch are seen twice or not at all. It can go when fairseq leaves the epoch out where batches
+    are made once.
+    """
+    from fairseq.tasks import FairseqTask
+
+    make = FairseqTask.get_batch_iterator
+    if getattr(make, "makes_the_same", False):
+        return
+
+    @functools.wraps(make)
+    def get_batch_iterator(self, dataset, *args, epoch=1, **kwargs):
+        for_each_epoch = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        if for_each_epoch or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
+            return make(self, dataset, *args, epoch=epoch, **kwargs)
+        iterator = make(self, dataset, *args, epoch=1, **kwargs)
+        iterator.epoch = max(epoch, 1)
+        dataset.set_epoch(iterator.epoch)
+        return iterator
+
+    get_batch_iterator.makes_the_same = True
+    FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+def check_options_of_trainings():
+    """Let a training begin with a look at its options; see :mod:`posnet_fairseq.training_options`."""
+    from fairseq.trainer import Trainer
+
+    from posnet_fairseq.training_options import check_training_options
+
+    begin = Trainer.__init__
+    if getattr(begin, "checks", False):
+        return
+
+    @functools.wraps(begin)
+    def check_and_begin(self, cfg, *args, **kwargs):
+        check_training_options(cfg)
+        begin(self, cfg, *args, **kwargs)
+
+    check_and_begin.checks = True
+    Trainer.__init__ = check_and_begin
 
 
 def exempt_from_weight_decay():

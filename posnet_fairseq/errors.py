@@ -15,18 +15,21 @@ class UsageError(ValueError):
     """A mistake in the input. Its text says what was given, what is allowed and what to do."""
 
 
+def causes(error):
+    """`error`, what it was raised from or while handling, and so on."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+
+
 def usage_error_in(error):
-    """The :class:`UsageError` in the chain of causes of `error`, or None.
+    """The :class:`UsageError` among the causes of `error`, or None.
 
     fairseq wraps errors in others ("Cannot load model parameters ..."); the sentence that helps is below.
     """
-    seen = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, UsageError):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
+    return next((cause for cause in causes(error) if isinstance(cause, UsageError)), None)
 
 
 def install_hook(explain):

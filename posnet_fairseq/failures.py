@@ -6,7 +6,7 @@ import re
 import struct
 import traceback
 
-from posnet_fairseq.errors import usage_error_in
+from posnet_fairseq.errors import causes, usage_error_in
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -36,6 +36,55 @@ _FAIRSEQ = (
         r"Model file not found: (?P<path>.*)",
         "{path}: there is no such checkpoint. Check the path.",
     ),
+    (
+        r"--finetune-from-model (?P<path>.*) does not exist",
+        "--finetune-from-model {path}: there is no such checkpoint. Check the path.",
+    ),
+    (
+        # The last is how --amp fails on CPUs.
+        r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
+        r"|'GradScaler' object has no attribute '_backoff_factor'",
+        "the training diverged: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
+        "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file).",
+    ),
+    (
+        r"Seed must be between 0 and 2\*\*32 - 1",
+        "--seed: give a number from 0 to 4294967295.",
+    ),
+    (
+        r"The dataset is empty\. This could indicate",
+        "no sentence pair is left: there is none, or each is longer than --max-tokens, --max-source-positions or "
+        "--max-target-positions allow. Raise these limits, or check the data.",
+    ),
+    (
+        r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)",
+        "a sentence is longer than the {limit} tokens that a batch may have. Raise --max-tokens, or "
+        "--max-tokens-valid for the validation set.",
+    ),
+    (
+        r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices",
+        "--distributed-world-size {asked}: this machine has {there} GPUs. Give at most that; processes on CPUs are "
+        "started by torchrun, as the recipes do with CPUS=2.",
+    ),
+    (
+        r"Cannot use a fixed learning rate schedule with (?P<name>\w+)",
+        "--lr: give one value, from which --lr-scheduler {name} makes its own.",
+    ),
+    (
+        r"(?:Criterion|Optimizer) does not match; please reset",
+        "the checkpoint that the training would go on from was made with another --criterion or --optimizer. Give the "
+        "same, or another --save-dir to begin a new training, or --reset-optimizer to go on without its state.",
+    ),
+    (
+        r"Cannot resume training due to dataloader mismatch",
+        "the checkpoint that the training would go on from was made with other data or batches: an epoch had more of "
+        "them. Give the same, or --reset-dataloader to begin with the first epoch's data.",
+    ),
+    (
+        r"cannot access local variable 'valid_losses'",
+        "an epoch has not a single update: --skip-remainder-batch leaves out what does not fill --update-freq batches. "
+        "Leave it out, or give a smaller --update-freq or --max-tokens.",
+    ),
 )
 
 
@@ -44,7 +93,9 @@ def explain(error):
     usage = usage_error_in(error)
     if usage is not None:
         return str(usage)
-    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(error))  # numpy 2 shows its numbers so
+    # While fairseq looks for the cause of a NaN, it may fail itself.
+    said = next((cause for cause in causes(error) if isinstance(cause, FloatingPointError)), error)
+    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(said))  # numpy 2 shows its numbers so
     for pattern, sentence in _FAIRSEQ:
         match = re.search(pattern, text)
         if match:
@@ -53,6 +104,12 @@ def explain(error):
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}. Check the path."
+    metric = _metric_not_measured(error)
+    if metric is not None:
+        return (
+            f"--best-checkpoint-metric {metric}: the validation does not measure it. Choose loss, nll_loss or ppl, or "
+            "bleu with --eval-bleu."
+        )
     path = _checkpoint_being_loaded(error)
     return explain_unreadable(error, path) if path else None
 
@@ -63,6 +120,13 @@ def _checkpoint_being_loaded(error):
         if frame.f_code.co_name == "load_checkpoint_to_cpu":
             return frame.f_locals.get("path")
     return None
+
+
+def _metric_not_measured(error):
+    """The metric that fairseq looked for among the results of a validation when `error` was raised, or None."""
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    at_validation = frames[-1:] in (["validate"], ["get_valid_stats"])
+    return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
 def explain_unreadable(error, path):

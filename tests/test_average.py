@@ -1,10 +1,13 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from test_bad_input import checkpoint
 
-from posnet_fairseq.cli.average import Candidate, average, candidates, choose, lost_best
+from posnet_fairseq import synthetic
+from posnet_fairseq.cli.average import Candidate, average, candidates, choose, gap, lost_best
+from posnet_fairseq.errors import UsageError
 
 
 def run(*scores, maximize=False):
@@ -33,12 +36,72 @@ def test_best_is_the_largest_of_a_metric_to_maximize():
     assert [candidate.updates for candidate in chosen] == [1, 2]
 
 
+def numbered(*updates, interval=10, scores=None):
+    scores = scores or (3.0,) * len(updates)
+    return [
+        Candidate(Path(f"checkpoint_1_{n}.pt"), n, score, interval=interval)
+        for n, score in zip(updates, scores, strict=True)
+    ]
+
+
 def test_a_lost_best_checkpoint_is_noticed():
-    kept = [Candidate(Path(f"{i}.pt"), i, score, best=2.5, metric="ppl") for i, score in enumerate((4.0, 3.0))]
-    assert "ppl 2.5000) was not kept" in lost_best(kept)
-    kept = [Candidate(Path(f"{i}.pt"), i, score, best=3.0) for i, score in enumerate((4.0, 3.0))]
-    assert lost_best(kept) is None
-    assert lost_best(run(None, None)) is None
+    kept = numbered(30, 40, scores=(4.0, 3.0))
+    lost = Candidate(Path("checkpoint_best.pt"), 20, 2.5, metric="ppl")
+    assert "ppl 2.5000 after 20 updates) was not kept" in lost_best(kept, lost)
+    for best in (
+        None,
+        replace(lost, valid=None),
+        replace(lost, valid=3.0),  # as good as one that is there
+        replace(lost, updates=40, valid=3.0),
+        replace(lost, updates=25, numbered=False),  # the end of an epoch, which had no number
+        replace(lost, updates=50),  # the end of the run, later than the last number
+    ):
+        assert lost_best(kept, best) is None
+    assert lost_best(numbered(30, scores=(None,)), lost)
+    assert lost_best(kept, replace(lost, valid=5.0, maximize=True))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "last", "missing"),
+    [
+        (numbered(10, 20, 30), None, None),
+        (numbered(10, 20, 40), None, "after updates 30"),
+        (numbered(10, 90), None, "after updates 20, 30, 40, 50, 60 and 2 more"),
+        (numbered(48, 52, 56, interval=4), 60, "after updates 60"),
+        (numbered(48, 52, 56, interval=4), 59, None),
+        (numbered(48, 52, 56, interval=4), 50, None),
+        (numbered(7, 10, 14, 20), None, None),  # ends of epochs between
+        (numbered(10, 10**15, interval=1), None, "and 999999999999984 more"),
+        (numbered(10, 40, interval=0), None, None),
+    ],
+)
+def test_gaps_are_noticed(chosen, last, missing):
+    last = last and Candidate(Path("checkpoint_last.pt"), last, None, interval=chosen[0].interval)
+    assert missing in gap(chosen, last) if missing else gap(chosen, last) is None
+
+
+def test_gaps_between_epochs_are_noticed():
+    epochs = [Candidate(Path(f"checkpoint{n}.pt"), 7 * n, None) for n in (2, 4, 6)]
+    assert "of epochs 3, 5 are" in gap(epochs)
+    assert gap([replace(epoch, epochs=2) for epoch in epochs]) is None
+
+
+def test_data_that_was_moved_are_the_same(tmp_path):
+    for folder, words in (("here/data", 40), ("there/data", 40), ("there/other", 50)):
+        (tmp_path / folder).mkdir(parents=True)
+        synthetic.dictionary(words).save(str(tmp_path / folder / "dict.xx.txt"))
+    paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
+    expected = {"here/data": True, "there/data": True, "gone/data": True, "there/other": False, "gone/other": False}
+    for folder, same in expected.items():
+        for path, data in zip(paths, ("here/data", folder), strict=True):
+            state = torch.load(path, weights_only=True)
+            state["cfg"]["task"]["data"] = str(tmp_path / data)
+            torch.save(state, path)
+        if same:
+            average(paths)
+        else:
+            with pytest.raises(UsageError, match="they are of different runs"):
+                average(paths)
 
 
 def test_no_number_is_not_the_best(tmp_path):

@@ -1,15 +1,25 @@
 """posnet-average: one checkpoint from several of a training run."""
 
 import argparse
+import itertools
 import math
 import re
 import sys
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import for_inference, model_arch, model_options, read_checkpoint, write_checkpoint
+from posnet_fairseq.checkpoints import (
+    for_inference,
+    languages_of,
+    model_arch,
+    model_options,
+    read_checkpoint,
+    refuse_not_finite,
+    write_checkpoint,
+)
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_place
@@ -28,51 +38,114 @@ class Candidate:
         updates: done when it was written.
         valid: the run's ``--best-checkpoint-metric`` on the validation set, None if it was not validated or is no
             finite number.
-        best: the best value of the run up to here, whether its checkpoint is still there or not.
-        metric: what `valid` and `best` are; fairseq's default is the loss.
+        metric: what `valid` is; fairseq's default is the loss.
         maximize: whether more of it is better.
+        interval: the run's ``--save-interval-updates``, 0 or less if it had none.
+        epochs: the run's ``--save-interval``.
+        numbered: whether it was written under a number, beside its copies.
     """
 
     path: Path
     updates: int
     valid: float | None
-    best: float | None = None
     metric: str = "loss"
     maximize: bool = False
+    interval: int = 0
+    epochs: int = 1
+    numbered: bool = True
+
+    @property
+    def epoch(self) -> int | None:
+        """Of a file that is called after its epoch; None of others."""
+        match = re.fullmatch(r"checkpoint(\d+)\.pt", self.path.name)
+        return int(match[1]) if match else None
 
 
 def candidates(folder):
     """The numbered checkpoints of a folder in the order of training.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there are none, or they are of several runs.
     """
     found = {}
     for path in sorted(Path(folder).glob("checkpoint*.pt")):
         if not _NUMBERED.fullmatch(path.name):
             continue
-        state = read_checkpoint(path)
-        updates = state["optimizer_history"][-1]["num_updates"]
-        # At the end of an epoch fairseq may write the same step twice, under its epoch and under its updates.
-        found.setdefault(updates, _candidate(path, updates, state))
+        candidate = _candidate(path)
+        # The end of an epoch may be written twice, under its epoch and under its updates.
+        other = found.setdefault(candidate.updates, candidate)
+        if other is not candidate and not _same_step(other.path, path):
+            raise UsageError(
+                f"{other.path} and {path} both have {other.updates} updates and different weights, so they are of "
+                "different runs. Move those of one run to another folder."
+            )
     if not found:
         raise UsageError(f"{folder} holds no numbered checkpoints (checkpoint*.pt). Check the path of --save-dir.")
-    return [found[updates] for updates in sorted(found)]
+    run = [found[updates] for updates in sorted(found)]
+    for candidate in run:
+        if candidate.metric != run[-1].metric:
+            raise UsageError(
+                f"{candidate.path} was validated by {candidate.metric} and {run[-1].path} by {run[-1].metric} "
+                "(--best-checkpoint-metric), so no best one can be found. Move those of one metric to another folder."
+            )
+    return run
 
 
-def _candidate(path, updates, state):
-    settings = state["cfg"].get("checkpoint", {})
-    valid, best = (state.get("extra_state", {}).get(name) for name in ("val_loss", "best"))
-    if valid is not None and not math.isfinite(valid):
-        valid = None
+def _candidate(path):
+    state = read_checkpoint(path)
+    history, extra = state["optimizer_history"], state.get("extra_state", {})
+    last, settings = history[-1] if isinstance(history, list) else None, state["cfg"].get("checkpoint", {})
+    _refuse_unless(path, all(isinstance(part, dict) for part in (last, extra, settings)))
+    updates, valid = last.get("num_updates"), extra.get("val_loss")
+    interval, epochs = settings.get("save_interval_updates", 0), settings.get("save_interval", 1)
+    _refuse_unless(path, all(isinstance(number, int) for number in (updates, interval, epochs)))
+    _refuse_unless(path, valid is None or isinstance(valid, Real))
     return Candidate(
         path,
         updates,
-        valid,
-        best,
+        valid if valid is not None and math.isfinite(valid) else None,
         settings.get("best_checkpoint_metric", "loss"),
         settings.get("maximize_best_checkpoint_metric", False),
+        interval,
+        epochs,
+        (interval > 0 and updates % interval == 0) or _has_file_of_epoch(extra.get("train_iterator"), settings),
     )
+
+
+def _has_file_of_epoch(position, settings):
+    """Whether a checkpoint was also written under its epoch: it ends one, so that training goes on with the next."""
+    match position:
+        case {"epoch": int(following), "iterations_in_epoch": 0} if not settings.get("no_epoch_checkpoints"):
+            return (following - 1) % max(settings.get("save_interval", 1), 1) == 0
+    return False
+
+
+def _refuse_unless(path, complete):
+    if not complete:
+        raise UsageError(
+            f"{path} does not say its updates and its validation as a checkpoint of fairseq-train does. Take it out of "
+            "the folder."
+        )
+
+
+def _same_step(path, other_path):
+    """Whether two checkpoints of as many updates are one: every update changes all biases and gains."""
+    model, other = (read_checkpoint(each)["model"] for each in (path, other_path))
+    small = {name: tensor for name, tensor in model.items() if tensor.dim() == 1}
+    return all(name in other and torch.equal(small[name].nan_to_num(), other[name].nan_to_num()) for name in small)
+
+
+def copy_in(folder, name) -> Candidate | None:
+    """What ``checkpoint_best.pt`` or ``checkpoint_last.pt`` of a folder is a copy of; None if it cannot be read.
+
+    Args:
+        folder: the --save-dir.
+        name: ``best`` or ``last``.
+    """
+    try:
+        return _candidate(Path(folder, f"checkpoint_{name}.pt"))
+    except UsageError:
+        return None
 
 
 def choose(run, number):
@@ -101,23 +174,68 @@ def choose(run, number):
     return run[start : start + number]
 
 
-def lost_best(run):
-    """A sentence if the best validated checkpoint of a run is no longer among its candidates, else None."""
-    best, sign = run[-1].best, -1 if run[-1].maximize else 1
-    values = [candidate.valid for candidate in run if candidate.valid is not None]
-    if best is None or not math.isfinite(best) or not values or sign * best >= min(sign * value for value in values):
+def lost_best(run, best) -> str | None:
+    """A sentence if the best validated checkpoint of a run was numbered and is no longer there, else None.
+
+    Args:
+        run: candidates in the order of training.
+        best: what the run's ``checkpoint_best.pt`` is a copy of, or None.
+    """
+    if best is None or best.valid is None or not best.numbered or best.updates > run[-1].updates:
+        return None
+    sign = -1 if best.maximize else 1
+    as_good = (candidate.valid is not None and sign * candidate.valid <= sign * best.valid for candidate in run)
+    if any(as_good) or best.updates in {candidate.updates for candidate in run}:
         return None
     return (
-        f"the best checkpoint of the run ({run[-1].metric} {best:.4f}) was not kept, so the best of what is left "
-        "counts; train with a larger --keep-interval-updates to keep it."
+        f"the best checkpoint of the run ({best.metric} {best.valid:.4f} after {best.updates} updates) was not kept, "
+        "so the best of what is left counts; train with a larger --keep-interval-updates to keep it."
     )
+
+
+def gap(chosen, last=None) -> str | None:
+    """A sentence if checkpoints are missing that the run wrote between those that are chosen, else None.
+
+    Args:
+        chosen: candidates in the order of training.
+        last: the end of the run if nothing that is there comes after them: what ``checkpoint_last.pt`` is a copy of.
+    """
+    updates, epochs = [], []
+    for before, after in itertools.pairwise(chosen):
+        if after.interval > 0:
+            updates.append(_due(before.updates, after.updates, after.interval))
+        elif before.epoch is not None and after.epoch is not None:
+            epochs.append(_due(before.epoch, after.epoch, after.epochs))
+    if last is not None and last.interval > 0:
+        updates.append(_due(chosen[-1].updates, last.updates + 1, last.interval))
+    missing = [
+        f"{what} {_some(ranges)}" for what, ranges in (("after updates", updates), ("of epochs", epochs)) if any(ranges)
+    ]
+    if not missing:
+        return None
+    return (
+        f"the checkpoints {' and '.join(missing)} are not there, so those that are averaged do not follow one another; "
+        "train with a larger --keep-interval-updates to keep them."
+    )
+
+
+def _due(begin, end, step):
+    """Multiples of `step` after `begin` and before `end`."""
+    return range(begin // step * step + step, end, step) if step > 0 else range(0)
+
+
+def _some(ranges, number=5):
+    """The first few numbers of ranges, and how many more there are."""
+    first = list(itertools.islice(itertools.chain(*ranges), number))
+    more = sum(map(len, ranges)) - len(first)
+    return ", ".join(map(str, first)) + (f" and {more} more" if more else "")
 
 
 def average(paths):
     """The content of a checkpoint whose weights are the mean of those at `paths`, ready for inference.
 
     Raises:
-        UsageError: the checkpoints are of different architectures or sizes.
+        UsageError: the checkpoints are of different architectures, sizes or runs, or their weights are not finite.
     """
     state = read_checkpoint(paths[-1])
     if has_tables(state["model"]):
@@ -133,6 +251,8 @@ def average(paths):
     for path in paths:
         other = read_checkpoint(path)
         _check_same_model(paths[-1], state, path, other)
+        _check_same_run(paths[-1], state, path, other)
+        refuse_not_finite(other["model"], path)
         for name, *_ in names.values():
             sums[name] = sums.get(name, 0) + other["model"][name].double()
     model = {}
@@ -142,6 +262,7 @@ def average(paths):
             dtype = torch.float32  # their mean needs more precision than they have
         mean = (sums[first] / len(paths)).to(dtype)
         model |= dict.fromkeys((first, *others), mean)
+    refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
     return for_inference(state, model, averaged=[str(path) for path in paths])
 
 
@@ -159,6 +280,45 @@ def _check_same_model(path, state, other_path, other):
         if ours != theirs:
             name = min(name for name, _ in ours.items() ^ theirs.items())
             raise UsageError(f"{path} and {other_path} differ in the {what} {name}. Average checkpoints of one run.")
+
+
+def _check_same_run(path, state, other_path, other):
+    """Refuse what was trained on something else, as far as checkpoints tell."""
+    ours, theirs = map(_trained_on, (state, other))
+    different = [name for name in ours if None not in (ours[name], theirs[name]) and ours[name] != theirs[name]]
+    if different == ["data"] and _may_be_moved(ours["data"], theirs["data"]):
+        return
+    if different:
+        name = different[0]
+        raise UsageError(
+            f"{path} was trained with the {name} {ours[name]} and {other_path} with {theirs[name]}, so they are of "
+            "different runs. Average checkpoints of one run."
+        )
+
+
+def _trained_on(state):
+    """What is the same for all checkpoints of a run; None where a checkpoint does not tell."""
+    task, common = state["cfg"]["task"], state["cfg"].get("common")
+    data = task.get("data")
+    source, target = languages_of(task, _folder(data))
+    seed = common.get("seed") if isinstance(common, dict) else None
+    languages = {"source language": source, "target language": target}
+    return {"task": task.get("_name"), **languages, "data": data, "seed": seed}
+
+
+def _folder(data):
+    """The first of data directories that are one for fairseq."""
+    return Path(str(data).split(":")[0])
+
+
+def _may_be_moved(data, other):
+    """Whether two data directories may be one that was moved: what is there of them says more than their names."""
+    folders = _folder(data), _folder(other)
+    sizes = [
+        {path.name: path.stat().st_size for path in folder.glob("*") if path.name.startswith(("dict.", "train."))}
+        for folder in folders
+    ]
+    return sizes[0] == sizes[1] if all(sizes) else folders[0].name == folders[1].name
 
 
 @command
@@ -179,9 +339,10 @@ def main(arguments=None):
 
     run = candidates(options.folder)
     chosen = choose(run, options.num)
-    note = lost_best(run)
-    if note:
-        print(f"posnet-average: {note}", file=sys.stderr)
+    last = copy_in(options.folder, "last") if chosen[-1] is run[-1] else None
+    for note in (lost_best(run, copy_in(options.folder, "best")), gap(chosen, last)):
+        if note:
+            print(f"posnet-average: {note}", file=sys.stderr)
     with torch.no_grad():
         state = average([candidate.path for candidate in chosen])
     write_checkpoint(state, options.out)

@@ -47,6 +47,7 @@ def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch,
 def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     sgd = "--max-update 6 --no-epoch-checkpoints --disable-validation --optimizer sgd --lr 0.1 --lr-scheduler fixed"
+    sgd += " --batch-size 500 --save-interval-updates 2"  # two updates an epoch
     arguments = commands.train_arguments(data, one, *sgd.split())
     commands.call(monkeypatch, "train", *arguments, "--update-freq", "2")
     distributed = (
@@ -58,6 +59,9 @@ def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
     for process in processes:
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0, output
+    for run in (one, two):
+        numbered = sorted(path.stem for path in run.glob("checkpoint_[1-9]*.pt"))
+        assert numbered == ["checkpoint_1_2", "checkpoint_2_4", "checkpoint_3_6"]
     # Gradients are summed in another order.
     assert_same_weights(one / "checkpoint_last.pt", two / "checkpoint_last.pt", rtol=1e-4, atol=1e-5)
 
@@ -81,11 +85,12 @@ criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
 optimizer: {{_name: adam, adam_betas: "(0.9, 0.98)"}}
 lr_scheduler: {{_name: fixed}}
 optimization: {{max_update: 2, lr: [0.001]}}
-dataset: {{batch_size: 16, num_workers: 0, disable_validation: true}}
-checkpoint: {{save_dir: {tmp_path}/run}}
+dataset: {{batch_size: 1000, num_workers: 0, disable_validation: true}}
+checkpoint: {{save_dir: {tmp_path}/run, save_interval_updates: 2, no_epoch_checkpoints: true}}
 """
     )
     commands.hydra_train(tmp_path, "reversal")
+    assert (tmp_path / "run/checkpoint_1_2.pt").exists()  # the end of an epoch
     state = torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)
     assert state["cfg"]["model"]["encoder_self_mixer"] == "rposnet"
     assert state["model"]["encoder.layers.0.self_attn.energies.0.relative"].shape == (11, 192)

@@ -15,6 +15,8 @@ from pathlib import Path
 import commands
 import pytest
 
+from posnet_fairseq.failures import explain
+
 ENDS = 2  # the exit code of a refusal
 
 
@@ -27,6 +29,7 @@ class Row:
     Attributes:
         name: of the row.
         command: in the folder, as one would type it. posnet's commands run in this process, all others in their own.
+            ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``, in this process.
         says: regular expression that is found in what is printed.
         code: exit code. With 2, exactly one line must be an error.
         before: changes the folder first.
@@ -78,6 +81,8 @@ def run(command, stdin, monkeypatch):
     """The exit code of a command. What it prints is printed."""
     name, *arguments = shlex.split(command)
     stdin = stdin.encode() if isinstance(stdin, str) else stdin
+    if name == "train":
+        return train(arguments, monkeypatch)
     if not name.startswith("posnet-"):
         return in_process(command, stdin)
     with contextlib.ExitStack() as stack:
@@ -93,6 +98,20 @@ def run(command, stdin, monkeypatch):
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
+    return 0
+
+
+def train(options, monkeypatch):
+    """The exit code of a short training. A failure is told as fairseq's own commands tell it with the plugin."""
+    short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
+    try:
+        commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *short, *options))
+    except Exception as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        print(f"posnet: error: {sentence}", file=sys.stderr)
+        return ENDS
     return 0
 
 

@@ -1,13 +1,205 @@
-"""posnet-average, used carelessly."""
+"""posnet-average, used carelessly, and given what does not belong together."""
 
+import shutil
+
+import torch
 from hostile import Row, play, table
 
+TWO = "posnet-average run --num 2 --out out.pt"
+FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
+BEST, LAST = "run/checkpoint_best.pt", "run/checkpoint_last.pt"
+NAME = "encoder.positions.norm.bias"
+
+
+def made(name, says, before=lambda folder: None, command=TWO):
+    """The average is written."""
+    return Row(name, command, rf"(?s){says}.*averaged into out.pt|averaged into out.pt.*{says}", 0, before, ("out.pt",))
+
+
+def quietly(name, before, command=TWO):
+    """The average is written, and nothing is remarked."""
+    return Row(name, command, r"(?s)\A(?!.*posnet-average:).*averaged into out.pt", 0, before, ("out.pt",))
+
+
+def refused(name, says, before, command=TWO):
+    """Nothing is written."""
+    return Row(name, command, says, before=before)
+
+
+def removed(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def written(name, content=b""):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def changed(name, change, to=None):
+    """Changes the content of a checkpoint, or that of its copy."""
+
+    def before(folder):
+        state = torch.load(folder / name, weights_only=True)
+        change(state)
+        torch.save(state, folder / (to or name))
+
+    return before
+
+
+def put(*keys_and_value, name=THIRD):
+    """Puts a value into a checkpoint, in the place that the keys say."""
+    *keys, key, value = keys_and_value
+
+    def change(state):
+        for each in keys:
+            state = state[each]
+        state[key] = value
+
+    return changed(name, change)
+
+
+def filled(name, number, dtype=torch.float32):
+    def change(state):
+        state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
+
+    return changed(name, change)
+
+
+def both(*changes):
+    return lambda folder: [change(folder) for change in changes]
+
+
+def another_of_ten(state):
+    state["optimizer_history"][-1]["num_updates"] = 10
+
+
+def best_was_after_five(state):
+    state["optimizer_history"][-1]["num_updates"] = 5
+    state["extra_state"]["val_loss"] = 1.5
+
+
+def best_was_after_seven(state):
+    state["optimizer_history"][-1]["num_updates"] = 7
+    state["extra_state"]["val_loss"] = 1.5
+
+
+UNCLEAR = "checkpoint_3_15.pt does not say its updates and its validation"
 ROWS = [
     Row("no such folder", "posnet-average runs --num 2 --out out.pt", "runs: there is no such directory"),
-    Row("more checkpoints than there are", "posnet-average run --num 9 --out out.pt", "there are only"),
+    Row("a file as the folder", f"posnet-average {LAST} --num 2 --out out.pt", "there is no such directory"),
+    Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
+    Row("more checkpoints than there are", "posnet-average run --num 9 --out out.pt", "there are only 3"),
     Row("none at all", "posnet-average run --num 0 --out out.pt", "--num 0: give 1 or more"),
+    Row("fewer than none", "posnet-average run --num -1 --out out.pt", "--num -1: give 1 or more"),
+    Row("no number", "posnet-average run --num two --out out.pt", "invalid int value: 'two'"),
+    Row("number left out", "posnet-average run --out out.pt", "required: --num"),
     Row("a folder as the result", "posnet-average run --num 1 --out text", "text is a directory"),
-    Row("as it should be", "posnet-average run --num 1 --out out.pt", "averaged into out.pt", 0, makes=("out.pt",)),
+    quietly("one", lambda folder: None, "posnet-average run --num 1 --out out.pt"),
+    quietly("all", lambda folder: None, "posnet-average run --num 3 --out out.pt"),
+    # Gaps.
+    made("one is missing in the middle", "after updates 10 are not there", removed(SECOND)),
+    made("the last is missing", "after updates 15 are not there", removed(THIRD)),
+    quietly("one before those that are averaged is missing", removed(FIRST)),
+    quietly("no copies", removed(BEST, LAST)),
+    # The best.
+    made(
+        "the best was removed",
+        r"best checkpoint of the run \(ppl 1.5000 after 5 updates\) was not kept",
+        both(changed(BEST, best_was_after_five), removed(FIRST)),
+    ),
+    quietly("the best ended an epoch and had no number", changed(BEST, best_was_after_seven)),
+    quietly("the best is damaged", written(BEST, b"PK")),
+    quietly("the last is damaged", written(LAST, b"PK")),
+    # Several runs in one folder.
+    refused(
+        "another direction",
+        "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
+        both(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
+    ),
+    refused(
+        "another target language",
+        "checkpoint_3_15.pt was trained with the target language zz and .*checkpoint_2_10.pt with yy",
+        both(put("cfg", "task", "source_lang", "xx"), put("cfg", "task", "target_lang", "zz")),
+    ),
+    refused(
+        "another task",
+        "checkpoint_3_15.pt was trained with the task denoising and .*checkpoint_2_10.pt with translation",
+        put("cfg", "task", "_name", "denoising"),
+    ),
+    refused(
+        "other data",
+        "checkpoint_3_15.pt was trained with the data data-bin/other and .*checkpoint_2_10.pt with data",
+        put("cfg", "task", "data", "data-bin/other"),
+    ),
+    refused(
+        "other data that are there",
+        "checkpoint_3_15.pt was trained with the data text and .*checkpoint_2_10.pt with data",
+        both(written("text/dict.xx.txt", b"a 1\n"), put("cfg", "task", "data", "text")),
+    ),
+    quietly("data that were moved", put("cfg", "task", "data", "/elsewhere/data")),
+    quietly(
+        "data that were copied",
+        both(
+            lambda folder: shutil.copytree(folder / "data", folder / "copy"),
+            put("cfg", "task", "data", "copy"),
+        ),
+    ),
+    refused("another seed", "was trained with the seed 2 and .* with 1", put("cfg", "common", "seed", 2)),
+    refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
+    refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
+    refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),
+    refused("a weight more", "differ in the size of encoder.more", put("model", "encoder.more", torch.zeros(3))),
+    refused(
+        "another metric",
+        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
+        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
+    ),
+    refused(
+        "as many updates of another run",
+        r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
+        changed(THIRD, another_of_ten, "run/checkpoint_4_10.pt"),
+    ),
+    quietly(
+        "one step under two names",
+        lambda folder: shutil.copy(folder / SECOND, folder / "run/checkpoint2.pt"),
+        "posnet-average run --num 3 --out out.pt",
+    ),
+    # Weights.
+    refused("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or no number", filled(THIRD, torch.nan)),
+    refused("infinite", f"checkpoint_2_10.pt: the weight {NAME} is infinite or no number", filled(SECOND, torch.inf)),
+    refused(
+        "too large a sum",
+        f"the mean of .*: the weight {NAME} is infinite",
+        both(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
+    ),
+    quietly("no numbers in one that is not averaged", filled(FIRST, torch.nan)),
+    # Damaged and invented files.
+    refused("half a checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD, b"PK\x03\x04")),
+    refused("an empty checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD)),
+    refused("a text", "checkpoint_3_15.pt is damaged", written(THIRD, b"hello\n")),
+    refused(
+        "a folder of that name", "there is no such checkpoint", lambda folder: (folder / "run/checkpoint7.pt").mkdir()
+    ),
+    refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
+    refused("a foreign model", "holds the model lstm", put("cfg", "model", "_name", "lstm")),
+    refused("no history", "lacks optimizer_history", put("optimizer_history", [])),
+    refused("an empty history", UNCLEAR, put("optimizer_history", [{}])),
+    refused("a history of nothing", UNCLEAR, put("optimizer_history", [None])),
+    refused("a history in words", UNCLEAR, put("optimizer_history", "long")),
+    refused("a history by name", UNCLEAR, put("optimizer_history", {"num_updates": 15})),
+    refused("updates in words", UNCLEAR, put("optimizer_history", [{"num_updates": "15"}])),
+    refused("no state", UNCLEAR, put("extra_state", None)),
+    refused("another kind of state", UNCLEAR, put("extra_state", [1])),
+    refused("a loss in words", UNCLEAR, put("extra_state", "val_loss", "low")),
+    refused("a list of losses", UNCLEAR, put("extra_state", "val_loss", [1.0])),
+    refused("no saving options", UNCLEAR, put("cfg", "checkpoint", None)),
+    refused("an interval in words", UNCLEAR, put("cfg", "checkpoint", "save_interval_updates", "5")),
+    refused("no task", "lacks its task", put("cfg", "task", None)),
+    refused("no weights", "lacks model", put("model", {})),
+    refused("a list of weights", "lacks weights", put("model", [1])),
+    refused("weights in words", "lacks weights", put("model", NAME, "heavy")),
+    quietly("a place in the data in words", put("extra_state", "train_iterator", "somewhere")),
+    quietly("a loss that is no number", put("extra_state", "val_loss", float("nan"))),
+    quietly("foreign files beside", written("run/checkpoint_notes.pt", b"hello")),
 ]
 
 
