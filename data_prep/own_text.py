@@ -7,7 +7,7 @@ from posnet_data_prep.readers import Reader
 from posnet_data_prep.reading import plain_size
 from posnet_data_prep.stages import Stage, digest
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import write_lines
+from posnet_fairseq.files import is_blank, write_lines
 
 # Of a text without a validation and a test set, its last parts become them, each one of so many.
 PARTS = 20
@@ -58,4 +58,4 @@ def _sets(files):
 
 
 def _lines(path):
-    return [line for line in Reader(strict=True).plain(path) if line.strip()]
+    return [line for line in Reader(strict=True).plain(path) if not is_blank(line)]

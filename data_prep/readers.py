@@ -4,6 +4,7 @@ import re
 
 from posnet_data_prep.compressed import DAMAGED, open_binary
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import refuse_nul
 
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
@@ -56,11 +57,8 @@ class Reader:
                 ) from error
             self.mended += 1
             text = line.decode("utf-8", errors="replace")
-        if self._strict and "\0" in text:
-            raise UsageError(
-                f"{path} has a NUL byte in line {number}, so it is no text in UTF-8 (UTF-16 has them). Convert it "
-                "first, for instance with iconv -f utf-16 -t utf-8, or remove them with tr -d '\\0'."
-            )
+        if self._strict:
+            refuse_nul(text, path, number)
         return text
 
     def tagged(self, path):

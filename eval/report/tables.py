@@ -70,6 +70,6 @@ def _cell(comparison, test_set, system, metric, bold):
 
 
 def _escaped(text):
-    for sign in "\\`*_{}[]<>#|~$":
+    for sign in "\\`*_{}[]<>#|~$&":
         text = text.replace(sign, f"\\{sign}")
     return text
