@@ -36,7 +36,7 @@ def read_plan(path):
         raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}. Mend it.") from error
     except RecursionError as error:
         raise UsageError(f"{path} is nested too deeply to be a comparison. Mend it.") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of dates, tags and the like
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of dates, tags
         raise UsageError(f"{path} has a value that YAML cannot read ({error}). Put it in quotes.") from error
     return _Reader(path).plan(content)
 

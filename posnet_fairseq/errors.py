@@ -6,7 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-
 # Control characters but for tab and line feed, which a terminal may take for commands; and what turns the direction of
 # the text behind it, or breaks its line.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

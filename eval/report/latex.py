@@ -18,8 +18,9 @@ _SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\d
 _TEXT = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "`": r"\textasciigrave{}", "±": r"$\pm$", "σ": r"$\sigma$", "≤": r"$\le$", "–": "--", "α": r"$\alpha$", "γ": r"$\gamma$",
-    "→": r"$\to$", "-": "-{}",
+    "|": r"\textbar{}", "`": r"\textasciigrave{}", "-": "-{}",
+    "±": r"$\pm$", "σ": r"$\sigma$", "≤": r"$\le$", "–": "--", "α": r"$\alpha$", "γ": r"$\gamma$",
+    "→": r"$\to$",
     **{sign: f"${name}$" for sign, name in _SIGNS.items() if sign != "="},
 }  # fmt: skip
 
