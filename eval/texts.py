@@ -43,12 +43,11 @@ def read_output(path):
             f"{path} is a log of fairseq's without a translation of {_some(missing, 'sentence')} (counted from 0). "
             "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
         )
-    # fairseq prints the scores of a hypothesis behind it: without them, the line before may be cut short.
-    scored = {int(line[2:].partition("\t")[0]) for line in lines if _COMPANION.match(line) and line[0] == "P"}
-    if scored and not scored >= best.keys():
+    # fairseq prints the scores of a hypothesis behind it.
+    if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
         raise UsageError(
-            f"{path} is a log of fairseq's that is cut short: it has no scores (P-) of "
-            f"{_some(sorted(best.keys() - scored), 'sentence')} (counted from 0). Copy it again, or translate again."
+            f"{path} is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted "
+            "from 0), without its scores. Copy it again, or translate again."
         )
     return [best[number] for number in range(len(best))]
 
