@@ -7,6 +7,7 @@ compat.allow_checkpoint_types()
 compat.restore_long_integers()
 compat.exempt_from_weight_decay()
 compat.save_at_ends_of_epochs()
+compat.check_data_when_it_is_loaded()
 
 from posnet_fairseq.errors import install_hook  # noqa: E402
 from posnet_fairseq.failures import explain  # noqa: E402
