@@ -63,6 +63,7 @@ def publish(out, workshop, making, about):
     if "source_lang" in card:
         source, target = length_ratio.measure(out, card["source_lang"], card["target_lang"])
         card["length_ratio"] = source / target
+    card["notes"] = making.notes()
     records = {stage: workshop.record(stage) for stage in making.stages}
     card["stages"] = {
         stage.name: {name: record[name] for name in ("counts", "options", "versions", "seconds")}

@@ -83,7 +83,7 @@ class Reader:
                 yield " ".join(match[1].split())
 
     def talk_segments(self, path):
-        """IWSLT's test text: :meth:`segments` in which ’ is ', as in its training text."""
+        """IWSLT's test text: :meth:`segments` in which ’ becomes ', which the original script does to both sides."""
         for line in self.segments(path):
             yield line.replace("’", "'")
 
