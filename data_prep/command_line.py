@@ -1,6 +1,7 @@
 """The command line of posnet-prepare."""
 
 import argparse
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
 from posnet_data_prep.reading import is_table
 from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import cache_folder
-from posnet_fairseq.processes import cores
+from posnet_fairseq.processes import check_workers, cores
+
+MOST = 10**9  # of what is counted
 
 
 def parse(arguments):
@@ -19,13 +22,33 @@ def parse(arguments):
     options = parser.parse_args(arguments)
     if not options.list and options.dataset is None:
         parser.error("name a dataset, or --list to see which there are")
-    for name in ("workers", "pieces", "min_length", "max_length", "valid_every"):
+    for name in ("pieces", "min_length", "max_length", "valid_every"):
         value = getattr(options, name, None)
-        if value is not None and value < 1:
-            raise UsageError(f"{flag(name)} {value}: give 1 or more.")
+        if value is not None and not 1 <= value <= MOST:
+            raise UsageError(f"{flag(name)} {value}: give 1 or more, up to {MOST:,}.")
+    if options.dataset is not None:
+        check_workers(options.workers)
+        _check_out(options.out)
     if getattr(options, "valid_every", None) == 1:
         raise UsageError("--valid-every 1: no training pair would be left. Give 2 or more.")
     return options
+
+
+def _check_out(out):
+    """Refuse a folder that fairseq's commands could not be given later.
+
+    Raises:
+        UsageError: it has such a name.
+    """
+    name, reason = str(out), ""
+    if ":" in name:
+        reason = "fairseq takes a colon for the end of one folder and the begin of the next"
+    elif name.startswith("-"):
+        reason = "other commands take it for an option"
+    elif "${" in name or name.endswith("\\"):
+        reason = "fairseq reads ${ and a last backslash in its own way"
+    if reason:
+        raise UsageError(f"--out {name}: {reason}. Choose another name.")
 
 
 def _parser():
@@ -121,12 +144,14 @@ def recipe(options, default, languages):
         raise UsageError(f"--tokenizer is for Chinese, the languages are {' and '.join(languages)}. Leave it out.")
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
-        if len(given["merges"]) > 2 or min(given["merges"]) < 1:
-            raise UsageError(f"--merges {' '.join(map(str, options.merges))}: give one number, or two, of 1 or more.")
+        if len(given["merges"]) > 2 or not 1 <= min(given["merges"]) <= max(given["merges"]) <= MOST:
+            raise UsageError(
+                f"--merges {' '.join(map(str, options.merges))}: give one number, or two, of 1 or more, up to {MOST:,}."
+            )
     chosen = replace(default, **given)
     if chosen.min_length > chosen.max_length:
         raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
-    if not chosen.max_ratio >= 1:
+    if not 1 <= chosen.max_ratio < math.inf:
         raise UsageError(f"--max-ratio {chosen.max_ratio}: give 1 or more.")
     return chosen
 

@@ -173,7 +173,7 @@ DATASETS = {
         "en",
         train=(Corpus("ted", "de-en/train.tags.de-en.{lang}", "tagged", 174),),
         test=tuple(
-            Corpus("ted", f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", "segments", 1)
+            Corpus("ted", f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", "talk_segments", 1)
             for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
         ),
         recipe=Recipe(

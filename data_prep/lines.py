@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from itertools import islice
 
+from posnet_data_prep.stages import read_json
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import write_lines
 from posnet_fairseq.processes import in_order
@@ -32,7 +33,7 @@ def map_lines(function, sources, targets, processes, bar, resume=None):
     Raises:
         UsageError: a process was killed, or the sources have different numbers of lines.
     """
-    done = _Done.load(resume, len(sources), len(targets))
+    done = _Done.load(resume, sources, targets)
     bar.go_on_from(done.lines)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open(path, "rb")) for path in sources]
@@ -93,9 +94,12 @@ class _Done:
 
     @classmethod
     def load(cls, path, sources, targets):
-        if path is None or not path.exists():
-            return cls([0] * sources, [0] * targets)
-        return cls(**json.loads(path.read_text()))
+        """As a note says; from the beginning where there is none, or a damaged one, or where files are shorter now."""
+        with contextlib.suppress(AttributeError, TypeError):  # of notes of another kind
+            done = cls(**read_json(path)) if path else None
+            if done and done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
+                return done
+        return cls([0] * len(sources), [0] * len(targets))
 
     def add(self, lines, read, outputs, counts):
         self.lines += lines
@@ -105,3 +109,10 @@ class _Done:
 
     def save(self, path):
         write_lines(path, [json.dumps(vars(self))])
+
+
+def _reach(paths, offsets):
+    """Whether files have as many bytes as a note says."""
+    return len(paths) == len(offsets) and all(
+        path.is_file() and 0 <= offset <= path.stat().st_size for path, offset in zip(paths, offsets, strict=True)
+    )

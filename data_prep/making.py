@@ -1,6 +1,7 @@
 """The stages from plain text to a dataset: words, cleaning, split, subwords, fairseq's binary form."""
 
 import shutil
+import unicodedata
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -14,6 +15,8 @@ from posnet_fairseq.errors import UsageError
 from posnet_fairseq.text_pipeline import Merges, SentencePieces, Words
 
 MODEL = "sentencepiece.model"
+# What is counted of a set besides lines and tokens.
+NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
 DESTINATIONS = "train.sets"  # a line for each training pair: train, valid or -
 
 
@@ -106,7 +109,43 @@ class Making:
         tokens = (sum(line.count(" ") + 1 for line in column if line) for column in columns)
         return Counter(lines=len(columns[0])) + Counter(dict(zip(self._languages, tokens, strict=True)))
 
+    def notes(self):
+        """What whoever uses the dataset should know of it: list of sentences."""
+        return [*self._notes_of_subwords(), *self._notes_of_text()]
+
+    def _notes_of_subwords(self):
+        record = self._workshop.record(self._learnt)
+        if record is None:  # its folder was removed, and what was made of it is there
+            return
+        counts, merges = record["counts"], self._recipe.merges
+        if self._recipe.subwords == "sentencepiece":
+            found = [(self._recipe.pieces, counts["pieces"], "pieces")]
+        else:
+            found = [(asked, of["merges"], "merges") for asked, of in zip(merges, counts.values(), strict=True)]
+        for asked, learnt, what in found:
+            if learnt < asked:
+                yield f"only {learnt:,} of {asked:,} {what} could be learnt from the training text"
+
+    def _notes_of_text(self):
+        unit = "pairs" if len(self._languages) == 2 else "lines"
+        counts = self._workshop.record(self.text)["counts"]
+        for name, of_set in counts.items():
+            if repeated := of_set.get(IN_TRAINING):
+                yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are in the training set, too"
+        odd = [f"{of_set[NOT_NFC]:,} {name}" for name, of_set in counts.items() if of_set.get(NOT_NFC)]
+        if odd:
+            yield (
+                f"{unit} that are not in Unicode's normal form NFC, and stay so: {', '.join(odd)}. Where other text "
+                "is, the same letters are other tokens to a model"
+            )
+
     def _tokenise(self, folder, report):
+        every, pairs = self._recipe.valid_every, self._lines("train")
+        if every and pairs < every:  # said now, not when all of them have been gone through
+            raise UsageError(
+                f"--valid-every {every}: the training text has {pairs:,} pairs, so no sentences are left in the valid "
+                "set. Give less."
+            )
         counts = {}
         for name in self._sets():
             words = self._words if name == "test" else self._training_words
@@ -169,8 +208,6 @@ class Making:
                 report.say(f"BPE is learnt from the {len(words):,} most frequent of {different:,} words")
             with report.stage("learn BPE", "merges", merges[index]) as bar:
                 learnt = learn_merges(words, merges[index], folder / name, bar)
-            if learnt < merges[index]:
-                report.say(f"only {learnt:,} of {merges[index]:,} merges could be learnt")
             counts[name] = {"merges": learnt, "words": different, "words used": len(words)}
         return counts
 
@@ -190,7 +227,8 @@ class Making:
                 else:
                     kept.append((*row[:width], *tokens))
             columns = list(map(list, zip(*kept, strict=True))) or [[]] * 2 * width
-            return columns, self._count(columns[width:]) + dropped
+            odd = sum(not all(unicodedata.is_normalized("NFC", text) for text in row[:width]) for row in kept)
+            return columns, self._count(columns[width:]) + dropped + Counter({NOT_NFC: odd})
 
         def run(name, function, sources, targets):
             with report.stage(f"apply {name}", total=self._lines(name)) as bar:
@@ -215,6 +253,8 @@ class Making:
         counts = {name: _part(found, name) for name in divided}
         for name, paths in texts.items():
             counts[name] = dict(run(name, lambda rows: columns_of(rows, None), paths, targets_of(name)))
+        for name, count in _repeated({name: self._paths(folder, name) for name in counts}).items():
+            counts[name][IN_TRAINING] = count
         for name, of_set in counts.items():
             _refuse_empty(name, of_set, self._workshop.record(self._split)["counts"])
         for name in pieces:
@@ -257,6 +297,27 @@ def codes_of(languages, recipe):
 def _part(counts, name):
     """The counts of one set, without its name."""
     return {what.removeprefix(f"{name}, "): count for what, count in counts.items() if what.startswith(f"{name}, ")}
+
+
+def _repeated(sets):
+    """How many lines of the other sets are in the training set, too: the same line in all languages.
+
+    Args:
+        sets: dict from a set to its files. Of the training set, which may be large, nothing is held.
+
+    Returns:
+        dict from a set to the number, without those that have none.
+    """
+    with ExitStack() as stack:
+        rows = {
+            name: zip(*(stack.enter_context(open(path, "rb")) for path in paths), strict=True)
+            for name, paths in sets.items()
+        }
+        training = rows.pop("train")
+        hashes = {name: list(map(hash, lines)) for name, lines in rows.items()}
+        seen = set().union(*hashes.values()).intersection(map(hash, training))
+    counts = {name: sum(number in seen for number in numbers) for name, numbers in hashes.items()}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _refuse_empty(name, counts, split):

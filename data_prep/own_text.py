@@ -4,10 +4,10 @@ import random
 
 from posnet_data_prep.binarise import SETS
 from posnet_data_prep.readers import Reader
-from posnet_data_prep.reading import plain_size
+from posnet_data_prep.reading import check_files, plain_size
 from posnet_data_prep.stages import Stage, digest
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import write_lines
+from posnet_fairseq.files import is_blank, write_lines
 
 # Of a text without a validation and a test set, its last parts become them, each one of so many.
 PARTS = 20
@@ -27,6 +27,7 @@ def own_text(train, valid, test, ending, shuffle):
     if (valid is None) != (test is None):
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
     files = [path for path in (train, valid, test) if path]
+    check_files(files)
 
     def read(folder, report):
         sets = _sets(files)
@@ -58,4 +59,4 @@ def _sets(files):
 
 
 def _lines(path):
-    return [line for line in Reader(strict=True).plain(path) if line.strip()]
+    return [line for line in Reader(strict=True).plain(path) if not is_blank(line)]

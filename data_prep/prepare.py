@@ -123,6 +123,8 @@ def _say_what_came_out(out, card, published, report):
     ratio = f"; γ = {card['length_ratio']:.4f}" if "length_ratio" in card else ""
     vocabulary = ", ".join(f"{count:,} {name}" for name, count in card["vocabulary"].items())
     report.say(f"{out}: lines: {sentences}; vocabulary: {vocabulary}{ratio}")
+    for note in card["notes"]:
+        report.say(f"note: {note}.")
     report.say(f"{out / 'stages'} is of use only to make it again in another way. It may be removed.")
 
 

@@ -1,8 +1,10 @@
 """The finished dataset: its files in one place, and a card that says how they were made."""
 
+import contextlib
 import json
 import os
 import shutil
+from pathlib import Path
 
 from posnet_data_prep.stages import are_intact, is_ours, read_record
 from posnet_fairseq import __version__, length_ratio
@@ -61,6 +63,7 @@ def publish(out, workshop, making, about):
     if "source_lang" in card:
         source, target = length_ratio.measure(out, card["source_lang"], card["target_lang"])
         card["length_ratio"] = source / target
+    card["notes"] = making.notes()
     records = {stage: workshop.record(stage) for stage in making.stages}
     card["stages"] = {
         stage.name: {name: record[name] for name in ("counts", "options", "versions", "seconds")}
@@ -82,8 +85,9 @@ def _clear(out, note, files):
         files: what is about to be published.
     """
     card = read_record(out / CARD)
-    before = set(note.read_text(encoding="utf-8").splitlines()) if note.exists() else set()
-    before |= card["files"].keys() if card else set()
+    before = set(card["files"]) if card else set()
+    with contextlib.suppress(OSError, ValueError):  # of a damaged note
+        before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}
     write_lines(note, sorted(before | files.keys()))
     (out / CARD).unlink(missing_ok=True)  # from here on the dataset is not whole
     for name in before:

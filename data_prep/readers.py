@@ -4,6 +4,7 @@ import re
 
 from posnet_data_prep.compressed import DAMAGED, open_binary
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import refuse_nul
 
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
@@ -56,11 +57,8 @@ class Reader:
                 ) from error
             self.mended += 1
             text = line.decode("utf-8", errors="replace")
-        if self._strict and "\0" in text:
-            raise UsageError(
-                f"{path} has a NUL byte in line {number}, so it is no text in UTF-8 (UTF-16 has them). Convert it "
-                "first, for instance with iconv -f utf-16 -t utf-8, or remove them with tr -d '\\0'."
-            )
+        if self._strict:
+            refuse_nul(text, path, number)
         return text
 
     def tagged(self, path):
@@ -83,6 +81,11 @@ class Reader:
                 if match is None:
                     raise UsageError(f"{path}: a segment does not end in its line: {line[:80]!r}. Mend the file.")
                 yield " ".join(match[1].split())
+
+    def talk_segments(self, path):
+        """IWSLT's test text: :meth:`segments` in which ’ becomes ', which the original script does to both sides."""
+        for line in self.segments(path):
+            yield line.replace("’", "'")
 
     def table(self, path):
         """Rows of two columns with a tab between.

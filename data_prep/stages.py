@@ -68,7 +68,9 @@ class Workshop:
 
     def record(self, stage):
         """What the record of a stage's folder says, or None if there is no folder that was finished."""
-        return read_record(self.of(stage) / RECORD)
+        record = read_record(self.of(stage) / RECORD)
+        whole = record and {"options", "counts", "versions", "seconds"} <= record.keys()
+        return record if whole and isinstance(record["options"], dict) else None
 
     def is_done(self, stage):
         """Whether the folder holds what this stage would make."""
@@ -108,7 +110,7 @@ class Workshop:
             self._clear(stage.after)
         self._clear(goal.after)
         for left in self.folder.glob("*.partial"):  # of other datasets that were begun here
-            shutil.rmtree(left)
+            remove(left)
 
     def _clear(self, stages):
         """Remove temporary stages that are not needed any more, those before them too."""
@@ -121,8 +123,8 @@ class Workshop:
     def _make(self, stage):
         partial = self._partial(stage)
         note = partial / "key"
-        if not (note.exists() and note.read_text() == stage.key + "\n"):
-            shutil.rmtree(partial, ignore_errors=True)
+        if not (note.is_file() and note.read_bytes() == f"{stage.key}\n".encode()):
+            remove(partial)
             partial.mkdir(parents=True)
             write_lines(note, [stage.key])
         start = time.perf_counter()
@@ -134,7 +136,7 @@ class Workshop:
         record = {"key": stage.key, "stage": stage.name, "options": stage.options, "counts": counts}
         record |= {"seconds": seconds, "versions": _versions(stage.packages), "files": describe(partial)}
         write_lines(partial / RECORD, [json.dumps(record, indent=2, ensure_ascii=False)])
-        shutil.rmtree(self.of(stage), ignore_errors=True)
+        remove(self.of(stage))
         partial.rename(self.of(stage))
 
     def _reason(self, stage):
@@ -147,6 +149,14 @@ class Workshop:
         before, now = record["options"], json.loads(json.dumps(stage.options))
         changed = [name for name in before | now if before.get(name) != now.get(name)]
         return "; ".join(_change(name, before.get(name), now.get(name)) for name in changed)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all in it, or whatever else stands in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _versions(packages):
@@ -164,11 +174,23 @@ def _change(name, before, now):
 
 def read_record(path):
     """What a record or card of ours says, or None if there is none, or none of ours."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    record = read_json(path)
+    if not isinstance(record, dict) or not {"key", "files"} <= record.keys() or not isinstance(record["files"], dict):
         return None
-    return record if isinstance(record, dict) and {"key", "files"} <= record.keys() else None
+    # A name with a folder in it would be one of another place's files.
+    described = all(
+        Path(name).name == name and isinstance(about, dict) and {"bytes", "changed", "sha256"} <= about.keys()
+        for name, about in record["files"].items()
+    )
+    return record if described else None
+
+
+def read_json(path: Path) -> object:
+    """What a JSON file holds; None if it is not there or damaged, whatever the damage."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, RecursionError, ValueError):
+        return None
 
 
 def describe(folder):

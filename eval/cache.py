@@ -70,7 +70,8 @@ class SegmentCache:
                 query = f"SELECT key, numbers FROM statistics WHERE key IN ({','.join('?' * len(some))})"
                 for key, numbers in self._database.execute(query, some):
                     # four bytes for each number if that is all it needs, as counts and most models' scores do
-                    kind = {4 * width: "<f4", 8 * width: "<f8"}.get(len(numbers))
+                    is_whole = isinstance(numbers, bytes)
+                    kind = is_whole and {4 * width: "<f4", 8 * width: "<f8"}.get(len(numbers))
                     if kind:  # else something has damaged the row
                         rows[places[key]] = np.frombuffer(numbers, kind)
         return rows
@@ -104,7 +105,11 @@ class SegmentCache:
         """What the model's name meant when it was last used, as a metric's details; None if it never was."""
         with self._explaining():
             found = self._database.execute("SELECT details FROM details WHERE given = ?", (_given(metric),)).fetchone()
-        return json.loads(found[0]) if found else None
+        try:
+            details = json.loads(found[0]) if found else None
+        except (RecursionError, TypeError, ValueError):  # something has damaged the row
+            return None
+        return details if isinstance(details, dict) else None
 
     def close(self):
         """Close the file."""
@@ -146,4 +151,4 @@ def keys(metric, details, segments):
 
 
 def _given(metric):
-    return f"{metric.name} {metric.given}"
+    return f"{metric.name} {metric.given}" + (" lowercase" if metric.options.lowercase else "")

@@ -11,7 +11,7 @@ from posnet_eval.metrics import METRICS
 from posnet_eval.metrics._base import MetricOptions
 from posnet_eval.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
 from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.processes import cores
+from posnet_fairseq.processes import check_workers, cores
 from posnet_fairseq.progress import shown
 
 # What a configuration file says too; a flag has precedence.
@@ -23,8 +23,7 @@ _OF_A_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
 def parse(arguments):
     """The options of a command line, and the plan that they make."""
     options = _parser().parse_args(arguments)
-    if options.workers < 1:
-        raise UsageError(f"--workers {options.workers}: give 1 or more.")
+    check_workers(options.workers)
     plan = _from_file(options) if options.config else _from_flags(options)
     given = {name: getattr(options, name) for name in (*_OF_A_PLAN, *_MODELS)}
     if options.baseline or options.baseline2:

@@ -3,6 +3,7 @@
 import glob
 import math
 from pathlib import Path
+from reprlib import repr  # short, where anchors in a small file stand for thousands of values
 
 import yaml
 
@@ -16,6 +17,7 @@ _SIMPLE = {
     "bleurt_model": str, "comet_model": str, "comet_encoder": str,
 }  # fmt: skip
 _KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", *_SIMPLE)
+_MOST_KEYS = 10_000  # of a mapping
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
 
@@ -32,6 +34,10 @@ def read_plan(path):
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
         raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}. Mend it.") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply to be a comparison. Mend it.") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of dates, tags
+        raise UsageError(f"{path} has a value that YAML cannot read ({error}). Put it in quotes.") from error
     return _Reader(path).plan(content)
 
 
@@ -46,6 +52,13 @@ class _Loader(yaml.SafeLoader):
             (twice, *_) = [key for place, key in enumerate(keys) if key in keys[:place]]
             raise yaml.MarkedYAMLError(problem=f"{twice!r} is there twice", problem_mark=node.start_mark)
         return found
+
+    def flatten_mapping(self, node):
+        """Take in what ``<<`` names, but not so much that it fills the memory."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_KEYS:
+            problem = f"a mapping has more than {_MOST_KEYS:,} keys"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
     def number_or_time(self, node):
         """A number; 12:30 stays the text that it is, of which YAML would make 750."""
@@ -109,7 +122,7 @@ class _Reader:
 
     def _fact(self, value, where):
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            self._complain(f"{where} is {value!r}, it should be text (in quotes) or a number")
+            self._complain(f"{where} is {repr(value)}, it should be text (in quotes) or a number")
         if isinstance(value, float) and not math.isfinite(value):
             self._complain(f"{where} is {value}, which is no number. Leave it out, or put it in quotes")
         return value
@@ -170,13 +183,13 @@ class _Reader:
 
     def _file(self, value, where):
         if "\0" in self._of_kind(value, str, where):
-            self._complain(f"{where} is {value!r}, which is no path")
+            self._complain(f"{where} is {repr(value)}, which is no path")
         return self._folder / value
 
     def _name(self, value, where):
         """A text; numbers may be names, too."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            self._complain(f"{where}: {value!r} is no name. Give text")
+            self._complain(f"{where}: {repr(value)} is no name. Give text")
         return str(value)
 
     def _list(self, value):
@@ -185,7 +198,7 @@ class _Reader:
     def _of_kind(self, value, kind, where):
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             names = {str: "text", int: "a whole number", bool: "true or false", dict: "a mapping"}
-            self._complain(f"{where} is {value!r}, it should be {names[kind]}")
+            self._complain(f"{where} is {repr(value)}, it should be {names[kind]}")
         return value
 
     def _check_keys(self, content, allowed, where, required):
@@ -209,6 +222,6 @@ def language_pair(text):
         UsageError: it is not a pair.
     """
     source, dash, target = text.partition("-")
-    if not (source and dash and target):
+    if not (source and dash and target and text.isprintable()):
         raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
     return source, target

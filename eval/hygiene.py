@@ -7,6 +7,7 @@ from collections import Counter
 
 from posnet_eval.results import Remark
 from posnet_eval.similarity import of_another_text
+from posnet_fairseq.files import is_blank
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
@@ -37,7 +38,7 @@ def remarks(system, lines, references, sources=()):
     usual, at_home = _scripts(tuple(references))
     sources = sources or [None] * len(lines)
     checks = {
-        "empty": lambda line, reference, source: not line.strip(),
+        "empty": lambda line, reference, source: is_blank(line),
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
         f"with something said {OFTEN} times or more in a row": lambda line, reference, source: (
@@ -84,7 +85,7 @@ def _repeats(line):
 
 def _outlier(line, reference):
     longer, shorter = max(len(line), len(reference)), min(len(line), len(reference))
-    return line.strip() and longer - shorter > SHORT and longer > OUTLIER * shorter
+    return not is_blank(line) and longer - shorter > SHORT and longer > OUTLIER * shorter
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference

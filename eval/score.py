@@ -11,6 +11,7 @@ from posnet_eval.report.publish import publish
 from posnet_eval.report.tables import terminal
 from posnet_eval.scoring import score
 from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import visible
 from posnet_fairseq.files import check_folder
 from posnet_fairseq.progress import Report
 
@@ -43,14 +44,14 @@ def _show(comparison):
         console.width = max(console.width, console.measure(table, options=options).minimum)
         console.print(table)
         console.print()
-    for line in [*wording.legend(comparison), *wording.signatures(comparison)]:
-        console.print(escape(line), soft_wrap=True)
+    lines = [*wording.legend(comparison), *wording.signatures(comparison)]
     for test_set in comparison.test_sets:
-        for system, why in test_set.missing.items():
-            console.print(escape(f"missing: {system} on {test_set.name}: {why}"), soft_wrap=True)
+        lines += [f"missing: {system} on {test_set.name}: {why}" for system, why in test_set.missing.items()]
     remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
     for test_set, remark in remarks[:MOST_REMARKS]:
-        lines = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
-        console.print(escape(f"note: {remark.system} on {test_set.name}: {remark.text}{lines}"), soft_wrap=True)
+        numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
+        lines.append(f"note: {remark.system} on {test_set.name}: {remark.text}{numbers}")
     if len(remarks) > MOST_REMARKS:
-        console.print(f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report that --out writes")
+        lines.append(f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report that --out writes")
+    for line in lines:
+        console.print(escape(visible(line)), soft_wrap=True)

@@ -15,7 +15,7 @@ from posnet_eval.loading import refuse
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import Metric, MetricOptions, Segment
 from posnet_eval.results import Comparison, MetricInfo, Score, TestSetResult, deviation
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, visible
 
 SECONDS_BETWEEN_SAVES = 2.0
 _PACKAGES = ("posnet", "sacrebleu", "numpy")
@@ -275,5 +275,6 @@ def _info(job, plan):
         signature["ar"] = plan.trials
     signature |= {"seed": plan.seed} | details
     metric = job.metric
-    text = "|".join(f"{key}:{value}" for key, value in signature.items())
+    # In one line: the name of a model's folder may have any characters.
+    text = " ".join(visible("|".join(f"{key}:{value}" for key, value in signature.items())).split())
     return MetricInfo(metric.name, metric.label, metric.higher_is_better, text)

@@ -3,9 +3,10 @@
 import re
 
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_lines
+from posnet_fairseq.files import is_blank, read_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
+_COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
 
 
 def read_output(path):
@@ -16,11 +17,14 @@ def read_output(path):
             hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``), or
             where a log has none, ``H-``.
 
+            A file is such a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, as
+            all sentences of a log have, or if it has no line but hypotheses, as "grep ^D-" leaves it.
+
     Raises:
-        UsageError: the file is missing or not UTF-8, or a log that lacks sentences.
+        UsageError: the file is missing or not UTF-8, or a log that lacks sentences or is cut short.
     """
     lines = read_lines(path)
-    if not any(_HYPOTHESIS.match(line) for line in lines):
+    if not _is_log(lines):
         return lines
     found, last = {"H": {}, "D": {}}, None
     for line in lines:
@@ -39,7 +43,20 @@ def read_output(path):
             f"{path} is a log of fairseq's without a translation of {_some(missing, 'sentence')} (counted from 0). "
             "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
         )
+    # fairseq prints the scores of a hypothesis behind it.
+    if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
+        raise UsageError(
+            f"{path} is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted "
+            "from 0), without its scores. Copy it again, or translate again."
+        )
     return [best[number] for number in range(len(best))]
+
+
+def _is_log(lines):
+    hypotheses = [match["number"] for line in lines if (match := _HYPOTHESIS.match(line))]
+    companions = {match["number"] for line in lines if (match := _COMPANION.match(line))}
+    alone = len(hypotheses) == sum(not is_blank(line) for line in lines)
+    return bool(hypotheses) and (alone or not companions.isdisjoint(hypotheses))
 
 
 def read_test_set(name, pair):

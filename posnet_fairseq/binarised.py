@@ -1,10 +1,54 @@
-"""Sizes of sentences in what fairseq-preprocess wrote."""
+"""What fairseq-preprocess wrote: whether it is whole, and the sizes of its sentences."""
 
 from pathlib import Path
 
+import numpy as np
 from fairseq.data.data_utils import load_indexed_dataset
+from fairseq.data.indexed_dataset import _code_to_dtype
 
 from posnet_fairseq.errors import UsageError
+
+_MAPPED, _OTHERS = b"MMIDIDX\0\0", (b"TNTIDX\0\0", b"HUFFIDX\0")  # first bytes of indexes of fairseq's formats
+_HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
+
+
+def check(path: str | Path) -> np.ndarray | None:
+    """Refuse one side of a set that is not whole, by what its index says of both files.
+
+    Args:
+        path: of the two files, without their endings .idx and .bin.
+
+    Returns:
+        (N,) tokens of the sentences; None where the format, an old one, does not say so much.
+
+    Raises:
+        UsageError: one of the files is damaged, cut short, of other data, or a directory.
+    """
+    index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
+    for file in (index, data):
+        if file.is_dir():
+            raise UsageError(f"{file} is a directory, not a file of binarised text. Binarise the text again.")
+    with index.open("rb") as file:
+        header = file.read(_HEADER)
+    if header.startswith(_OTHERS):
+        return None
+    kind = _code_to_dtype.get(int.from_bytes(header[17:18], "little"))
+    sentences = int.from_bytes(header[18:], "little")
+    if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
+        raise UsageError(f"{index} is damaged. Binarise the text again.")
+    sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    width = np.dtype(kind).itemsize
+    expected = width * int(ends[-1]) if sentences else 0
+    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else ends
+    if (sizes < 0).any() or not np.array_equal(starts, width * (ends - sizes)):
+        raise UsageError(f"{index} is damaged. Binarise the text again.")
+    if data.stat().st_size != expected:
+        raise UsageError(
+            f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "
+            "them is cut short, damaged or of other data. Binarise the text again."
+        )
+    return sizes
 
 
 def sentence_sizes(path):
@@ -14,14 +58,11 @@ def sentence_sizes(path):
         path: of the two files, without their endings .idx and .bin.
 
     Raises:
-        UsageError: the index is damaged.
+        UsageError: see :func:`check`.
     """
-    index = Path(f"{path}.idx")
-    with index.open("rb") as file:
-        header = file.read(26)  # of fairseq's memory-mapped format: name, version, type of numbers, number of sentences
-    sentences = int.from_bytes(header[18:], "little")
-    if not header or header.startswith(b"MMIDIDX") != (index.stat().st_size == 26 + 12 * sentences):
-        raise UsageError(f"{index} is damaged. Binarise the text again.")
+    sizes = check(path)
+    if sizes is not None:
+        return sizes
     dataset = load_indexed_dataset(str(path), combine=True)  # its sizes are gone when it is
     return dataset.sizes.copy()
 

@@ -75,6 +75,33 @@ def merge_large_indexes():
     builder.merge_file_ = merge_file
 
 
+def check_data_when_it_is_loaded():
+    """Refuse binarised text that is not whole when it is loaded.
+
+    fairseq 0.12.3 fails, with a traceback, at the first sentence that the data file lacks, hours into a training. It
+    can go when fairseq compares what the index says with the data file.
+    """
+    from fairseq.data import indexed_dataset
+
+    from posnet_fairseq.binarised import check
+    from posnet_fairseq.errors import UsageError
+
+    make = indexed_dataset.make_dataset
+    if getattr(make, "checks", False):
+        return
+
+    @functools.wraps(make)
+    def make_dataset(path, impl, *args, **kwargs):
+        if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
+            sizes = check(path)
+            if sizes is not None and not len(sizes):
+                raise UsageError(f"{path}.idx: this set has no sentences. Binarise a text that has some.")
+        return make(path, impl, *args, **kwargs)
+
+    make_dataset.checks = True
+    indexed_dataset.make_dataset = make_dataset
+
+
 def save_at_ends_of_epochs():
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 

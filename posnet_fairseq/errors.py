@@ -2,8 +2,18 @@
 
 import logging
 import os
+import re
 import sys
 from pathlib import Path
+
+# Control characters but for tab and line feed, which a terminal may take for commands; and what turns the direction of
+# the text behind it, or breaks its line.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """A text as a terminal can be given it: control characters and those that turn its direction are escapes."""
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def flag(name):
@@ -49,7 +59,7 @@ def install_hook(explain):
         sentence = explain(error)
         if sentence is None:
             return previous(kind, error, traceback)
-        print(f"posnet: error: {sentence}", file=sys.stderr)
+        print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

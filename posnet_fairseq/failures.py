@@ -33,6 +33,11 @@ _FAIRSEQ = (
         "line by line, and binarise them again.",
     ),
     (
+        r"Incorrect dictionary format|Duplicate word found when loading Dictionary|Incorrect encoding detected in",
+        "a dictionary of the data (dict.LANG.txt) is damaged: it should have a word and a number in each line. "
+        "Binarise the text again.",
+    ),
+    (
         r"Model file not found: (?P<path>.*)",
         "{path}: there is no such checkpoint. Check the path.",
     ),

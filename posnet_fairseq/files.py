@@ -7,7 +7,38 @@ import sys
 import tempfile
 from pathlib import Path
 
+import regex
+
 from posnet_fairseq.errors import UsageError
+
+# White space, control characters, and what Unicode says is drawn as nothing: zero-width spaces, soft hyphens, byte
+# order marks and the like.
+_BLANK = regex.compile(r"[\s\p{Cc}\p{Default_Ignorable_Code_Point}]*")
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line shows nothing: it is empty, or all of its characters are blanks or have no width."""
+    return _BLANK.fullmatch(line) is not None
+
+
+def refuse_nul(text: str, name: object, line: int = 1) -> None:
+    """Refuse text with NUL bytes.
+
+    Args:
+        text: of a file, or a part of it.
+        name: of the file.
+        line: number of the first line of `text`.
+
+    Raises:
+        UsageError: there is one; it names the line.
+    """
+    place = text.find("\0")
+    if place >= 0:
+        line += text.count("\n", 0, place)
+        raise UsageError(
+            f"{name} has a NUL byte in line {line}, so it is no text in UTF-8 (UTF-16 has them). Convert it first, for "
+            "instance with iconv -f utf-16 -t utf-8, or remove them with tr -d '\\0'."
+        )
 
 
 def read_lines(path):
@@ -17,7 +48,7 @@ def read_lines(path):
     holds); a "\\r" in front of it is dropped, as is a byte order mark.
 
     Raises:
-        UsageError: the file is missing or is not UTF-8.
+        UsageError: the file is missing, is not UTF-8, or has NUL bytes.
     """
     name = "standard input" if str(path) == "-" else str(path)
     try:
@@ -36,6 +67,7 @@ def read_lines(path):
             f"{name} is not UTF-8: line {line} has an invalid byte at offset {start} of the file. "
             "Convert it first, for instance with iconv -t utf-8."
         ) from error
+    refuse_nul(text, name)
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -47,7 +47,7 @@ def measure(folder, source=None, target=None):
         source tokens, target tokens.
 
     Raises:
-        UsageError: there is no training set.
+        UsageError: there is no training set, or it is damaged.
     """
     counts = [0, 0]
     for part in map(Path, str(folder).split(":")):
@@ -74,7 +74,7 @@ def _training_set(folder, languages):
     if all(languages):
         for pair in ("-".join(languages), "-".join(reversed(languages))):
             stem = folder / f"train.{pair}"
-            if all(Path(f"{stem}.{language}.{end}").is_file() for language in languages for end in ("idx", "bin")):
+            if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
                 return stem
     raise UsageError(
         f"{folder} holds no binarised training set (train.SRC-TGT.SRC.idx and .bin). "

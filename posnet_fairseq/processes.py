@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 from posnet_fairseq.errors import UsageError
 
+MOST = 1000  # processes
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -46,6 +47,16 @@ def in_order(function, items, processes, start="fork", advice="Run again with fe
             for worker in list(pool._processes.values()):
                 worker.kill()
             raise
+
+
+def check_workers(count: int) -> None:
+    """Refuse numbers of ``--workers`` that no machine can start.
+
+    Raises:
+        UsageError: it is less than 1 or more than :data:`MOST`.
+    """
+    if not 1 <= count <= MOST:
+        raise UsageError(f"--workers {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores.")
 
 
 def submitted(pool, function, items, ahead):

@@ -8,6 +8,8 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from posnet_fairseq.errors import visible
+
 SHORT = 0.1  # seconds; a stage of less is not worth a line
 
 
@@ -21,7 +23,7 @@ class Report:
 
     def say(self, text):
         """Print a line."""
-        self._console.print(shown(text), markup=False)
+        self._console.print(visible(shown(text)), markup=False)
 
     @contextlib.contextmanager
     def stage(self, name, unit="lines", total=None):

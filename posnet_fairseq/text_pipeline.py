@@ -12,6 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from subword_nmt.apply_bpe import BPE
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import is_blank
 
 CARD = "dataset.json"
 TOKENIZERS = ("moses", "jieba", "characters", "none")
@@ -50,7 +51,7 @@ class Words:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
 
     def split(self, line):
-        """Plain text to words between single spaces."""
+        """Plain text to words between single spaces; none of a blank line."""
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
         if self.normalise:
@@ -62,6 +63,8 @@ class Words:
         elif self.tokenizer == "characters":
             line = _CHARACTER.sub(r" \1 ", line)
         line = " ".join(line.split())
+        if is_blank(line):
+            return ""
         return line.lower() if self.lowercase else line
 
     def join(self, words):
@@ -201,7 +204,7 @@ def pipeline_of(folder):
             "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
             "with a directory that posnet-prepare made."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path} is no card of a dataset ({error}). Make it anew with posnet-prepare.") from error

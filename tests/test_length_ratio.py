@@ -2,6 +2,7 @@
 
 import shutil
 
+import commands
 import pytest
 import torch
 from building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
@@ -12,6 +13,7 @@ from test_bad_input import fails
 from posnet_fairseq import length_ratio, synthetic
 from posnet_fairseq.cli import length_ratio as command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.failures import explain
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 
 
@@ -51,16 +53,65 @@ def test_command_refuses_other_folders(data, capsys, tmp_path):
     assert "holds no binarised training set" in fails(capsys, command.main, data / "one", "-s", "xx", "-t", "zz")
 
 
-@pytest.mark.parametrize(("end", "size"), [("idx", 20), ("idx", 40), ("idx", 0), ("bin", None)])
-def test_damaged_data_is_named(data, tmp_path, capsys, end, size):
-    shutil.copytree(data / "one", tmp_path / "cut")
-    path = tmp_path / "cut" / f"train.xx-yy.xx.{end}"
+def harm(path, how):
+    """Let a file be no more what it was: of so many bytes, of others, or none at all."""
     whole = path.read_bytes()
     path.unlink()
-    if size is not None:
-        path.write_bytes(whole[:size])
-    said = fails(capsys, command.main, tmp_path / "cut")
-    assert "train.xx-yy.xx.idx is damaged" in said or "holds no binarised training set" in said
+    if how == "directory":
+        path.mkdir()
+    elif isinstance(how, int):
+        path.write_bytes(whole[:how])
+    elif how == "garbage":
+        path.write_bytes(b"x" * len(whole))
+    elif how == "garbage inside":
+        path.write_bytes(whole[:26] + b"\x09" + whole[27:])
+    elif how == "of other data":
+        path.write_bytes((path.parent.parent / "two" / path.name).read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("end", "how", "expected"),
+    [
+        ("idx", 20, "train.xx-yy.xx.idx is damaged"),
+        ("idx", 40, "train.xx-yy.xx.idx is damaged"),
+        ("idx", 0, "train.xx-yy.xx.idx is damaged"),
+        ("idx", "garbage", "train.xx-yy.xx.idx is damaged"),
+        ("idx", "garbage inside", "train.xx-yy.xx.idx is damaged"),
+        (
+            "idx",
+            "of other data",
+            "xx.bin has 16 bytes, by its index train.xx-yy.xx.idx it should have 8: one of them is",
+        ),
+        ("idx", "directory", "train.xx-yy.xx.idx is a directory"),
+        ("bin", 10, "xx.bin has 10 bytes, by its index train.xx-yy.xx.idx it should have 16: one of them is cut short"),
+        ("bin", 0, "xx.bin has 0 bytes, by its index"),
+        ("bin", "directory", "train.xx-yy.xx.bin is a directory"),
+        ("bin", "removed", "holds no binarised training set"),
+    ],
+)
+def test_damaged_data_is_named(data, tmp_path, capsys, monkeypatch, end, how, expected):
+    """Before training too: fairseq itself would fail at the first sentence that is not there."""
+    shutil.copytree(data, tmp_path / "data")
+    folder = tmp_path / "data/one"
+    harm(folder / f"train.xx-yy.xx.{end}", how)
+    assert expected in fails(capsys, command.main, folder)
+    settings = ["--disable-validation", "--max-update", "1", "--source-lang", "xx", "--target-lang", "yy"]
+    for arch in ("rposnet_tiny", "transformer_pos_tiny"):
+        arguments = commands.train_arguments(folder, tmp_path / "run", *settings, arch=arch)
+        with pytest.raises((UsageError, OSError)) as error:
+            commands.call(monkeypatch, "train", *arguments)
+        unlike = how == "removed" or (end, how) == ("idx", "directory")  # fairseq's own words, of which there is more
+        assert ("Dataset not found" if how == "removed" else "directory" if unlike else expected) in str(error.value)
+    assert not list(tmp_path.glob("run/*.pt"))
+
+
+def test_sentences_for_damaged_dictionaries(data, tmp_path, monkeypatch):
+    shutil.copytree(data / "one", tmp_path / "data")
+    for damage in (b"a\n", b"a 1\na 2\n", b"\xff\xfe 1\n"):
+        (tmp_path / "data/dict.xx.txt").write_bytes(damage)
+        with pytest.raises(Exception, match=r"ictionary|encoding") as error:
+            commands.call(monkeypatch, "train", *commands.train_arguments(tmp_path / "data", tmp_path / "run"))
+        assert "dictionary of the data (dict.LANG.txt) is damaged" in explain(error.value)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class MetricOptions:
     Attributes:
         language: of the target, as "de"; "" if it is not known.
         references: number of reference translations.
-        lowercase: whether BLEU, chrF and TER compare lower-cased text.
+        lowercase: whether translations and references are lower-cased first (TER always does).
         tokenize: sacreBLEU's tokeniser for BLEU; None: by the language.
         processes: how many count at once.
         bleurt_model, comet_model: a hub name or a local folder.

@@ -71,7 +71,9 @@ class NeuralMetric(MeanMetric):
             )
         name, files = self.find()
         versions = {package: importlib.metadata.version(package) for package in (self.package, "transformers", "torch")}
-        return {
+        # Of text as it is nothing is said, as it never was: what has been computed of it is found again.
+        case = {"case": "lc"} if self.options.lowercase else {}
+        return case | {
             "model": name,
             "id": _models.content_id(files),
             **versions,
@@ -103,5 +105,14 @@ class NeuralMetric(MeanMetric):
         """Rows of (score × 100, 1); NaN stays NaN."""
         if not segments:
             return
+        if self.options.lowercase:
+            segments = list(map(_lowercase, segments))
         for positions, scores in self.score(segments):
             yield positions, np.stack([SCALE * np.asarray(scores, np.float64), np.ones(len(positions))], axis=1)
+
+
+def _lowercase(segment):
+    """A segment whose translations are lower-cased, as sacreBLEU's metrics do it; the source stays."""
+    return segment._replace(
+        hypothesis=segment.hypothesis.lower(), references=tuple(line.lower() for line in segment.references)
+    )

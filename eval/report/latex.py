@@ -1,5 +1,7 @@
 r"""A table for a paper, with booktabs: a file that compiles as it is, and that a paper can \input as it is."""
 
+import re
+
 from posnet_eval.report import wording
 
 # Inside a document \@nodocument is \relax: there, nothing but the table is read.
@@ -16,7 +18,8 @@ _SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\d
 _TEXT = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "±": r"$\pm$", "σ": r"$\sigma$", "≤": r"$\le$", "–": "--", "α": r"$\alpha$", "γ": r"$\gamma$",
+    "|": r"\textbar{}", "`": r"\textasciigrave{}", "-": "-{}",
+    "±": r"$\pm$", "σ": r"$\sigma$", "≤": r"$\le$", "–": "--", "α": r"$\alpha$", "γ": r"$\gamma$",
     "→": r"$\to$",
     **{sign: f"${name}$" for sign, name in _SIGNS.items() if sign != "="},
 }  # fmt: skip
@@ -53,7 +56,8 @@ def latex(comparison):
 
 def escaped(text):
     """Text that LaTeX prints as it is."""
-    return "".join(_TEXT.get(sign, sign) for sign in text)
+    # A hyphen alone is one; two would become a dash.
+    return re.sub("-(?=-)|[^-]", lambda sign: _TEXT.get(sign[0], sign[0]), text)
 
 
 def _groups(comparison):

@@ -1,5 +1,7 @@
 """Tables of scores for a terminal and in Markdown."""
 
+import re
+
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -72,4 +74,4 @@ def _cell(comparison, test_set, system, metric, bold):
 def _escaped(text):
     for sign in "\\`*_{}[]<>#|~$":
         text = text.replace(sign, f"\\{sign}")
-    return text
+    return re.sub(r"&(?=(\\#)?\w+;)", r"\&", text)  # of an entity

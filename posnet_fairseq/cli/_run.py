@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 
+from posnet_fairseq.errors import visible
 from posnet_fairseq.failures import explain
 
 
@@ -28,7 +29,7 @@ def command(main):
             sentence = explain(error)
             if sentence is None:
                 raise
-            print(f"{os.path.basename(sys.argv[0])}: error: {sentence}", file=sys.stderr)
+            print(f"{os.path.basename(sys.argv[0])}: error: {visible(sentence)}", file=sys.stderr)
             sys.exit(2)
 
     return run

@@ -13,8 +13,8 @@ from rich.progress import Progress
 from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import check_place, read_lines, write_lines
+from posnet_fairseq.errors import UsageError, flag, visible
+from posnet_fairseq.files import check_place, is_blank, read_lines, write_lines
 from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.processes import in_order, worker_number
 from posnet_fairseq.translator import Translator
@@ -159,8 +159,8 @@ def main(arguments=None):
     encoded, notes = fit_lengths([translator.encode(line) for line in lines], translator.max_source, options.on_long)
     for note in notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
-    # An empty line has nothing to translate: it stays empty.
-    chosen = [index for index, line in enumerate(lines) if line.strip() and encoded[index] is not None]
+    # A blank line has nothing to translate: it stays empty.
+    chosen = [index for index, line in enumerate(lines) if not is_blank(line) and encoded[index] is not None]
     lengths = [len(encoded[index]) for index in chosen]
     batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, options.max_tokens)]
 
@@ -184,7 +184,9 @@ def main(arguments=None):
     print(f"posnet-translate: {len(chosen)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
 
     if options.output == "-":
+        # A file or another program gets the text as it is; to a terminal, control characters in it would be commands.
+        shown = map(visible, translations) if sys.stdout.isatty() else translations
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        print(*translations, sep="\n", end="\n" if translations else "")
+        print(*shown, sep="\n", end="\n" if translations else "")
     else:
         write_lines(options.output, translations)

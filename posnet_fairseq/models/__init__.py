@@ -9,6 +9,7 @@ compat.exempt_from_weight_decay()
 compat.save_at_ends_of_epochs()
 compat.resume_with_the_same_batches()
 compat.check_options_of_trainings()
+compat.check_data_when_it_is_loaded()
 
 from posnet_fairseq.errors import install_hook  # noqa: E402
 from posnet_fairseq.failures import explain  # noqa: E402

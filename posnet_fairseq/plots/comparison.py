@@ -65,7 +65,7 @@ def _read(path):
         whole = all(test_set["metrics"] and test_set["scores"] for test_set in content["test_sets"])
         if not (whole and content["test_sets"] and content["labels"]) or not isinstance(content["columns"], dict):
             raise ValueError
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} is no report.json of posnet-score. Give the file that --out made.") from error
     return content
 

@@ -7,7 +7,7 @@ import torch
 
 from posnet_fairseq.checkpoints import build_language_model, build_model, is_language_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, replacing
+from posnet_fairseq.files import check_folder, is_blank, replacing
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import observe
 from posnet_fairseq.registry import get_mixer
@@ -93,7 +93,7 @@ def with_text(model, vocabulary, text, sentence):
 
 
 def _check(sentence, tokens, limit):
-    if not sentence.strip():
+    if is_blank(sentence):
         raise UsageError("--sentence is empty. Give a sentence of the source language, or text for a language model.")
     if len(tokens) > limit:
         raise UsageError(

@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from posnet_eval.configuration import read_plan
 from posnet_fairseq.cli._run import command
+from posnet_fairseq.errors import visible
 from posnet_fairseq.files import read_parallel
 
 SAMPLES = 6
@@ -31,7 +32,7 @@ def main(arguments=None):
     for index in sample_indices(texts[0]):
         console.print()
         for name, lines in zip(names, texts, strict=True):
-            console.print(f"{name:>{width}}  {escape(lines[index])}", soft_wrap=True)
+            console.print(escape(f"{name:>{width}}  {visible(lines[index])}"), soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -86,10 +86,7 @@ def test_iwslt14_is_what_its_script_makes(made, tmp_path):
         for name, rule in (("valid", "NR%23==0"), ("train", "NR%23!=0"))
     }
     straight = [tuple(side.replace("’", "'") for side in pair) for pair in made.test]
-    chosen["test"] = [
-        (*raw, *(split(side) for split, side in zip(tokenise, pair, strict=True)))
-        for raw, pair in zip(made.test, straight, strict=True)
-    ]
+    chosen["test"] = [(*pair, *(split(side) for split, side in zip(tokenise, pair, strict=True))) for pair in straight]
     lower = {name: [tuple(side.lower() for side in row[2:]) for row in chosen[name]] for name in chosen}
     codes, apply = bpe_of([side for i in (0, 1) for side in (pair[i] for pair in lower["train"])], 60)
     assert (made.out / "codes.bpe").read_text() == codes

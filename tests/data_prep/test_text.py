@@ -80,8 +80,8 @@ def test_bad_input(capsys, tmp_path):
     latin.write_bytes("Müll\n".encode("latin-1"))
     for arguments, message in {
         ("--train", short): "short.txt has 2 lines with text, too few",
-        ("--train", tmp_path / "none.txt"): "none.txt: No such file or directory. Check the path.",
-        ("--train", tmp_path): "Is a directory",
+        ("--train", tmp_path / "none.txt"): "none.txt: there is no such file. Check the path.",
+        ("--train", tmp_path): "is a folder or a pipe",
         ("--train", latin): "latin.txt is not UTF-8: line 1",
         ("--train", long, "--valid", long): "--valid and --test belong together",
         ("--train", long, "--valid", long, "--test", empty): "empty.txt has no text",
