@@ -246,11 +246,12 @@ class TokenMixer(nn.Module):
             raise UsageError(
                 f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch."
             )
-        rows, queries, keys = len(memory) * context.hypotheses, query.size(1), memory.size(1)
-        if len(query) != rows or (self.place != "cross" and queries != keys):
+        # No len(): it would make a number of what is open in an exported graph.
+        rows, queries, keys = memory.size(0) * context.hypotheses, query.size(1), memory.size(1)
+        if query.size(0) != rows or (self.place != "cross" and queries != keys):
             allowed = "as many sentences in both" if self.place == "cross" else "the same tokens as both"
             raise UsageError(
-                f"{len(query)} × {queries} queries, memory for {rows} × {keys}: {self.place} mixers take {allowed}."
+                f"{query.size(0)} × {queries} queries, memory for {rows} × {keys}: {self.place} mixers take {allowed}."
             )
         if context.padding_mask is not None and (context.state is None or self.place == "cross"):
             _check_padding(context.padding_mask, memory.shape[:2])

@@ -45,8 +45,8 @@ def enough(vectors: torch.Tensor | None, count: int, name: str) -> torch.Tensor:
     Raises:
         UsageError: there are fewer, or none. `name` is what the context calls them.
     """
-    given = "none" if vectors is None else len(vectors)
-    if vectors is None or given < count:
+    if vectors is None or vectors.size(0) < count:
+        given = "none" if vectors is None else vectors.size(0)
         raise UsageError(f"{name}: give the vectors of {count} positions in the context; there are {given}.")
     return vectors
 

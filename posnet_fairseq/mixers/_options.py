@@ -58,8 +58,9 @@ def _checked(field_, value):
             raise UsageError(f"{name} {value}: choose one of {', '.join(allowed)}.")
         return str(value)
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
+        digits = " of at most 9 digits" if re.fullmatch(r"-?\d+", str(value)) else ""
         example = field_.metadata.get("example", field_.default)
-        raise UsageError(f"{name} {value}: give a whole number of at most 9 digits, such as {example}.")
+        raise UsageError(f"{name} {value}: give a whole number{digits}, such as {example}.")
     return int(value)
 
 
