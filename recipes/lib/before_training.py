@@ -19,9 +19,30 @@ from mend import mend
 from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.counting import trained_parameters
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.progress import amount, shown
+from posnet_fairseq.training_options import check_training_options
 
+# Options that a run must leave as they are by default, and why.
+FIXED = {
+    "the best checkpoint on the validation set is averaged with those that follow": {
+        "dataset": ("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
+        "checkpoint": ("maximize_best_checkpoint_metric",),
+    },
+    "a run ends after UPDATES, and goes on from its own last checkpoint": {
+        "optimization": ("max_epoch", "stop_min_lr", "stop_time_hours"),
+        "checkpoint": (
+            *("patience", "restore_file", "no_last_checkpoints", "reset_dataloader", "reset_lr_scheduler"),
+            *("reset_meters", "reset_optimizer"),
+        ),
+    },
+    "the recipe itself removes the checkpoints that are no longer needed": {
+        "checkpoint": (
+            *("no_save", "keep_interval_updates", "keep_interval_updates_pattern", "keep_last_epochs"),
+            *("keep_best_checkpoints", "checkpoint_suffix", "write_checkpoints_asynchronously"),
+        ),
+    },
+}
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
@@ -36,7 +57,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
-            return options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+            parser = options.get_training_parser()
+            parser.allow_abbrev = False  # the recipe looks for its own options by their names
+            return options.parse_args_and_arch(parser, input_args=arguments)
     except SystemExit as error:
         sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
         if sentence.startswith("argument --arch"):
@@ -57,6 +80,32 @@ def build(arguments):
     task = tasks.setup_task(cfg.task)
     with torch.device("meta"):
         return task.build_model(cfg.model), cfg
+
+
+def refuse_other_endings(cfg) -> None:
+    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged.
+
+    Args:
+        cfg: fairseq's whole configuration.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from fairseq.dataclass.configs import FairseqConfig
+
+    defaults = FairseqConfig()
+    for reason, sections in FIXED.items():
+        for section, names in sections.items():
+            for name in names:
+                if getattr(cfg[section], name) != getattr(getattr(defaults, section), name):
+                    raise UsageError(f"OPTIONS with {flag(name)}: in a recipe, {reason}. Leave it out.")
+    metric = cfg.checkpoint.best_checkpoint_metric
+    # Without label smoothing the loss says the same as the perplexity, by which checkpoints_kept.py keeps the best.
+    if metric != "ppl" and (metric, cfg.criterion._name) != ("loss", "cross_entropy"):
+        raise UsageError(
+            f"OPTIONS with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the lowest "
+            "perplexity (ppl). Leave it out."
+        )
 
 
 def other_batches(folder, processes, tokens):
@@ -99,6 +148,8 @@ def main(arguments=None):
     folder, average, processes, *training = arguments or sys.argv[1:]
     folder = Path(folder)
     model, cfg = build(training)
+    refuse_other_endings(cfg)
+    check_training_options(cfg)
     folder.mkdir(parents=True, exist_ok=True)
     remark = mend(folder)
     if other_batches(folder, int(processes), cfg.dataset.max_tokens):

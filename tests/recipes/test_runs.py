@@ -21,8 +21,9 @@ from training_log_of import losses
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.errors import UsageError
 
-# A model so small, and so few updates, that nearly all the time goes into starting programs. All updates are in the
-# first epoch: there fairseq resumes bit by bit.
+# A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
+# (SENTENCES), so that of the checkpoints after 2, 4, 6 and 8 one ends an epoch.
+SENTENCES = 140
 SETTINGS = {
     "SIZE": "tiny",
     "UPDATES": "8",
@@ -46,7 +47,7 @@ SETTINGS = {
 def world(tmp_path_factory):
     """A folder with a space in its name, a dataset in it."""
     folder = tmp_path_factory.mktemp("a world")
-    make_corpus(folder)
+    make_corpus(folder, train=SENTENCES)
     arguments = ["corpus", "--merges", "20", "--out", str(folder / "tiny corpus")]
     for name in ("train", "valid", "test"):
         arguments += [f"--{name}", str(folder / f"{name}.xx"), str(folder / f"{name}.yy")]
@@ -116,9 +117,9 @@ def test_every_stage_leaves_a_log_and_a_record(one):
 
 
 def test_old_checkpoints_are_removed(one):
-    numbered = sorted(path.name for path in (one / "checkpoints").glob("checkpoint_1_*.pt"))
+    numbered = sorted(path.name for path in (one / "checkpoints").glob("checkpoint_[1-9]*.pt"))
     assert len(numbered) in (2, 3), numbered  # the best one and the next, and the last two
-    assert "checkpoint_1_8.pt" in numbered
+    assert numbered[-2:] == ["checkpoint_2_6.pt", "checkpoint_3_8.pt"]
 
 
 def test_disk_space_is_reckoned_well(one):
@@ -140,6 +141,70 @@ def test_options_that_training_would_refuse_are_refused_before(world, options, s
     arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny", *options]
     with pytest.raises(UsageError, match=sentence):
         before_training.build(arguments)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--disable-validation", "the best checkpoint on the validation set is averaged"),
+        ("--validate-after-updates 5", "the best checkpoint on the validation set"),
+        ("--validate-interval 2", "the best checkpoint on the validation set"),
+        ("--valid-subset test", "the best checkpoint on the validation set"),
+        ("--maximize-best-checkpoint-metric", "the best checkpoint on the validation set"),
+        ("--best-checkpoint-metric loss", "is that of the lowest perplexity"),
+        ("--max-epoch 1", "a run ends after UPDATES"),
+        ("--stop-min-lr 1e-3", "a run ends after UPDATES"),
+        ("--stop-time-hours 1", "a run ends after UPDATES"),
+        ("--patience 1", "a run ends after UPDATES"),
+        ("--restore-file x.pt", "goes on from its own last checkpoint"),
+        ("--no-last-checkpoints", "goes on from its own last checkpoint"),
+        ("--reset-optimizer", "goes on from its own last checkpoint"),
+        ("--reset-dataloader", "goes on from its own last checkpoint"),
+        ("--reset-lr-scheduler", "goes on from its own last checkpoint"),
+        ("--reset-meters", "goes on from its own last checkpoint"),
+        ("--no-save", "the recipe itself removes"),
+        ("--keep-interval-updates 1", "the recipe itself removes"),
+        ("--keep-interval-updates-pattern 4", "the recipe itself removes"),
+        ("--keep-last-epochs 1", "the recipe itself removes"),
+        ("--keep-best-checkpoints 1", "the recipe itself removes"),
+        ("--checkpoint-suffix x", "the recipe itself removes"),
+        ("--write-checkpoints-asynchronously", "the recipe itself removes"),
+    ],
+)
+def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option, reason):
+    """They would end with too few of them, or with all that were ever written."""
+    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
+    arguments += ["--criterion", "label_smoothed_cross_entropy", "--best-checkpoint-metric", "ppl"]
+    name, *_ = option.split()
+    with pytest.raises(UsageError, match=rf"OPTIONS with {name}\b.*{reason}"):
+        before_training.refuse_other_endings(before_training.build([*arguments, *option.split()])[1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--criterion label_smoothed_cross_entropy --best-checkpoint-metric ppl --validate-interval-updates 3 --eval-bleu",
+        "--criterion cross_entropy",  # as in lm.sh
+    ],
+)
+def test_options_that_change_no_ending_are_taken(world, options):
+    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
+    before_training.refuse_other_endings(before_training.build([*arguments, *options.split()])[1])
+
+
+def test_an_abbreviated_option_does_not_replace_the_recipes_own(world):
+    """fairseq-train would take --max-upd for --max-update."""
+    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
+    with pytest.raises(UsageError, match="unrecognized arguments: --max-upd 5"):
+        before_training.build([*arguments, "--max-update", "8", "--max-upd", "5"])
+
+
+def test_recipe_refuses_options_of_another_ending(world):
+    options = SETTINGS["OPTIONS"] + " --disable-validation"
+    output = finish(start(world, "refused", "train", OPTIONS=options), code=2)
+    (error,) = [line for line in output.splitlines() if "error: " in line]
+    assert "OPTIONS with --disable-validation: in a recipe, the best checkpoint" in error
+    assert not list(run_of(world, "refused").glob("checkpoints/*.pt"))
 
 
 def test_finished_run_is_left_alone(world, one):
@@ -273,19 +338,50 @@ def kill_in(world, runs, stage, condition, **more):
     assert not record(run, stage)["finished"]
 
 
+def block(checkpoints, name):
+    """Let a training stop where it writes a checkpoint, in the middle of the file: it waits for a reader of a pipe."""
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(checkpoints / f"{name}.tmp")
+
+
+def unblock(checkpoints, name):
+    """Leave there what a training leaves that was killed while it wrote."""
+    path = checkpoints / f"{name}.tmp"
+    path.unlink()
+    path.write_bytes(b"PK half a checkpoint")
+
+
 def test_killed_in_every_stage_it_comes_to_the_same(world, one):
+    """The training: at the end of an epoch, in the middle of one, and while checkpoint_last.pt is copied."""
     run = run_of(world, "killed")
-    kill_in(world, "killed", "train", (run / "checkpoints" / "checkpoint_last.pt").exists)
-    for stage in ("average", "translate", "score"):
+    checkpoints, log = run / "checkpoints", run / "train.log"
+    for name, updates in (("checkpoint_2_4.pt", 3), ("checkpoint_2_6.pt", 4), ("checkpoint_3_8.pt", 6)):
+        block(checkpoints, name)
+        at_work = f"Saving checkpoint to {checkpoints / name}"
+        kill_in(world, "killed", "train", lambda says=at_work: log.exists() and says in log.read_text())
+        unblock(checkpoints, name)
+        assert updates_of(checkpoints / "checkpoint_last.pt") == updates
+    last = checkpoints / "checkpoint_last.pt"
+    os.truncate(last, last.stat().st_size // 2)
+    for stage in ("average", "precompute", "translate", "score"):
         kill_in(world, "killed", stage, (run / f"{stage}.json").exists)
     finish(start(world, "killed"))
     attempts = record(run, "train")["attempts"]
-    assert [attempt["outcome"] for attempt in attempts] == ["interrupted", "finished"]
-    assert losses(run / "train.log") == losses(one / "train.log")
+    assert [attempt["outcome"] for attempt in attempts] == [*["interrupted"] * 3, "finished"]
+    assert losses(log) == losses(one / "train.log")
     for name, tensor in weights(one).items():
         assert torch.equal(weights(run)[name], tensor), name
     assert (run / "test.yy").read_bytes() == (one / "test.yy").read_bytes()
     assert (run / "report" / "report.md").read_bytes() == (one / "report" / "report.md").read_bytes()
+    assert names_in(checkpoints) == names_in(one / "checkpoints")
+
+
+def updates_of(checkpoint):
+    return torch.load(checkpoint, weights_only=True)["optimizer_history"][-1]["num_updates"]
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_comparison(world, one):
