@@ -4,7 +4,7 @@ import random
 
 from posnet_data_prep.binarise import SETS
 from posnet_data_prep.readers import Reader
-from posnet_data_prep.reading import plain_size
+from posnet_data_prep.reading import check_files, plain_size
 from posnet_data_prep.stages import Stage, digest
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import write_lines
@@ -27,6 +27,7 @@ def own_text(train, valid, test, ending, shuffle):
     if (valid is None) != (test is None):
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
     files = [path for path in (train, valid, test) if path]
+    check_files(files)
 
     def read(folder, report):
         sets = _sets(files)

@@ -84,6 +84,11 @@ def _clear(out, note, files):
     card = read_record(out / CARD)
     before = set(note.read_text(encoding="utf-8").splitlines()) if note.exists() else set()
     before |= card["files"].keys() if card else set()
+    foreign = [out / name for name in sorted(files) if name not in before and os.path.lexists(out / name)]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]} is there, and this posnet-prepare did not make it. Move it away, and run again."
+        )
     write_lines(note, sorted(before | files.keys()))
     (out / CARD).unlink(missing_ok=True)  # from here on the dataset is not whole
     for name in before:

@@ -80,11 +80,7 @@ def own_files(sets, languages):
         languages: of source and target.
     """
     files = [path for paths in sets.values() for path in paths]
-    for path in files:
-        if not path.exists():
-            raise UsageError(f"{path}: there is no such file. Check the path.")
-        if not path.is_file():
-            raise UsageError(f"{path} is a folder or a pipe. Give a file, which can be read again.")
+    check_files(files)
 
     def read(folder, report):
         reader, counts = Reader(strict=True), {}
@@ -101,6 +97,19 @@ def own_files(sets, languages):
     options = {name: [[is_table(path), digest(path, "sha256")] for path in paths] for name, paths in sets.items()}
     options["languages"] = list(languages)
     return Stage("read", read, options, size=sum(map(plain_size, files)))
+
+
+def check_files(paths):
+    """Refuse what cannot be read more than once.
+
+    Raises:
+        UsageError: there is no such file, or it is something else.
+    """
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: there is no such file. Check the path.")
+        if not path.is_file():
+            raise UsageError(f"{path} is a folder or a pipe. Give a file, which can be read again.")
 
 
 def plain_size(path):
