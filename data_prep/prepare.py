@@ -106,6 +106,8 @@ def main(arguments=None):
     if is_published(options.out, making.goal):
         return report.say(f"{options.out} is up to date.")
     pending = workshop.pending(making.goal)
+    if job.archives:
+        check_folder(options.downloads, "--downloads")
     if options.dry_run:
         return _show_plan(options.out, job, making, pending, workshop.needed(making.goal))
     _check_disk(options.out, job, pending, workshop.needed(making.goal))
@@ -123,9 +125,9 @@ def _refuse_what_lies_within(options):
     """Refuse to read from the folder whose files will be replaced, or to keep downloads there."""
     names = ("train", "valid", "test", "downloads", "mirror")
     given = [getattr(options, name, None) or [] for name in names]
-    out = options.out.resolve()
+    out = Path(os.path.realpath(options.out))
     for path in (path for paths in given for path in (paths if isinstance(paths, list) else [paths])):
-        if Path(path).resolve().is_relative_to(out):
+        if Path(os.path.realpath(path)).is_relative_to(out):
             raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
 
 

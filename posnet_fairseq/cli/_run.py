@@ -75,7 +75,7 @@ def _mend_streams():
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets this number, which else some file would get
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # else print would write to standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (else print would write to standard output)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
