@@ -219,7 +219,12 @@ def write_checkpoint(state, path):
     """
     # torch does not tell why it could not write to a path; a file of Python's does.
     with replacing(path) as temporary, open(temporary, "wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 @dataclass(frozen=True)

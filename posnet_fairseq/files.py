@@ -232,7 +232,9 @@ def replacing(path):
     except OSError as error:
         if error.errno in DISK_FULL:
             raise UsageError(f"cannot write {path}: the disk is full. Make room, and run it again.") from error
-        raise
+        if error.filename or isinstance(error, BrokenPipeError):
+            raise
+        raise UsageError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -284,7 +286,7 @@ def save_lines(path, lines):
     except (UsageError, OSError) as error:
         if str(path) == "-" and isinstance(error, BrokenPipeError):
             raise
-        reason = error if isinstance(error, UsageError) else f"{path}: {error.strerror}."
+        reason = error if isinstance(error, UsageError) else f"standard output could not be written: {error.strerror}."
         raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
 
 

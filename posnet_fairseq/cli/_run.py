@@ -78,9 +78,9 @@ def _mend_streams():
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (else print would write to standard output)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # of names that are not UTF-8, on terminals that know ASCII only
+            # Some names are not UTF-8, some terminals know ASCII only. And what Python would write at once argparse does
+            # not mind losing, so it is written at the end.
+            stream.reconfigure(errors="backslashreplace", write_through=False)
 
 
 def _drop_what_cannot_be_written():

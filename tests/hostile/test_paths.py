@@ -245,7 +245,7 @@ def drained(path):
     def read():
         path.with_name("received").write_bytes(path.read_bytes())
 
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=read, name="reader", daemon=True).start()
 
 
 def _rows():
@@ -281,6 +281,9 @@ def _row(command, name, given, bad):
 
 def _look_at(makes, folder):
     """Nothing that was to be made is missing or empty."""
+    for thread in threading.enumerate():
+        if thread.name == "reader":
+            thread.join()
     for pattern in makes:
         found = list(folder.glob(pattern))
         assert found, f"no {pattern} was made"
