@@ -78,7 +78,7 @@ def _mend_streams():
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (else print would write to standard output)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Some names are not UTF-8, some terminals know ASCII only. And what Python would write at once argparse does
+            # Some names are not UTF-8, some terminals know ASCII only. What Python would write at once argparse does
             # not mind losing, so it is written at the end.
             stream.reconfigure(errors="backslashreplace", write_through=False)
 
