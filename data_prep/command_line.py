@@ -4,13 +4,12 @@ import argparse
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from posnet_data_prep.compressed import plain_suffix
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
 from posnet_data_prep.reading import is_table
 from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import cache_folder
+from posnet_fairseq.files import a_path, cache_folder, path_text
 from posnet_fairseq.processes import check_workers, cores
 
 MOST = 10**9  # of what is counted
@@ -60,34 +59,34 @@ def _parser():
     parser.add_argument("--list", action="store_true", help="show the datasets, and what of them is here already")
     cache = cache_folder()
     keep = f"folder that keeps what is downloaded (default: {cache})"
-    parser.add_argument("--downloads", type=Path, default=cache, help=keep)
+    parser.add_argument("--downloads", type=a_path, default=cache, help=keep)
     datasets = parser.add_subparsers(dest="dataset", metavar="DATASET")
     for name in [*DATASETS, *QUICKSTART]:
         text = "interface texts of open-source programs" if name in QUICKSTART else "as in PosNet's paper"
         dataset = datasets.add_parser(name, help=text)
-        dataset.add_argument("--downloads", type=Path, default=argparse.SUPPRESS, help=keep)
-        dataset.add_argument("--mirror", help="folder, or URL of one, to take every file from instead")
+        dataset.add_argument("--downloads", type=a_path, default=argparse.SUPPRESS, help=keep)
+        dataset.add_argument("--mirror", type=path_text, help="folder, or URL of one, to take every file from instead")
         if name in DATASETS:
             _add_recipe(dataset, DATASETS[name].recipe)
     corpus = datasets.add_parser("corpus", help="sentence pairs of your own")
     files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
-    corpus.add_argument("--train", required=True, nargs="+", type=Path, metavar="FILE", help=files)
-    corpus.add_argument("--valid", nargs="+", type=Path, metavar="FILE", help="likewise; or --valid-every")
-    corpus.add_argument("--test", nargs="+", type=Path, metavar="FILE", help="likewise")
+    corpus.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
+    corpus.add_argument("--valid", nargs="+", type=a_path, metavar="FILE", help="likewise; or --valid-every")
+    corpus.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="likewise")
     corpus.add_argument("-s", "--source-lang", help="two-letter code (default: the ending of the first file)")
     corpus.add_argument("-t", "--target-lang", help="two-letter code (default: the ending of the second file)")
     _add_recipe(corpus, Recipe())
     text = datasets.add_parser("text", help="text of one language, for language models")
-    text.add_argument("--train", required=True, type=Path, help="text file, a sentence or paragraph a line")
-    text.add_argument("--valid", type=Path, help="validation set (default, with --test: the end of --train)")
-    text.add_argument("--test", type=Path, help="test set")
+    text.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
+    text.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
+    text.add_argument("--test", type=a_path, help="test set")
     pieces = SMALL_TEXT.pieces
     text.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
     text.add_argument(
         "--shuffle", type=int, metavar="SEED", help="put lines in random order, where they do not belong together"
     )
     for dataset in datasets.choices.values():
-        dataset.add_argument("--out", required=True, type=Path, help="folder of the dataset")
+        dataset.add_argument("--out", required=True, type=a_path, help="folder of the dataset")
         dataset.add_argument("--workers", type=int, default=cores(), help=f"processes (default: all cores, {cores()})")
         dataset.add_argument("--dry-run", action="store_true", help="only show the stages and what they need")
     return parser

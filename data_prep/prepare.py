@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,6 +23,7 @@ from posnet_data_prep.quickstart.reading import catalogs
 from posnet_data_prep.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_folder, check_stdout
 from posnet_fairseq.progress import Report, amount, shown
 
 
@@ -73,9 +75,6 @@ class Job:
 
     def _corpus(self, options):
         sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
-        for path in (path for paths in sets.values() for path in paths):
-            if path.absolute().parent == options.out.absolute():
-                raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
         self.languages = command_line.languages(options, sets)
         self.recipe = command_line.recipe(options, Recipe(), self.languages)
         if ("valid" in sets) == (self.recipe.valid_every is not None):
@@ -91,18 +90,24 @@ class Job:
 def main(arguments=None):
     """Entry point of posnet-prepare."""
     options = command_line.parse(arguments)
+    if options.list or options.dry_run:
+        check_stdout()
     if options.list:
         return _show_datasets(Downloads(options.downloads, None, Report()))
     _die_with_parent()
     report = Report()
     stages = options.out / "stages"
     workshop = Workshop(stages, report)
+    check_folder(options.out)
     refuse_foreign(options.out, stages)
+    _refuse_what_lies_within(options)
     job = Job(options, workshop, report)
     making = Making(workshop, job.languages, job.recipe, job.read, options.workers)
     if is_published(options.out, making.goal):
         return report.say(f"{options.out} is up to date.")
     pending = workshop.pending(making.goal)
+    if job.archives:
+        check_folder(options.downloads, "--downloads")
     if options.dry_run:
         return _show_plan(options.out, job, making, pending, workshop.needed(making.goal))
     _check_disk(options.out, job, pending, workshop.needed(making.goal))
@@ -114,6 +119,16 @@ def main(arguments=None):
         workshop.run(making.goal)
         card = publish(options.out, workshop, making, job.card)
     _say_what_came_out(options.out, card, job.published, report)
+
+
+def _refuse_what_lies_within(options):
+    """Refuse to read from the folder whose files will be replaced, or to keep downloads there."""
+    names = ("train", "valid", "test", "downloads", "mirror")
+    given = [getattr(options, name, None) or [] for name in names]
+    out = Path(os.path.realpath(options.out))
+    for path in (path for paths in given for path in (paths if isinstance(paths, list) else [paths])):
+        if Path(os.path.realpath(path)).is_relative_to(out):
+            raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
 
 
 def _say_what_came_out(out, card, published, report):

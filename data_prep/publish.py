@@ -88,6 +88,11 @@ def _clear(out, note, files):
     before = set(card["files"]) if card else set()
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
         before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}
+    foreign = [out / name for name in sorted(files) if name not in before and os.path.lexists(out / name)]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]} is there, and this posnet-prepare did not make it. Move it away, and run again."
+        )
     write_lines(note, sorted(before | files.keys()))
     (out / CARD).unlink(missing_ok=True)  # from here on the dataset is not whole
     for name in before:

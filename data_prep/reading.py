@@ -100,10 +100,10 @@ def own_files(sets, languages):
 
 
 def check_files(paths):
-    """Refuse what cannot be read, or not twice.
+    """Refuse what cannot be read more than once.
 
     Raises:
-        UsageError: a path is not there, or no file.
+        UsageError: there is no such file, or it is something else.
     """
     for path in paths:
         if not path.exists():

@@ -6,6 +6,7 @@ nothing ever has to be thrown away. Several runs may use the file at the same ti
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import sqlite3
@@ -48,6 +49,8 @@ class SegmentCache:
         self.path = Path(path)
         self.full = ""
         with self._explaining():
+            if self.path.exists() and not self.path.is_file():  # SQLite would leave files of its own beside a device
+                raise OSError(errno.EINVAL, "no regular file")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(self.path, timeout=PATIENCE)
             self._database.executescript(_TABLES)

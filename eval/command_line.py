@@ -11,6 +11,7 @@ from posnet_eval.metrics import METRICS
 from posnet_eval.metrics._base import MetricOptions
 from posnet_eval.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
 from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.files import a_path
 from posnet_fairseq.processes import check_workers, cores
 from posnet_fairseq.progress import shown
 
@@ -38,9 +39,9 @@ def _parser():
         description="Score systems on test sets and tell which differences are more than chance. What is computed is "
         "kept: stop it at any time, the same command goes on where it was.",
     )
-    parser.add_argument("--config", type=Path, help="YAML file of a comparison: several test sets, labels, seeds")
-    parser.add_argument("--source", type=Path, help="text that was translated; COMET needs it")
-    parser.add_argument("--reference", type=Path, nargs="+", help="its translation, or several")
+    parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
+    parser.add_argument("--source", type=a_path, help="text that was translated; COMET needs it")
+    parser.add_argument("--reference", type=a_path, nargs="+", help="its translation, or several")
     parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead, as wmt14/full")
     parser.add_argument(
         "-l", "--language-pair", help="as en-de (default: two-letter endings of --source and --reference)"
@@ -54,7 +55,7 @@ def _parser():
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
     parser.add_argument("--metrics", type=_names, help=f"of {','.join(METRICS)} (default: bleu,chrf)")
-    parser.add_argument("--out", type=Path, help="folder for the report: HTML, Markdown, LaTeX, CSV and JSON")
+    parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV and JSON")
     tests = ", ".join(f"{name}: {text}" for name, text in TESTS.items())
     parser.add_argument("--test", choices=TESTS, help=f"{tests} (default: bs)")
     parser.add_argument("--resamples", type=int, help=f"of the bootstrap (default: {RESAMPLES})")
@@ -74,7 +75,7 @@ def _parser():
     parser.add_argument("--skip-missing", action="store_true", help="score the systems that are there")
     parser.add_argument("--cached-only", action="store_true", help="compute nothing, take all from the cache")
     place = usual_place()
-    parser.add_argument("--cache", type=Path, default=place, help=f"what has been computed (default: {place})")
+    parser.add_argument("--cache", type=a_path, default=place, help=f"what has been computed (default: {place})")
     parser.add_argument("--cpu", action="store_true", help="no GPU even if there is one")
     parser.add_argument("--workers", type=int, default=cores(), help="processes (default: one a core)")
     return parser

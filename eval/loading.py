@@ -7,6 +7,7 @@ from posnet_eval.similarity import first_out_of_step
 from posnet_eval.texts import read_output, read_test_set
 from posnet_fairseq.errors import UsageError, visible
 from posnet_fairseq.files import read_lines
+from posnet_fairseq.progress import shown
 
 _ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -74,7 +75,8 @@ class _Loader:
             paths = test_set.outputs.get(system, ())
             absent = [path for path in paths if not path.exists()]
             if not paths or absent:
-                what = f"there is no {visible(str(absent[0]))}" if absent else f"no output is given for {test_set.name}"
+                absent_one = visible(shown(absent[0])) if absent else ""
+                what = f"there is no {absent_one}" if absent else f"no output is given for {test_set.name}"
                 missing[system] = what
                 if not self._skip_missing:
                     self.problems.append(f"system {system}: {what}. Translate it, or leave it out with --skip-missing.")

@@ -177,6 +177,7 @@ class Comparison:
         seed: of both.
         versions: {package: version}.
         columns: {title: {system: text or number}}, facts that tables show before the scores; none by default.
+        files: {name: SHA-256} of a report's other files, by which a later run knows them as its own.
     """
 
     systems: tuple[str, ...]
@@ -189,6 +190,7 @@ class Comparison:
     seed: int
     versions: dict
     columns: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
 
     def marks(self, test_set, system, metric):
         """[(symbol, arrow)] of significant differences from the baselines, (symbol, "=") of the same outputs.

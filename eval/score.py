@@ -1,5 +1,7 @@
 """posnet-score: many systems, several metrics, and which differences are more than chance."""
 
+import itertools
+
 from rich.console import Console
 from rich.markup import escape
 
@@ -7,12 +9,12 @@ from posnet_eval.cache import SegmentCache
 from posnet_eval.command_line import parse
 from posnet_eval.loading import load
 from posnet_eval.report import wording
-from posnet_eval.report.publish import publish
+from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import terminal
 from posnet_eval.scoring import score
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import visible
-from posnet_fairseq.files import check_folder
+from posnet_fairseq.files import check_stdout
 from posnet_fairseq.progress import Report
 
 MOST_REMARKS = 12  # on a terminal
@@ -25,7 +27,9 @@ def main(arguments=None):
     report = Report()
     texts = load(plan, options.skip_missing)
     if options.out:
-        check_folder(options.out)
+        check(options.out, _inputs(options, plan))
+    else:
+        check_stdout()
     cache = SegmentCache(options.cache)
     comparison = score(plan, texts, cache, report, options.workers, options.cpu, options.cached_only)
     if cache.full:
@@ -34,6 +38,14 @@ def main(arguments=None):
     if options.out:
         publish(comparison, options.out)
         report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")
+
+
+def _inputs(options, plan):
+    """Paths of all files that are read."""
+    files = [options.config]
+    for test_set in plan.test_sets:
+        files += [test_set.source, *test_set.references, *itertools.chain(*test_set.outputs.values())]
+    return [path for path in files if path]
 
 
 def _show(comparison):

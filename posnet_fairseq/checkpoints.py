@@ -18,11 +18,13 @@ from fairseq.data.data_utils import infer_language_pair
 from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_unreadable
-from posnet_fairseq.files import replacing
+from posnet_fairseq.files import check_place, replacing
 from posnet_fairseq.model_config import MixerLanguageModelConfig, MixerTransformerConfig
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
 from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
 
+# Facts in the extra_state of checkpoints that posnet's commands made of others.
+MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 
 
@@ -34,17 +36,7 @@ def read_checkpoint(path):
     Raises:
         UsageError: the file is missing, damaged, unsafe, or the checkpoint of another model.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise UsageError(f"{path}: there is no such checkpoint. Check the path.")
-    try:
-        # Files of old torch versions are no zip archives and cannot be mapped into memory.
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except Exception as error:
-        sentence = explain_unreadable(error, path)
-        if sentence is None:
-            raise
-        raise UsageError(sentence) from error
+    state = _load(path)
     arch = model_arch(state)
     if arch not in (*arch_names(), *gpt_arch_names()):
         what = f"the model {arch}" if arch else "no fairseq model"
@@ -59,6 +51,30 @@ def read_checkpoint(path):
 
 def _are_weights(model):
     return isinstance(model, dict) and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
+
+
+def _load(path):
+    """What torch.load makes of a file, data only.
+
+    Raises:
+        UsageError: it is missing, damaged or unsafe.
+    """
+    path = Path(path)
+    if not path.is_file():
+        what = "is no file" if path.exists() else "there is no such checkpoint"
+        raise UsageError(f"{path}: {what}. Check the path.")
+    try:
+        # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose names
+        # are not UTF-8.
+        mmap = zipfile.is_zipfile(path) and str(path).isprintable()
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:
+        sentence = explain_unreadable(error, path)
+        if sentence is None and isinstance(error, OSError):
+            sentence = f"{path}: {error.strerror}. Check the path."
+        if sentence is None:
+            raise
+        raise UsageError(sentence) from error
 
 
 def model_arch(state):
@@ -174,10 +190,47 @@ def refuse_not_finite(weights, path):
             )
 
 
+def check_output(path, option, inputs=()):
+    """Refuse a place where no checkpoint can be written, or where there is one that cannot be made again.
+
+    Args:
+        path, option, inputs: see :func:`posnet_fairseq.files.check_place`.
+
+    Raises:
+        UsageError: see there; or the file is a checkpoint, but not one that :func:`for_inference` made of others.
+    """
+    check_place(path, option, inputs)
+    if Path(path).is_file() and _is_original(path):
+        raise UsageError(
+            f"{option} {path} is a checkpoint of a training, or of another program, which would be lost. Give another "
+            "name."
+        )
+
+
+def _is_original(path):
+    """Whether a file is a checkpoint that was not made of others."""
+    try:
+        state = _load(path)
+    except UsageError:
+        return zipfile.is_zipfile(path)  # of a program that stores objects
+    extra = state.get("extra_state") if isinstance(state, dict) else None
+    return not (isinstance(extra, dict) and extra.keys() & set(MADE))
+
+
 def write_checkpoint(state, path):
-    """Write a checkpoint, all of it or nothing."""
-    with replacing(path) as temporary:
-        torch.save(state, temporary)
+    """Write a checkpoint, all of it or nothing.
+
+    Raises:
+        UsageError: see :func:`posnet_fairseq.files.replacing`.
+    """
+    # torch does not tell why it could not write to a path; a file of Python's does.
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class SentencePieces:
 
     def __init__(self, path):
         _check_file(path)
-        self._model = SentencePieceProcessor(model_file=str(path))
+        self._model = SentencePieceProcessor(model_proto=Path(path).read_bytes())
 
     def split(self, words):
         """Words between single spaces to pieces between spaces, which begin with ``▁`` where a word does."""

@@ -1,11 +1,17 @@
 """The files of a report: all of them, or none."""
 
+import dataclasses
+import hashlib
+import json
+import os
 import tempfile
 from pathlib import Path
 
 from posnet_eval.report.data import as_csv, as_json
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_folder, check_place
 
 
 def _page(comparison):
@@ -19,8 +25,52 @@ FILES = {
     "report.md": markdown,
     "report.tex": latex,
     "report.csv": as_csv,
-    "report.json": as_json,
+    "report.json": as_json,  # the last: it tells the others' hashes
 }
+
+
+def check(folder, inputs):
+    """Refuse a folder where a report cannot be written, or would take the place of what posnet-score did not write.
+
+    Args:
+        folder: which may not be there.
+        inputs: paths of files that are read.
+
+    Raises:
+        UsageError: see above.
+    """
+    check_folder(folder)
+    if not folder.exists():
+        return
+    known = _digests(folder / "report.json")
+    for name in FILES:
+        path = folder / name
+        check_place(path, inputs=inputs)
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(path, known)):
+            raise UsageError(
+                f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or choose "
+                "another --out."
+            )
+
+
+def _is_ours(path, known):
+    """Whether a file is as the report says whose hashes are given, None if there is no report."""
+    if known is None:
+        return False
+    return path.name == "report.json" or not known or known.get(path.name) == _digest(path.read_bytes())
+
+
+def _digests(path):
+    """The hashes in a report.json: {} in one of an early version, None if it is something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content.get("files", {}) if {"systems", "labels", "test_sets"} <= content.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()
 
 
 def publish(comparison, folder):
@@ -28,7 +78,7 @@ def publish(comparison, folder):
 
     Args:
         comparison: :class:`posnet_eval.results.Comparison`.
-        folder: that is there.
+        folder: which is made.
 
     Returns:
         the paths.
@@ -36,7 +86,11 @@ def publish(comparison, folder):
     Raises:
         OSError: the disk is full, for instance; nothing has changed then.
     """
+    Path(folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as temporary:
+        digests = {}
         for name, write in FILES.items():
-            Path(temporary, name).write_text(write(comparison), encoding="utf-8", newline="\n")
+            content = write(dataclasses.replace(comparison, files=digests)).encode()
+            digests[name] = _digest(content)
+            Path(temporary, name).write_bytes(content)
         return [Path(temporary, name).replace(Path(folder, name)) for name in FILES]

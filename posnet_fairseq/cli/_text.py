@@ -1,6 +1,10 @@
 """Options about plain text that several commands have."""
 
-from posnet_fairseq.text_pipeline import Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
+import json
+from pathlib import Path
+
+from posnet_fairseq.files import path_text
+from posnet_fairseq.text_pipeline import CARD, Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
 
 
 def add_text_options(parser):
@@ -9,10 +13,14 @@ def add_text_options(parser):
     Args:
         parser: an argparse.ArgumentParser.
     """
-    parser.add_argument("--data", help="directory with dictionaries (default: the one the model was trained on)")
+    parser.add_argument(
+        "--data", type=path_text, help="directory with dictionaries (default: the one the model was trained on)"
+    )
     text = parser.add_mutually_exclusive_group()
-    text.add_argument("--sentencepiece-model", help="split text by this model (default: as the data's card says)")
-    text.add_argument("--bpe-codes", help="split Moses words by these codes")
+    text.add_argument(
+        "--sentencepiece-model", type=path_text, help="split text by this model (default: as the data's card says)"
+    )
+    text.add_argument("--bpe-codes", type=path_text, help="split Moses words by these codes")
     text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
 
 
@@ -35,3 +43,18 @@ def pipeline(options, vocabulary, folder):
         merges = Merges(options.bpe_codes)
         return Pipeline(*map(Words, languages), merges, merges)
     return pipeline_of(folder)
+
+
+def files_of_data(folder):
+    """Paths of a dataset's files: dictionaries, binary sets, the card and what that names.
+
+    Args:
+        folder: of the dataset.
+    """
+    folder = Path(folder)
+    try:
+        named = json.loads((folder / CARD).read_text(encoding="utf-8"))["files"].keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it has no card, as fairseq's have none
+        named = ()
+    found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
+    return [*found, *(folder / name for name in named)]

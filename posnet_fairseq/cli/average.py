@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from posnet_fairseq.checkpoints import (
+    check_output,
     for_inference,
     languages_of,
     model_arch,
@@ -22,11 +23,12 @@ from posnet_fairseq.checkpoints import (
 )
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_place
+from posnet_fairseq.files import path_text
 from posnet_fairseq.precompute import has_tables
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
 _NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
+_COPY = re.compile(r"checkpoint_(last|best)\.pt")
 
 
 @dataclass(frozen=True)
@@ -321,6 +323,14 @@ def _may_be_moved(data, other):
     return sizes[0] == sizes[1] if all(sizes) else folders[0].name == folders[1].name
 
 
+def _refuse_names_of_the_training(out, folder):
+    """Refuse a result that would be taken for a checkpoint of the run, by its name, whether that is there or not."""
+    out = Path(out)
+    is_name = _NUMBERED.fullmatch(out.name) or _COPY.fullmatch(out.name)
+    if is_name and out.parent.is_dir() and out.parent.samefile(folder):
+        raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
+
+
 @command
 def main(arguments=None):
     """Entry point of posnet-average."""
@@ -329,15 +339,16 @@ def main(arguments=None):
         description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
         "or the last ones where fewer follow.",
     )
-    parser.add_argument("folder", help="the run's --save-dir")
+    parser.add_argument("folder", type=path_text, help="the run's --save-dir")
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
-    parser.add_argument("--out", required=True, help="the checkpoint to write")
+    parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     options = parser.parse_args(arguments)
-    check_place(options.out, "--out")
     if not Path(options.folder).is_dir():
         raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
+    _refuse_names_of_the_training(options.out, options.folder)
 
     run = candidates(options.folder)
+    check_output(options.out, "--out", [candidate.path for candidate in run])
     chosen = choose(run, options.num)
     last = copy_in(options.folder, "last") if chosen[-1] is run[-1] else None
     for note in (lost_best(run, copy_in(options.folder, "best")), gap(chosen, last)):

@@ -12,6 +12,7 @@ from rich.table import Table
 from posnet_fairseq.bench import comet, decode, layers, length, models, prepare, score, translution, wmt17
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import a_path, check_stdout, path_text
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.sizes import SIZES
 
@@ -48,7 +49,7 @@ def _parser():
     )
     search.set_defaults(show=_decode)
     search.add_argument("--mixers", nargs="*", default=["attention", "rposnet"], help="default: attention rposnet")
-    search.add_argument("--checkpoints", nargs="+", default=[], help="trained models to measure too")
+    search.add_argument("--checkpoints", type=path_text, nargs="+", default=[], help="trained models to measure too")
     search.add_argument("--beams", nargs="+", type=int, default=[1, 5, 12], help="default: 1 5 12")
     search.add_argument("--lengths", nargs="+", type=int, default=[20, 60, 120], help="default: 20 60 120")
     search.add_argument("--size", choices=SIZES, default="base")
@@ -84,11 +85,11 @@ def _parser():
     )
     data.set_defaults(show=_prepare)
     data.add_argument(
-        "--text", nargs=2, type=Path, required=True, metavar=("SOURCE", "TARGET"), help="sentence pairs, x.en y.de"
+        "--text", nargs=2, type=a_path, required=True, metavar=("SOURCE", "TARGET"), help="sentence pairs, x.en y.de"
     )
     data.add_argument("--pairs", type=int, default=10**6, help="as often as that takes (default: 1000000)")
     data.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
-    data.add_argument("--folder", type=Path, help="for what is made, which is removed (default: a temporary one)")
+    data.add_argument("--folder", type=a_path, help="for what is made, which is removed (default: a temporary one)")
 
     scoring = what.add_parser("score", help="posnet-score against sacreBLEU's paired test, on WMT17's systems")
     scoring.set_defaults(show=_score)
@@ -105,6 +106,7 @@ def _parser():
 def main(arguments=None):
     """Entry point of posnet-bench."""
     options = _parser().parse_args(arguments)
+    check_stdout()
     for name, value in vars(options).items():
         for number in value if isinstance(value, list) else [value]:
             if isinstance(number, int) and not isinstance(number, bool) and number < 1:

@@ -16,7 +16,9 @@ from rich.table import Table
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions
 from posnet_eval.metrics._models import Missing
+from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_stdout
 
 PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
@@ -112,11 +114,13 @@ def _versions():
             continue
 
 
+@command
 def main(arguments=None):
     """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
     argparse.ArgumentParser(
         prog="posnet-doctor", description="Report what is installed, what works, and how to mend what does not."
     ).parse_args(arguments)
+    check_stdout()
     findings = list(examine())
     table = Table("", "", show_lines=True)
     for title in ("", "how to mend it"):

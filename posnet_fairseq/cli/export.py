@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import tempfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from posnet_fairseq import export
 from posnet_fairseq.checkpoints import build_model, read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_place
+from posnet_fairseq.files import a_path, check_place, path_text
 
 SENTENCES, STEPS = 8, 40
 
@@ -51,20 +52,22 @@ def main(arguments=None):
         description="Write the encoder and a step of the decoder of a precomputed model as graphs for onnxruntime, and "
         "check that they translate as the model does.",
     )
-    parser.add_argument("checkpoint", help="what posnet-precompute wrote")
-    parser.add_argument("--onnx", required=True, metavar="FOLDER", help="the folder to write, which must not be there")
+    parser.add_argument("checkpoint", type=path_text, help="what posnet-precompute wrote")
+    parser.add_argument(
+        "--onnx", type=a_path, required=True, metavar="FOLDER", help="the folder to write, which must not be there"
+    )
     options = parser.parse_args(arguments)
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{', '.join(missing)} missing. Run pip install -e '.[export]' in the posnet folder.")
-    folder = Path(options.onnx)
-    if folder.exists():
+    folder = options.onnx
+    if os.path.lexists(folder):
         raise UsageError(f"--onnx {folder} is there already. Give another folder, or remove it.")
     check_place(folder, "--onnx")
     model = build_model(read_checkpoint(options.checkpoint)).float()
     export.check(model, options.checkpoint)
 
-    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as temporary:
+    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}.") as temporary:
         with Console(stderr=True).status("tracing the encoder and a step of the decoder"):
             export.write(model, temporary)
         sources = _random_sources(model)

@@ -4,6 +4,7 @@ import argparse
 
 from posnet_fairseq import length_ratio
 from posnet_fairseq.cli._run import command
+from posnet_fairseq.files import check_stdout, path_text
 
 
 @command
@@ -14,9 +15,10 @@ def main(arguments=None):
         description="Print γ, the source tokens per target token of a binarised training set (end symbols counted), "
         "as --length-ratio auto measures it.",
     )
-    parser.add_argument("data", help="a directory that fairseq-preprocess wrote")
+    parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")
     parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
     parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
     options = parser.parse_args(arguments)
+    check_stdout()
     source, target = length_ratio.measure(options.data, options.source_lang, options.target_lang)
     print(f"{source / target:.6f} ({source:,} source tokens / {target:,} target tokens)")

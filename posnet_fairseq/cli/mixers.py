@@ -13,6 +13,7 @@ from rich.table import Table
 from posnet_fairseq import counting
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.files import check_stdout
 from posnet_fairseq.mixers._options import choices, kind
 from posnet_fairseq.model_config import MixerTransformerConfig, per_layer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
@@ -105,6 +106,7 @@ def _default(mixer, field, defaults):
 def main(arguments=None):
     """Entry point of posnet-mixers."""
     options = _parser().parse_args(arguments)
+    check_stdout()
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     for name in ("words", "length"):

@@ -6,6 +6,8 @@ from pathlib import Path
 from posnet_fairseq.checkpoints import is_language_model, load_language_model, load_models, read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.cli._text import add_text_options, pipeline
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import a_path, check_folder, path_text
 from posnet_fairseq.progress import Report, shown
 
 # What draws is imported where it is used: matplotlib takes a second.
@@ -16,7 +18,7 @@ def _parser():
     what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare}")
 
     weights = what.add_parser("weights", help="mixing weights, energies and profiles by distance of a checkpoint")
-    weights.add_argument("checkpoint")
+    weights.add_argument("checkpoint", type=path_text)
     weights.add_argument(
         "--sentence",
         help="plain text of the source language, which the model translates, or for a language model any text; every "
@@ -25,7 +27,7 @@ def _parser():
     weights.set_defaults(draw=_weights)
 
     gates = what.add_parser("gates", help="latent weights β of gates (PosNet Eqs. 5-7 and 19) for a sentence")
-    gates.add_argument("checkpoint")
+    gates.add_argument("checkpoint", type=path_text)
     gates.add_argument("--sentence", required=True, help="as for weights")
     gates.set_defaults(draw=_gates)
     for one in (weights, gates):
@@ -33,24 +35,27 @@ def _parser():
         _add_folder(one)
 
     lines = what.add_parser("curves", help="loss, perplexity, learning rate and speed of trainings")
-    lines.add_argument("runs", nargs="+", help="folders of runs, or logs of fairseq-train with --log-format json")
-    lines.add_argument("--out", type=Path, default=Path("curves"), help="where to, .png and .svg (default: curves)")
+    lines.add_argument(
+        "runs", type=path_text, nargs="+", help="folders of runs, or logs of fairseq-train with --log-format json"
+    )
+    lines.add_argument("--out", type=path_text, default="curves", help="where to, .png and .svg (default: curves)")
     lines.set_defaults(draw=_curves)
 
     report = what.add_parser("compare", help="scores of a report against parameters and speed, and what gates bring")
-    report.add_argument("report", help="report.json of posnet-score")
+    report.add_argument("report", type=path_text, help="report.json of posnet-score")
     _add_folder(report)
     report.set_defaults(draw=_compare)
     return parser
 
 
 def _add_folder(parser):
-    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder of the pictures (default: figures)")
+    parser.add_argument("--out", type=a_path, default=Path("figures"), help="folder of the pictures (default: figures)")
 
 
 def _weights(options, report):
     from posnet_fairseq.plots import of_model
 
+    check_folder(options.out)
     if options.sentence is None:
         mixings, title = of_model.without_sentence(options.checkpoint), options.checkpoint
     else:
@@ -62,6 +67,7 @@ def _weights(options, report):
 def _gates(options, report):
     from posnet_fairseq.plots import of_model
 
+    check_folder(options.out)
     mixings, title = _with_sentence(options)
     of_model.draw_gates(mixings, options.out, title, report)
     report.say(f"{shown(options.out / 'gates.html')} shows every head; pictures of it are beside it")
@@ -84,7 +90,10 @@ def _with_sentence(options):
 def _curves(options, report):
     from posnet_fairseq.plots import curves
 
-    out = options.out.with_suffix("") if options.out.suffix in (".png", ".svg") else options.out
+    if options.out.endswith("/"):
+        raise UsageError(f"--out {options.out} is the name of a folder. Give that of a picture.")
+    out = Path(options.out)
+    out = out.with_suffix("") if out.suffix in (".png", ".svg") else out
     for path in curves.draw(curves.logs_of(options.runs), out):
         report.say(f"curves: {shown(path)}")
 
@@ -92,6 +101,7 @@ def _curves(options, report):
 def _compare(options, report):
     from posnet_fairseq.plots import comparison
 
+    check_folder(options.out)
     for path in comparison.draw(options.report, options.out, report):
         report.say(f"compare: {shown(path)}")
 

@@ -8,6 +8,7 @@ from posnet_fairseq.binarised import longest_sentences
 from posnet_fairseq.checkpoints import (
     POSITION_LIMITS,
     build_model,
+    check_output,
     for_inference,
     model_options,
     read_checkpoint,
@@ -16,7 +17,7 @@ from posnet_fairseq.checkpoints import (
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.counting import trained_parameters
 from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import check_place
+from posnet_fairseq.files import path_text
 from posnet_fairseq.mixers._base import TokenMixer
 from posnet_fairseq.precompute import is_precomputed, mixers_with_energies, precompute
 
@@ -50,12 +51,6 @@ def _check_length(length, state, data):
         )
 
 
-def _check_files(checkpoint, out):
-    check_place(out, "--out")
-    if Path(out).exists() and Path(checkpoint).exists() and Path(out).samefile(checkpoint):
-        raise UsageError(f"--out {out} is the trained model itself, which would be lost. Give another name.")
-
-
 def _size(path):
     return f"{Path(path).stat().st_size / 2**20:,.1f} MiB"
 
@@ -68,8 +63,8 @@ def main(arguments=None):
         description="Store the energies that no token has a part in as tables, and drop what made them. The result "
         "translates as before, faster, wherever a checkpoint can be given; it cannot be trained.",
     )
-    parser.add_argument("checkpoint", help="a trained or averaged model")
-    parser.add_argument("--out", required=True, help="the checkpoint to write")
+    parser.add_argument("checkpoint", type=path_text, help="a trained or averaged model")
+    parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     parser.add_argument(
         "--max-length",
         type=int,
@@ -79,10 +74,12 @@ def main(arguments=None):
     parser.add_argument(
         "--or-copy", action="store_true", help="copy a model that has nothing to precompute, instead of refusing it"
     )
-    parser.add_argument("--data", help="directory whose sets must fit (default: the one the model was trained on)")
+    parser.add_argument(
+        "--data", type=path_text, help="directory whose sets must fit (default: the one the model was trained on)"
+    )
     options = parser.parse_args(arguments)
 
-    _check_files(options.checkpoint, options.out)
+    check_output(options.out, "--out", [options.checkpoint])
     if options.data and options.max_length is None:
         raise UsageError(f"--data {options.data}: it is read to check --max-length. Give that too, or leave it out.")
     state = read_checkpoint(options.checkpoint)
@@ -93,6 +90,7 @@ def main(arguments=None):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
     if not mixers_with_energies(model):
         if options.or_copy:
+            state["extra_state"] = {**(state.get("extra_state") or {}), "copied": str(options.checkpoint)}
             write_checkpoint(state, options.out)
             print(f"{options.checkpoint} has nothing to precompute: {options.out} is a copy of it.")
             return

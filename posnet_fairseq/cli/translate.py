@@ -12,9 +12,9 @@ from rich.progress import Progress
 
 from posnet_fairseq.checkpoints import load_models
 from posnet_fairseq.cli._run import command
-from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.errors import UsageError, flag, visible
-from posnet_fairseq.files import check_place, is_blank, read_lines, write_lines
+from posnet_fairseq.cli._text import add_text_options, files_of_data, pipeline
+from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.files import check_place, check_stdout, is_blank, path_text, read_lines, save_lines
 from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.processes import in_order, worker_number
 from posnet_fairseq.translator import Translator
@@ -30,7 +30,7 @@ class Work:
 
     def __init__(self, options, device):
         self._options, self._device = options, device
-        self.translator = None
+        self.translator = self.folder = None
 
     def __getstate__(self):
         """Models do not travel to other processes."""
@@ -50,9 +50,9 @@ class Work:
         """Make the translator, on the device that is this process's own."""
         options = self._options
         device = torch.device(self._device, worker_number() if self._device == "cuda" else None)
-        models, vocabulary, folder = load_models(options.checkpoint, options.data)
+        models, vocabulary, self.folder = load_models(options.checkpoint, options.data)
         models = [ready(model, device, options.dtype, options.fast) for model in models]
-        text = pipeline(options, vocabulary, folder)
+        text = pipeline(options, vocabulary, self.folder)
         lengths = options.max_len_a, options.max_len_b
         self.translator = Translator(models, vocabulary, text, options.beam, options.lenpen, *lengths)
 
@@ -98,9 +98,9 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="posnet-translate", description="Translate plain text: a line in, a line out, in the same order."
     )
-    parser.add_argument("checkpoint", nargs="+", help="model to use; several make an ensemble")
-    parser.add_argument("--input", default="-", help="file to translate (default: standard input)")
-    parser.add_argument("--output", default="-", help="file to write (default: standard output)")
+    parser.add_argument("checkpoint", type=path_text, nargs="+", help="model to use; several make an ensemble")
+    parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
+    parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
     add_text_options(parser)
     parser.add_argument("--beam", type=int, default=12, help="default: 12")
     parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
@@ -141,8 +141,11 @@ def main(arguments=None):
     for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0), ("processes", 1)):
         if getattr(options, name) < least:
             raise UsageError(f"{flag(name)} {getattr(options, name)}: give {least} or more.")
-    if options.output != "-":
-        check_place(options.output, "--output")
+    if options.output == "-":
+        check_stdout()
+    else:
+        given = [options.input, *options.checkpoint, options.sentencepiece_model, options.bpe_codes]
+        check_place(options.output, "--output", [path for path in given if path])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     if options.dtype == "int8" and device != "cpu":
         raise UsageError("--dtype int8: torch multiplies 8-bit numbers on CPUs only. Add --cpu, or choose bf16.")
@@ -154,6 +157,8 @@ def main(arguments=None):
     reader = work if options.processes == 1 else Work(options, "cpu")
     reader.load()
     translator = reader.translator
+    if options.output != "-":
+        check_place(options.output, "--output", files_of_data(reader.folder))
 
     lines = read_lines(options.input)
     encoded, notes = fit_lengths([translator.encode(line) for line in lines], translator.max_source, options.on_long)
@@ -178,15 +183,8 @@ def main(arguments=None):
                 translations[index] = text
             tokens += count
             progress.advance(task_id, len(batch))
+    save_lines(options.output, translations)
     # Without the seconds in which other processes start, which say nothing about the model.
     seconds = max(busy.values(), default=0.0)
     rate = f", {len(chosen) / seconds:.1f} sentences and {tokens / seconds:.1f} tokens a second" if chosen else ""
     print(f"posnet-translate: {len(chosen)} sentences in {seconds:.1f} s{rate}", file=sys.stderr)
-
-    if options.output == "-":
-        # A file or another program gets the text as it is; to a terminal, control characters in it would be commands.
-        shown = map(visible, translations) if sys.stdout.isatty() else translations
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        print(*shown, sep="\n", end="\n" if translations else "")
-    else:
-        write_lines(options.output, translations)

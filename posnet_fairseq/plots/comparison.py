@@ -5,7 +5,7 @@ import re
 
 from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, read_lines
+from posnet_fairseq.files import read_lines
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 
@@ -44,12 +44,15 @@ def draw(path, folder, report):
             f"{path} has no columns of parameters or speed to draw scores against. Give posnet-score a file with "
             "columns (--config), such as params: {a: 3.1M}."
         )
-    check_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    gates = folder / "compare.gates"
+    places = {key: folder / f"compare.{key.partition(' ')[0]}" for key in columns}
+    style.refuse_foreign([file for place in (*places.values(), gates) for file in style.files_of(place)])
     paths = []
     for key, (title, figures) in columns.items():
-        paths += style.save(_against(content, figures, title), folder / f"compare.{key.partition(' ')[0]}")
+        paths += style.save(_against(content, figures, title), places[key])
     if gated:
-        paths += style.save(_gates(content, gated), folder / "compare.gates")
+        paths += style.save(_gates(content, gated), gates)
     else:
         report.say(
             'no pair of systems is there with and without a gate, as a column "gate" (none or gelu) and names such as '

@@ -90,7 +90,7 @@ def smooth(values, width):
     ]
 
 
-def draw(logs, path, names=tuple(CURVES), kinds=("png", "svg")):
+def draw(logs, path, names=tuple(CURVES), kinds=style.KINDS):
     """Draw trainings.
 
     Args:
@@ -102,6 +102,7 @@ def draw(logs, path, names=tuple(CURVES), kinds=("png", "svg")):
     Returns:
         the paths.
     """
+    style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3
     rows = math.ceil(len(names) / columns)
     figure, axes = style.figure(6 * columns, 5.5 if rows == 1 else 4.2 * rows, rows, columns)

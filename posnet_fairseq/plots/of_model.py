@@ -1,15 +1,15 @@
 """From a checkpoint to pictures of its mixers."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from posnet_fairseq.checkpoints import build_language_model, build_model, is_language_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, is_blank, replacing
+from posnet_fairseq.files import is_blank, replacing
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.progress import shown
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.translator import Translator
 
@@ -127,7 +127,6 @@ def draw_weights(mixings, folder, title, report):
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
         raise UsageError(f"no mixer of this model has weights to look at ({_mixers(mixings)}).")
-    check_folder(folder)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
     _say_missing_characters(seen, report)
@@ -150,8 +149,7 @@ def draw_weights(mixings, folder, title, report):
             there = [mixing for mixing in here if take(mixing) is not None]
             if there:
                 figures.append((f"{name}.{place}", profiles.profile, (there, take, what)))
-    _write(figures, folder, report)
-    _write_page(seen, folder / "weights.html", title)
+    _write(figures, folder, report, seen, "weights.html", title)
 
 
 _PROFILES = (
@@ -176,27 +174,26 @@ def draw_gates(mixings, folder, title, report):
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
-    check_folder(folder)
     _say_missing_characters(gated, report)
     figures = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
             figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
-    _write(figures, folder, report)
-    _write_page(gated, folder / "gates.html", title)
+    _write(figures, folder, report, gated, "gates.html", title)
 
 
-def _write(figures, folder, report):
+def _write(figures, folder, report, mixings, name_of_page, title):
+    """Write pictures and their page, or nothing at all if one of them is there already and somebody else's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [file for name, *_ in figures for file in style.files_of(folder / name)]
+    style.refuse_foreign([*files, folder / name_of_page])
     with report.stage("draw", "pictures", len(figures)) as bar:
         for name, draw, arguments in figures:
             style.save(draw(*arguments), folder / name)
             bar.advance(1)
-
-
-def _write_page(mixings, path, title):
-    with replacing(path) as temporary:
-        Path(temporary).write_text(page.render(mixings, title), encoding="utf-8", newline="\n")
+    with replacing(folder / name_of_page) as temporary:
+        temporary.write_text(page.render(mixings, shown(title)), encoding="utf-8", newline="\n")
 
 
 def _say_missing_characters(mixings, report):

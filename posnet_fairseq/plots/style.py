@@ -6,8 +6,17 @@ from pathlib import Path
 
 from matplotlib import font_manager, pyplot
 
-from posnet_fairseq.files import replacing
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.files import check_place, replacing
 
+KINDS = ("png", "svg")
+# What the files of posnet-plot say of where they come from, near their beginning.
+MAKER = "posnet-plot"
+_MARKS = {
+    ".png": f"Software\0{MAKER}".encode(),
+    ".svg": f"<dc:title>{MAKER}</dc:title>".encode(),
+    ".html": f'<meta name="generator" content="{MAKER}">'.encode(),
+}
 # Told apart by people with any kind of colour vision (Okabe and Ito, 2008); where they are not enough, by dashes.
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#0072B2", "#CC79A7")
 DASHES = ("-", "--", ":", "-.")
@@ -73,7 +82,37 @@ def plain(axis):
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def save(made, path, kinds=("png", "svg")):
+def files_of(path, kinds=KINDS):
+    """The paths of a picture.
+
+    Args:
+        path: without the end of its name.
+        kinds: of files.
+    """
+    return [Path(f"{path}.{kind}") for kind in kinds]
+
+
+def refuse_foreign(paths):
+    """Refuse to replace what posnet-plot did not make. Done before anything is drawn.
+
+    Args:
+        paths: of pictures and pages.
+
+    Raises:
+        UsageError: there is such a file; or see :func:`posnet_fairseq.files.check_place`.
+    """
+    for path in paths:
+        check_place(path)
+        if path.is_file():
+            with path.open("rb") as file:
+                begin = file.read(4096)
+            if begin and _MARKS[path.suffix] not in begin:
+                raise UsageError(
+                    f"{path} is there, and this posnet-plot did not make it. Move it away, or choose another --out."
+                )
+
+
+def save(made, path, kinds=KINDS):
     """Write a figure and close it.
 
     Args:
@@ -84,13 +123,13 @@ def save(made, path, kinds=("png", "svg")):
     Returns:
         the paths.
     """
-    paths = [Path(f"{path}.{kind}") for kind in kinds]
+    paths = files_of(path, kinds)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # said in one sentence, see characters_without_font
         made.get_layout_engine().execute(made)  # once for all kinds
         made.set_layout_engine("none")
         for place in paths:
-            metadata = {"Date": None} if place.suffix == ".svg" else None
+            metadata = {"Creator": MAKER, "Date": None} if place.suffix == ".svg" else {"Software": MAKER}
             with replacing(place) as temporary:
                 made.savefig(temporary, dpi=DOTS_PER_INCH, format=place.suffix[1:], metadata=metadata)
     pyplot.close(made)
