@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from posnet_fairseq import export
-from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.checkpoints import about, build_model, read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_place
@@ -61,7 +61,9 @@ def main(arguments=None):
     if folder.exists():
         raise UsageError(f"--onnx {folder} is there already. Give another folder, or remove it.")
     check_place(folder, "--onnx")
-    model = build_model(read_checkpoint(options.checkpoint)).float()
+    state = read_checkpoint(options.checkpoint)
+    with about(options.checkpoint):
+        model = build_model(state).float()
     export.check(model, options.checkpoint)
 
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as temporary:

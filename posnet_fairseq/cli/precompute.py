@@ -7,6 +7,7 @@ from pathlib import Path
 from posnet_fairseq.binarised import longest_sentences
 from posnet_fairseq.checkpoints import (
     POSITION_LIMITS,
+    about,
     build_model,
     for_inference,
     model_options,
@@ -88,7 +89,8 @@ def main(arguments=None):
     state = read_checkpoint(options.checkpoint)
     if options.max_length is not None:
         _check_length(options.max_length, state, options.data)
-    model = build_model(state)
+    with about(options.checkpoint):
+        model = build_model(state)
     if is_precomputed(model):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
     if not mixers_with_energies(model):

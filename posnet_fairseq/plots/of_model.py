@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import build_language_model, build_model, is_language_model, read_checkpoint
+from posnet_fairseq.checkpoints import about, build_language_model, build_model, is_language_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_folder, replacing
 from posnet_fairseq.plots import matrices, page, profiles, style
@@ -26,7 +26,8 @@ def without_sentence(path):
         UsageError: there are none.
     """
     state = read_checkpoint(path)
-    model = build_language_model(state) if is_language_model(state) else build_model(state)
+    with about(path):
+        model = build_language_model(state) if is_language_model(state) else build_model(state)
     source, target = (_anything(getattr(model, side, None)) for side in ("encoder", "decoder"))
     columns, rows = ([] if tokens is None else list(map(str, range(len(tokens)))) for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
