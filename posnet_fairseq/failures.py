@@ -37,6 +37,10 @@ _FAIRSEQ = (
         "with.",
     ),
     (
+        r"(CUDA out of memory|can't allocate memory|not enough memory)",
+        "there is not enough memory for this. Give smaller sizes, lengths or batches.",
+    ),
+    (
         r"Model file not found: (?P<path>.*)",
         "{path}: there is no such checkpoint. Check the path.",
     ),
@@ -53,6 +57,8 @@ def explain(error):
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this. Give smaller sizes, lengths or batches."
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, OSError) and error.filename and error.strerror:

@@ -24,6 +24,8 @@ def _greedy(model, sources):
     prefix = torch.full((len(sources), 1), eos)
     for _ in range(min(STEPS, model.decoder.max_positions())):
         scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+        if not scores.isfinite().all():
+            raise UsageError("the model's scores are infinite or no numbers. Take an earlier checkpoint.")
         scores[..., pad] = -torch.inf
         prefix = torch.cat([prefix, scores.argmax(dim=-1)], dim=1)
     return [export.until(row, eos) for row in prefix[:, 1:].tolist()]

@@ -128,6 +128,7 @@ def draw_weights(mixings, folder, title, report):
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
         raise UsageError(f"no mixer of this model has weights to look at ({_mixers(mixings)}).")
+    _refuse_no_numbers(seen)
     check_folder(folder)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
@@ -177,6 +178,7 @@ def draw_gates(mixings, folder, title, report):
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
+    _refuse_no_numbers(gated)
     check_folder(folder)
     _say_missing_characters(gated, report)
     figures = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
@@ -186,6 +188,15 @@ def draw_gates(mixings, folder, title, report):
             figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report)
     _write_page(gated, folder / "gates.html", title)
+
+
+def _refuse_no_numbers(mixings):
+    for mixing in mixings:
+        if not mixing.weights.isfinite().any(dim=-1).all():  # a decoder's first rows have no weights for what comes
+            raise UsageError(
+                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) come out infinite or as no "
+                "numbers, so there is nothing to draw. Take an earlier checkpoint."
+            )
 
 
 def _write(figures, folder, report):

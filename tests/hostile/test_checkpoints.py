@@ -36,9 +36,9 @@ def part(name, value):
     return changed(lambda state: state.update({name: value}))
 
 
-def weight(value, name="encoder.layers.0.feed_forward.inner.weight"):
+def weight(value, name="encoder.layers.0.feed_forward.inner.weight", target="bad.pt"):
     """What puts a function of a weight in its place."""
-    return changed(lambda state: state["model"].update({name: value(state["model"][name])}))
+    return changed(lambda state: state["model"].update({name: value(state["model"][name])}), target=target)
 
 
 def one(number):
