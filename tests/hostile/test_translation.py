@@ -359,6 +359,7 @@ FAIRSEQ = [
         "fairseq-train with a dictionary of text",
         f"fairseq-train data --arch rposnet_tiny --batch-size 8 --save-dir new {USER}",
         f"{BAD_DICTIONARY}.*Incorrect dictionary format",
+        makes=("new",),
         before=written("data/dict.xx.txt", "hello\n"),
     ),
     Row(
