@@ -4,7 +4,10 @@ fairseq's own loader evaluates some options that it finds in a checkpoint, as Py
 nothing but its tensors and plain values of its own options.
 """
 
+import contextlib
 import dataclasses
+import re
+import warnings
 import zipfile
 from argparse import Namespace
 from dataclasses import dataclass
@@ -17,15 +20,21 @@ from fairseq.data.data_utils import infer_language_pair
 
 from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.failures import explain_unreadable
+from posnet_fairseq.failures import explain_damaged_dictionary, explain_unreadable
 from posnet_fairseq.files import check_place, replacing
+from posnet_fairseq.loading import refuse_not_finite  # noqa: F401  (commands take it from here)
+from posnet_fairseq.mixers._options import choices, kind
 from posnet_fairseq.model_config import MixerLanguageModelConfig, MixerTransformerConfig
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
 from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
+from posnet_fairseq.registry import option_fields
 
 # Facts in the extra_state of checkpoints that posnet's commands made of others.
 MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
+# Options that stay open in a trained model; those of mixers that it does not have do, too.
+_OPEN = ("gate", "cross_gate", "position_embedding", "length_ratio", "encoder_embed_path", "decoder_embed_path")
+_LARGEST, _LONGEST = 10**9, 4096  # numbers and texts (paths) among options
 
 
 def read_checkpoint(path):
@@ -39,18 +48,17 @@ def read_checkpoint(path):
     state = _load(path)
     arch = model_arch(state)
     if arch not in (*arch_names(), *gpt_arch_names()):
-        what = f"the model {arch}" if arch else "no fairseq model"
+        what = f"the model {arch:.100}" if arch else "no fairseq model"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
     missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
-    if "model" not in missing and not _are_weights(state["model"]):
-        missing.append("weights")
     if missing or not isinstance(state["cfg"].get("task"), dict):
         raise UsageError(f"{path} lacks {', '.join(missing) or 'its task'}: no complete checkpoint of fairseq-train.")
+    fault = _fault(state)
+    if fault:
+        raise UsageError(f"{path}: {fault}; no checkpoint of fairseq-train has that. Take another one.")
+    with about(path):
+        model_options(state)
     return state
-
-
-def _are_weights(model):
-    return isinstance(model, dict) and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
 
 
 def _load(path):
@@ -60,14 +68,21 @@ def _load(path):
         UsageError: it is missing, damaged or unsafe.
     """
     path = Path(path)
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory. Give a checkpoint in it, such as {path / 'checkpoint_best.pt'}.")
     if not path.is_file():
-        what = "is no file" if path.exists() else "there is no such checkpoint"
+        what = "it is no regular file" if path.exists() else "there is no such checkpoint"
         raise UsageError(f"{path}: {what}. Check the path.")
     try:
-        # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose names
-        # are not UTF-8.
-        mmap = zipfile.is_zipfile(path) and str(path).isprintable()
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        archive = zipfile.is_zipfile(path)
+        if archive and any(part.compress_type != zipfile.ZIP_STORED for part in zipfile.ZipFile(path).infolist()):
+            raise EOFError("torch compresses nothing, and what others have compressed may fill the memory")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of kinds of tensors that are refused anyway
+            # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose
+            # names are not UTF-8.
+            mmap = archive and str(path).isprintable()
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         sentence = explain_unreadable(error, path)
         if sentence is None and isinstance(error, OSError):
@@ -77,27 +92,89 @@ def _load(path):
         raise UsageError(sentence) from error
 
 
+def _fault(state):
+    """What no checkpoint of fairseq-train has in the place of weights and history, or None."""
+    history, weights = state["optimizer_history"], state["model"]
+    last = history[-1] if isinstance(history, list) else None
+    if not isinstance(last, dict) or type(last.get("num_updates")) is not int:
+        return "its optimizer_history does not tell how many updates were done"
+    if not isinstance(weights, dict):
+        return f"its model is a {type(weights).__name__}"
+    for name in ("data", "source_lang", "target_lang"):
+        value = state["cfg"]["task"].get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > _LONGEST):
+            return f"its task's {name} is no text of at most {_LONGEST} characters"
+    faults = (f"the weight {name!s:.100} {fault}" for name, weight in weights.items() if (fault := _fault_of(weight)))
+    return next(faults, None)
+
+
+def _fault_of(weight):
+    if not isinstance(weight, torch.Tensor):
+        return f"is a {type(weight).__name__}"
+    plain = weight.layout is torch.strided and not weight.is_nested and not weight.is_quantized
+    if not plain or weight.is_complex():
+        return "is a sparse, nested, quantised or complex tensor"
+    if weight.is_meta or weight.numel() * weight.element_size() > weight.untyped_storage().nbytes():
+        return "has a size, but not the numbers that belong to it"
+    return None
+
+
+@contextlib.contextmanager
+def about(path):
+    """A block that works with the checkpoint at `path`, whose name its :class:`UsageError` is to begin with."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
 def model_arch(state):
     """The ``--arch`` of a checkpoint's content, or None if it has none."""
     config = state.get("cfg") if isinstance(state, dict) else None
     model = config.get("model") if isinstance(config, dict) else None
-    return model.get("_name") if isinstance(model, dict) else None
+    arch = model.get("_name") if isinstance(model, dict) else None
+    return arch if isinstance(arch, str) else None
 
 
 def model_options(state):
     """The options of a checkpoint's model, those that its configuration knows and plain values only.
 
     Raises:
-        UsageError: an option is no plain value.
+        UsageError: an option is missing or of another type than its field.
     """
     saved, options = state["cfg"]["model"], {}
     config = MixerLanguageModelConfig if is_language_model(state) else MixerTransformerConfig
     for option in dataclasses.fields(config):
-        value = saved.get(option.name)
-        if not isinstance(value, (str, int, float, type(None))):
-            raise UsageError(f"the checkpoint's option {option.name} is a {type(value).__name__}, not a plain value.")
-        options[option.name] = value
+        value = options[option.name] = saved.get(option.name)
+        fault = _fault_of_option(option, value)
+        if fault:
+            raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")
     return options
+
+
+def _fault_of_option(option, value):
+    """What the value of an option (a dataclasses.Field) is and should not be, or None."""
+    wanted = kind(option)
+    if value is None:
+        return None if wanted is bool or option.name in (*_OPEN, *option_fields()) else "missing"
+    if value == option.default:  # an interpolation, where only training reads it
+        return None
+    if not isinstance(value, (str, int, float)):
+        return f"a {type(value).__name__}, not a plain value"
+    if wanted is not bool and choices(option):
+        right, allowed = value in choices(option), f"one of {', '.join(choices(option))}"
+    elif wanted is str:
+        # A mixer's option that may be one for each layer is text; others have written its number down as it is.
+        right = (type(value) is int and option.name in option_fields()) or isinstance(value, str)
+        right, allowed = right and len(str(value)) <= _LONGEST, f"a text of at most {_LONGEST} characters"
+    else:
+        right = type(value) is wanted or (wanted is float and type(value) is int)
+        right = right and -_LARGEST <= value <= _LARGEST  # no number is in no range
+        allowed = {bool: "a switch", int: "a whole number", float: "a number"}[wanted]
+    if right:
+        return None
+    large = type(value) is int and not -_LARGEST <= value <= _LARGEST
+    return f"{'too large a number' if large else format(repr(value), '.40')}, not {allowed}"
 
 
 def build_model(state, vocabulary=None, max_length=None):
@@ -113,11 +190,12 @@ def build_model(state, vocabulary=None, max_length=None):
     """
     _refuse_language_model(state)
     weights, options = state["model"], model_options(state)
+    _refuse_other_depth(weights, options)
     options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     if max_length is not None:
         options |= dict.fromkeys(POSITION_LIMITS, max_length)
     if vocabulary is None:
-        sizes = [len(weights.get(f"{side}.embed_tokens.weight", ())) for side in ("encoder", "decoder")]
+        sizes = _words(weights)
         vocabulary = SimpleNamespace(
             source_dictionary=synthetic.dictionary(sizes[0]), target_dictionary=synthetic.dictionary(sizes[1])
         )
@@ -145,11 +223,31 @@ def build_language_model(state, vocabulary=None):
         UsageError: options, weights and dictionary do not fit.
     """
     weights, options = state["model"], model_options(state) | {"decoder_embed_path": None}
+    _refuse_other_depth(weights, options)
     if vocabulary is None:
-        vocabulary = synthetic.task(len(weights.get("decoder.embed_tokens.weight", ())))
+        vocabulary = synthetic.task(_words(weights)[1])
     model = MixerLanguageModel.build_model(Namespace(**options), vocabulary)
     model.load_state_dict(weights)
     return model.eval()
+
+
+def _words(weights):
+    """Entries of the dictionaries of source and target, which a language model has one of."""
+    embeddings = (weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
+    return [0 if embedding is None or not embedding.dim() else len(embedding) for embedding in embeddings]
+
+
+def _refuse_other_depth(weights, options):
+    """Refuse layers that have no weights before they are built."""
+    for side in ("encoder", "decoder"):
+        layers = options.get(f"{side}_layers", 0)
+        numbers = (re.match(rf"{side}\.layers\.(\d{{1,9}})\.", name) for name in weights)
+        stored = max((int(number[1]) + 1 for number in numbers if number), default=0)
+        if layers != stored:
+            raise UsageError(
+                f"the checkpoint does not fit its options: they say {layers} layers of the {side}, and it has weights "
+                f"of {stored}. Take another checkpoint."
+            )
 
 
 def _refuse_language_model(state):
@@ -170,24 +268,6 @@ def for_inference(state, model, **extra):
     """
     kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
     return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
-
-
-def refuse_not_finite(weights, path):
-    """Refuse weights that are infinite or no numbers.
-
-    Args:
-        weights: {name: tensor}.
-        path: where they come from, for the error's text.
-
-    Raises:
-        UsageError: a weight is not finite.
-    """
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UsageError(
-                f"{path}: the weight {name} is infinite or no number, so the training diverged. Take an earlier "
-                "checkpoint, or train again with a lower --lr or a longer --warmup-updates."
-            )
 
 
 def check_output(path, option, inputs=()):
@@ -263,12 +343,21 @@ def load_models(paths, data=None):
     Raises:
         UsageError: see :func:`read_checkpoint`; or there are no dictionaries, or they do not fit.
     """
-    states = [read_checkpoint(path) for path in paths]
-    for state in states:
-        _refuse_language_model(state)
-    folder, given = _data_of(states[0], data)
-    vocabulary = _read_vocabulary(states[0]["cfg"]["task"], folder, given)
-    return [build_model(state, vocabulary) for state in states], vocabulary, folder
+    states = {path: read_checkpoint(path) for path in map(str, paths)}
+    for path, state in states.items():
+        with about(path):
+            _refuse_language_model(state)
+    first = states[str(paths[0])]
+    folder, given = _data_of(first, data)
+    vocabulary = _read_vocabulary(first, folder, given)
+    _refuse_other_tasks(states, vocabulary)
+    models = []
+    for path in map(str, paths):
+        with about(path):
+            models.append(build_model(states[path], vocabulary))
+    for path, state in states.items():
+        _refuse_other_dictionaries(path, state, vocabulary, folder)
+    return models, vocabulary, folder
 
 
 def load_language_model(path, data=None):
@@ -288,7 +377,8 @@ def load_language_model(path, data=None):
     folder, given = _data_of(state, data)
     dictionary = _read_dictionary(folder, "dict.txt", given)
     vocabulary = Vocabulary("", "", dictionary, dictionary)
-    return build_language_model(state, vocabulary), vocabulary, folder
+    with about(path):
+        return build_language_model(state, vocabulary), vocabulary, folder
 
 
 def _data_of(state, data):
@@ -298,22 +388,26 @@ def _data_of(state, data):
     return Path(str(state["cfg"]["task"].get("data")).split(":")[0]), "the directory of its training"
 
 
-def languages_of(task, folder):
-    """Source and target language of a checkpoint's task, None where nothing tells them.
+def languages_of(state, folder=None):
+    """Source and target of a model: as given in training; else fairseq took them from the names of the data.
 
     Args:
-        task: the task's options in the checkpoint.
-        folder: path of the data. If the languages were not given in training, fairseq took them from its names.
+        state: what :func:`read_checkpoint` returned.
+        folder: of data, if what it was trained on is not there any more.
+
+    Returns:
+        two names, or None where nothing tells them.
     """
-    languages = [task.get(f"{side}_lang") for side in ("source", "target")]
-    if not all(languages):
-        languages = infer_language_pair(str(folder)) if folder.is_dir() else (None, None)
-    return languages
+    languages = [state["cfg"]["task"].get(f"{side}_lang") for side in ("source", "target")]
+    for place in filter(None, (_data_of(state, None)[0], folder)):
+        if not all(languages) and place.is_dir():
+            languages = infer_language_pair(str(place))
+    return tuple(languages) if all(isinstance(language, str) for language in languages) else None
 
 
-def _read_vocabulary(task, folder, given):
-    languages = languages_of(task, folder)
-    if not all(isinstance(language, str) for language in languages):
+def _read_vocabulary(state, folder, given):
+    languages = languages_of(state, folder)
+    if languages is None:
         raise UsageError(
             f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "
             "that it was trained on by --data."
@@ -321,8 +415,57 @@ def _read_vocabulary(task, folder, given):
     return Vocabulary(*languages, *(_read_dictionary(folder, f"dict.{language}.txt", given) for language in languages))
 
 
+def _refuse_other_tasks(states, vocabulary):
+    """Refuse an ensemble of models of other languages, or of dictionaries of other sizes, than the first.
+
+    Args:
+        states: dict from paths to contents of checkpoints.
+        vocabulary: of the first.
+    """
+    first, *others = states
+    ours = vocabulary.source_lang, vocabulary.target_lang
+    for other in others:
+        theirs = languages_of(states[other]) or ours
+        sizes = [" and ".join(map(str, _words(states[path]["model"]))) for path in (first, other)]
+        if theirs != ours:
+            difference = f"the first translates {'-'.join(ours)}, the second {'-'.join(theirs)}"
+        elif sizes[0] != sizes[1]:
+            difference = f"the dictionaries of the first have {sizes[0]} entries, those of the second {sizes[1]}"
+        else:
+            continue
+        raise UsageError(f"{first} and {other} make no ensemble: {difference}. Give models of the same data.")
+
+
+def _refuse_other_dictionaries(path, state, vocabulary, folder):
+    """Refuse dictionaries other than those that the model was trained with, if these are still there."""
+    trained_on, _ = _data_of(state, None)
+    for language, dictionary in (
+        (vocabulary.source_lang, vocabulary.source_dictionary),
+        (vocabulary.target_lang, vocabulary.target_dictionary),
+    ):
+        own = trained_on / f"dict.{language}.txt"
+        used = folder / own.name
+        if own.is_file() and not own.samefile(used) and _load_dictionary(own) != dictionary:
+            raise UsageError(
+                f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was "
+                "trained with the latter, or the directory with its own dictionaries by --data."
+            )
+
+
 def _read_dictionary(folder, name, given):
     path = folder / name
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory. Give the directory with the dictionaries by --data.")
     if not path.is_file():
         raise UsageError(f"{folder} ({given}) has no {name}. Give the directory with the dictionaries by --data.")
-    return Dictionary.load(str(path))
+    return _load_dictionary(path)
+
+
+def _load_dictionary(path):
+    try:
+        dictionary = Dictionary.load(str(path))
+    except Exception as error:  # fairseq raises just that if the text is not UTF-8
+        raise UsageError(explain_damaged_dictionary(error, path)) from error
+    if len(dictionary) == dictionary.nspecial:
+        raise UsageError(explain_damaged_dictionary("it is empty", path))
+    return dictionary

@@ -3,7 +3,6 @@
 import errno
 import pickle
 import re
-import struct
 import traceback
 
 from posnet_fairseq.errors import causes, usage_error_in
@@ -33,9 +32,13 @@ _FAIRSEQ = (
         "line by line, and binarise them again.",
     ),
     (
-        r"Incorrect dictionary format|Duplicate word found when loading Dictionary|Incorrect encoding detected in",
-        "a dictionary of the data (dict.LANG.txt) is damaged: it should have a word and a number in each line. "
-        "Binarise the text again.",
+        r"could not parse ModelProto from (?P<path>.*)",
+        "{path} is damaged or no sentencepiece model. Copy it again, or give the file that the training data was made "
+        "with.",
+    ),
+    (
+        r"(CUDA out of memory|can't allocate memory|not enough memory)",
+        "there is not enough memory for this. Give smaller sizes, lengths or batches.",
     ),
     (
         r"Model file not found: (?P<path>.*)",
@@ -105,6 +108,8 @@ def explain(error):
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this. Give smaller sizes, lengths or batches."
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -115,15 +120,21 @@ def explain(error):
             f"--best-checkpoint-metric {metric}: the validation does not measure it. Choose loss, nll_loss or ppl, or "
             "bleu with --eval-bleu."
         )
-    path = _checkpoint_being_loaded(error)
-    return explain_unreadable(error, path) if path else None
+    for function, argument, sentence in (
+        ("load_checkpoint_to_cpu", "path", explain_unreadable),
+        ("add_from_file", "f", explain_damaged_dictionary),
+    ):
+        path = _argument(error, function, argument)
+        if isinstance(path, str):
+            return sentence(error, path)
+    return None
 
 
-def _checkpoint_being_loaded(error):
-    """The checkpoint that fairseq was loading when `error` was raised, or None."""
+def _argument(error, function, name):
+    """What a function of fairseq that `error` was raised in was given, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == "load_checkpoint_to_cpu":
-            return frame.f_locals.get("path")
+        if frame.f_code.co_name == function:
+            return frame.f_locals.get(name)
     return None
 
 
@@ -134,8 +145,23 @@ def _metric_not_measured(error):
     return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
+def explain_damaged_dictionary(error, path):
+    """One sentence for what fairseq's ``Dictionary.load`` raised on `path`."""
+    return (
+        f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
+        "the text again."
+    )
+
+
+def _first_line(error):
+    return f"{str(error).splitlines()[0]:.120}".rstrip(". ")
+
+
 def explain_unreadable(error, path):
-    """One sentence for what torch.load raised on `path`, or None if it is something else."""
+    """One sentence for what loading the checkpoint at `path` raised, or None if the file is not the reason.
+
+    torch's own text advises to load without its safeguard, and is never shown.
+    """
     text = str(error)
     unsafe = re.search(r"GLOBAL (\S+)", text)
     if isinstance(error, pickle.UnpicklingError) and unsafe:
@@ -143,12 +169,8 @@ def explain_unreadable(error, path):
             f"{path} was refused: it holds objects that could run code when loaded ({unsafe.group(1)}), which no "
             "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
         )
-    damaged = (
-        # The last three come of bytes that happen to begin as a pickle does.
-        isinstance(error, (EOFError, pickle.UnpicklingError, LookupError, struct.error, UnicodeDecodeError))
-        or (isinstance(error, RuntimeError) and ("PytorchStreamReader" in text or "magic number" in text))
-        or (isinstance(error, OSError) and error.errno == errno.EINVAL)  # torch seeks beyond the end of the file
-    )
-    if damaged:
-        return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."
-    return None
+    # Of a damaged file torch seeks beyond the end, which is an OSError.
+    if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno != errno.EINVAL):
+        return None
+    # Any other error may come of bytes that happen to begin as a pickle, an archive or an old format does.
+    return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."

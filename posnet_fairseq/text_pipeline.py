@@ -1,14 +1,19 @@
 """Between plain text and the subword tokens a model was trained on: the same code prepares data and translates."""
 
+import contextlib
 import functools
+import hashlib
+import io
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import regex
+from google.protobuf.message import DecodeError
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 from sentencepiece import SentencePieceProcessor
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from subword_nmt.apply_bpe import BPE
 
 from posnet_fairseq.errors import UsageError
@@ -23,6 +28,7 @@ _SPACE_AT_CHARACTER = regex.compile(f" (?={_CJK})|(?<={_CJK}) ")
 _UNPRINTABLE = regex.compile(r"\p{C}")
 # Words whose pieces BPE remembers. Without a limit they would fill the memory on a large corpus.
 _REMEMBERED = 200_000
+_ANOTHER_FILE = "Copy it again, or give the file that the training data was made with."
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,9 @@ class Words:
     lowercase: bool = False
 
     def __post_init__(self):
+        for option in fields(self):
+            if not isinstance(getattr(self, option.name), option.type):
+                raise TypeError(f"{option.name} is {getattr(self, option.name)!r:.50}, no {option.type.__name__}")
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
 
@@ -110,12 +119,23 @@ class Merges:
 
     Args:
         path: file of merges.
+
+    Raises:
+        UsageError: it is missing, or no file of merges.
     """
 
     def __init__(self, path):
         _check_file(path)
-        with open(path, encoding="utf-8") as file:
-            self._bpe = BPE(file)
+        wrong = f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them"
+        complaint = io.StringIO()  # subword-nmt prints it and ends the program
+        try:
+            with open(path, encoding="utf-8") as file, contextlib.redirect_stderr(complaint):
+                self._bpe = BPE(file)
+        except (SystemExit, ValueError, LookupError) as error:
+            reason = complaint.getvalue().split("\n")[0].removeprefix("Error: ") or error
+            raise UsageError(f"{wrong} ({reason!s:.150}). {_ANOTHER_FILE}") from error
+        if not all(all(pair) for pair in self._bpe.bpe_codes):
+            raise UsageError(f"{wrong} (it is empty or has empty pieces). {_ANOTHER_FILE}")
 
     def split(self, words):
         """Words between spaces to pieces between spaces, ``@@`` behind all but a word's last."""
@@ -133,11 +153,22 @@ class SentencePieces:
 
     Args:
         path: of the model.
+
+    Raises:
+        UsageError: it is missing, or no whole model.
     """
 
     def __init__(self, path):
         _check_file(path)
-        self._model = SentencePieceProcessor(model_proto=Path(path).read_bytes())
+        proto = Path(path).read_bytes()
+        try:
+            model = ModelProto.FromString(proto)
+            # sentencepiece itself takes a file that was cut between two pieces for a smaller model.
+            if not (model.HasField("trainer_spec") and model.HasField("normalizer_spec")):
+                raise ValueError("it is cut short")
+            self._model = SentencePieceProcessor(model_proto=proto)
+        except (DecodeError, ValueError, RuntimeError) as error:
+            raise UsageError(f"{path} is damaged or no sentencepiece model. {_ANOTHER_FILE}") from error
 
     def split(self, words):
         """Words between single spaces to pieces between spaces, which begin with ``▁`` where a word does."""
@@ -181,35 +212,66 @@ class Pretokenized:
         return tokens
 
 
-def pipeline_of(folder):
+def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
     """What the card of a prepared dataset says about its text.
 
+    Args:
+        folder: of the dataset.
+        languages: of source and target, as the model was trained: in the card they may stand the other way round. A
+            language model has languages without a name.
+
     Raises:
-        UsageError: the folder has no card, or one that says nothing of the kind.
+        UsageError: the folder has no card, or one that says nothing of the kind, or its files are not as they were.
     """
     path = Path(folder) / CARD
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         sides = [{"language": "", "tokenizer": "none"}] * 2  # text of one language
         if "words" in card:
-            sides = [{"language": name, **card["words"][name]} for name in (card["source_lang"], card["target_lang"])]
+            _refuse_other_languages(path, (card["source_lang"], card["target_lang"]), languages)
+            sides = [{**card["words"][name], "language": name} for name in languages]
         kind, files = (
             (Merges, card["bpe_codes"]) if "bpe_codes" in card else (SentencePieces, card["sentencepiece_model"])
         )
         names = [files if isinstance(files, str) else files[side["language"]] for side in sides]
-        return Pipeline(*(Words(**side) for side in sides), *(kind(Path(folder) / name) for name in names))
+        words = [Words(**side) for side in sides]
+        return Pipeline(*words, *(kind(_companion(path, name, card)) for name in names))
     except FileNotFoundError:
         raise UsageError(
             f"{folder} has no {CARD}, which says how its text was split into tokens. Give --sentencepiece-model FILE, "
             "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
             "with a directory that posnet-prepare made."
         ) from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path} is no card of a dataset ({error}). Make it anew with posnet-prepare.") from error
 
 
+def _refuse_other_languages(card_path, known, languages):
+    if not set(languages) <= set(known):
+        model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
+        raise UsageError(
+            f"{card_path} says how {known[0]} and {known[1]} are split into tokens, and the model {model}. Give the "
+            "directory that it was trained on by --data, or --bpe-codes, --sentencepiece-model or --pretokenized."
+        )
+
+
+def _companion(card_path, name, card):
+    """The path of a file that a card names, which is in the same folder, as it was made."""
+    path = card_path.parent / name
+    if Path(name).name != name:
+        raise ValueError(f"it names the file {name}, which is not in its folder")
+    _check_file(path)
+    made = card.get("files", {}).get(name)
+    with open(path, "rb") as file:
+        if made and hashlib.file_digest(file, "sha256").hexdigest() != made["sha256"]:
+            raise UsageError(f"{path} is not the file that {card_path} was made with. {_ANOTHER_FILE}")
+    return path
+
+
 def _check_file(path):
+    if Path(path).is_dir():
+        raise UsageError(f"{path} is a directory. Give a file in it.")
     if not Path(path).is_file():
         raise UsageError(f"{path}: there is no such file. Check the path.")

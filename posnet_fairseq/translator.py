@@ -3,7 +3,29 @@
 import torch
 from fairseq import utils
 from fairseq.data.data_utils import collate_tokens
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+
+from posnet_fairseq.errors import UsageError
+
+
+class Ensemble(EnsembleModel):
+    """fairseq's ensemble; but a probability that is no number is an error, which beam search would take for zero."""
+
+    def forward_decoder(self, *arguments):
+        """Log probabilities of the next tokens, (B·beam, vocabulary), and attention, as fairseq's.
+
+        Raises:
+            UsageError: one is no number.
+        """
+        log_probabilities, attention = super().forward_decoder(*arguments)
+        if log_probabilities.isnan().any():
+            dtype = next(self.parameters()).dtype
+            advice = "Take an earlier checkpoint" if dtype == torch.float32 else "Choose --dtype float32"
+            raise UsageError(
+                f"the numbers that the model computes in {dtype} become infinite or no numbers, so there is no "
+                f"translation. {advice}."
+            )
+        return log_probabilities, attention
 
 
 class Translator:
@@ -24,7 +46,7 @@ class Translator:
         self.device = next(models[0].parameters()).device
         self.max_source = min(model.encoder.max_positions() for model in models)
         self.generator = SequenceGenerator(
-            models,
+            Ensemble(models),
             vocabulary.target_dictionary,
             beam_size=beam,
             len_penalty=lenpen,

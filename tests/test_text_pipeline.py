@@ -69,10 +69,10 @@ def test_cards(codes, tmp_path):
     card = {"source_lang": "de", "target_lang": "en", "bpe_codes": {"de": "codes", "en": "codes"}}
     words = {"tokenizer": "moses", "lowercase": True}
     (tmp_path / "dataset.json").write_text(json.dumps(card | {"words": {"de": words, "en": words}}))
-    pipeline = pipeline_of(tmp_path)
+    pipeline = pipeline_of(tmp_path, ("de", "en"))
     assert pipeline.encode("Open THE door!").replace("@@ ", "") == "open the door !"
     assert pipeline.decode("op@@ en the door !") == "open the door!"
     for bad in (card, card | {"words": {"de": words}}, card | {"words": {"de": {"x": 1}, "en": words}}, [1]):
         (tmp_path / "dataset.json").write_text(json.dumps(bad))
         with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
-            pipeline_of(tmp_path)
+            pipeline_of(tmp_path, ("de", "en"))

@@ -12,7 +12,7 @@ from posnet_fairseq import synthetic
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.checkpoints import about, build_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.precompute import precompute
 from posnet_fairseq.registry import get_mixer
@@ -42,7 +42,11 @@ def build(mixers, checkpoints, size, words, longest):
     """
     if words < FEWEST_WORDS:
         raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
-    trained = {str(path): build_model(read_checkpoint(path)) for path in checkpoints}
+    trained = {}
+    for path in map(str, checkpoints):
+        state = read_checkpoint(path)
+        with about(path):
+            trained[path] = build_model(state)
     for path, model in trained.items():
         limit = min(model.encoder.max_positions(), model.decoder.max_positions())
         if longest > limit:

@@ -42,7 +42,7 @@ def pipeline(options, vocabulary, folder):
     if options.bpe_codes:
         merges = Merges(options.bpe_codes)
         return Pipeline(*map(Words, languages), merges, merges)
-    return pipeline_of(folder)
+    return pipeline_of(folder, languages)
 
 
 def files_of_data(folder):

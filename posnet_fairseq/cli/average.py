@@ -302,7 +302,7 @@ def _trained_on(state):
     """What is the same for all checkpoints of a run; None where a checkpoint does not tell."""
     task, common = state["cfg"]["task"], state["cfg"].get("common")
     data = task.get("data")
-    source, target = languages_of(task, _folder(data))
+    source, target = languages_of(state) or (None, None)
     seed = common.get("seed") if isinstance(common, dict) else None
     languages = {"source language": source, "target language": target}
     return {"task": task.get("_name"), **languages, "data": data, "seed": seed}

@@ -10,11 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.bench import comet, decode, layers, length, models, prepare, score, translution, wmt17
+from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import a_path, check_stdout, path_text
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.sizes import SIZES
+
+MOST, MOST_PAIRS = 1_000_000, 1_000_000_000  # of all that can be counted, and of sentence pairs
 
 
 def _parser():
@@ -108,9 +111,8 @@ def main(arguments=None):
     options = _parser().parse_args(arguments)
     check_stdout()
     for name, value in vars(options).items():
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int) and not isinstance(number, bool) and number < 1:
-                raise UsageError(f"--{name} {number}: give 1 or more.")
+        if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
+            check_numbers(options, **{name: (1, MOST_PAIRS if name == "pairs" else MOST)})
     console = Console(highlight=False)
     for shown in options.show(options):
         console.print(shown)

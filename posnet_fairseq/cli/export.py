@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from posnet_fairseq import export
-from posnet_fairseq.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.checkpoints import about, build_model, read_checkpoint
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import a_path, check_place, path_text
@@ -25,6 +25,8 @@ def _greedy(model, sources):
     prefix = torch.full((len(sources), 1), eos)
     for _ in range(min(STEPS, model.decoder.max_positions())):
         scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
+        if not scores.isfinite().all():
+            raise UsageError("the model's scores are infinite or no numbers. Take an earlier checkpoint.")
         scores[..., pad] = -torch.inf
         prefix = torch.cat([prefix, scores.argmax(dim=-1)], dim=1)
     return [export.until(row, eos) for row in prefix[:, 1:].tolist()]
@@ -64,7 +66,9 @@ def main(arguments=None):
     if os.path.lexists(folder):
         raise UsageError(f"--onnx {folder} is there already. Give another folder, or remove it.")
     check_place(folder, "--onnx")
-    model = build_model(read_checkpoint(options.checkpoint)).float()
+    state = read_checkpoint(options.checkpoint)
+    with about(options.checkpoint):
+        model = build_model(state).float()
     export.check(model, options.checkpoint)
 
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}.") as temporary:

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from posnet_fairseq import counting
+from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError, flag
 from posnet_fairseq.files import check_stdout
@@ -109,9 +110,7 @@ def main(arguments=None):
     check_stdout()
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
-    for name in ("words", "length"):
-        if getattr(options, name) < 5:
-            raise UsageError(f"--{name} {getattr(options, name)}: give 5 or more.")
+    check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000))
     console = Console(highlight=False)
     if options.mixer is None:
         _print_overview(console, options)

@@ -7,6 +7,7 @@ from pathlib import Path
 from posnet_fairseq.binarised import longest_sentences
 from posnet_fairseq.checkpoints import (
     POSITION_LIMITS,
+    about,
     build_model,
     check_output,
     for_inference,
@@ -27,15 +28,22 @@ def _check_length(length, state, data):
     if length < 1:
         raise UsageError(f"--max-length {length}: give 1 or more, such as 128.")
     trained = model_options(state)
-    for limit in POSITION_LIMITS:
-        if length > trained[limit]:
-            raise UsageError(
-                f"--max-length {length}: the model was trained with {flag(limit)} {trained[limit]}. Give at most that."
-            )
+    limit = min(POSITION_LIMITS, key=trained.get)
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
     longest = {f"{folder}/{name}": size for folder in folders for name, size in longest_sentences(folder).items()}
     if data and not longest:
         raise UsageError(f"--data {data} holds no binarised set to translate. Give what fairseq-preprocess wrote.")
+    name = max(longest, key=longest.get, default=None)
+    if longest and longest[name] > trained[limit]:
+        raise UsageError(
+            f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted), and the "
+            f"model was trained with {flag(limit)} {trained[limit]}, so no length serves. Leave --max-length out for "
+            "tables of all that the model takes, shorten the sentence, or give other data by --data."
+        )
+    if length > trained[limit]:
+        raise UsageError(
+            f"--max-length {length}: the model was trained with {flag(limit)} {trained[limit]}. Give at most that."
+        )
     if not longest:
         print(
             f"posnet-precompute: {', '.join(folders)}, where the model was trained, holds no sets now: nothing tells "
@@ -43,7 +51,6 @@ def _check_length(length, state, data):
             file=sys.stderr,
         )
         return
-    name = max(longest, key=longest.get)
     if longest[name] > length:
         raise UsageError(
             f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted). Give "
@@ -85,7 +92,8 @@ def main(arguments=None):
     state = read_checkpoint(options.checkpoint)
     if options.max_length is not None:
         _check_length(options.max_length, state, options.data)
-    model = build_model(state)
+    with about(options.checkpoint):
+        model = build_model(state)
     if is_precomputed(model):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
     if not mixers_with_energies(model):
@@ -105,7 +113,13 @@ def main(arguments=None):
         for part in ("model", "task"):
             state["cfg"][part] |= dict.fromkeys(POSITION_LIMITS, options.max_length)
     precompute(model)
-    weights = model.to(state["model"]["encoder.embed_tokens.weight"].dtype).state_dict()
+    dtype = state["model"]["encoder.embed_tokens.weight"].dtype
+    weights = model.to(dtype).state_dict()
+    if not all(weight.isfinite().all() for weight in weights.values()):
+        raise UsageError(
+            f"{options.checkpoint}: its tables would hold infinite numbers or none in {dtype}. Translate with it as it "
+            "is, or take an earlier checkpoint."
+        )
     write_checkpoint(for_inference(state, weights, precomputed=str(options.checkpoint)), options.out)
     print(before)
     print(f"{options.out}: {trained_parameters(model):,} parameters, {_size(options.out)}")

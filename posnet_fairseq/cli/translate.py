@@ -11,13 +11,24 @@ from rich.console import Console
 from rich.progress import Progress
 
 from posnet_fairseq.checkpoints import load_models
+from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.cli._text import add_text_options, files_of_data, pipeline
-from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_place, check_stdout, is_blank, path_text, read_lines, save_lines
 from posnet_fairseq.inference import DTYPES, ready
 from posnet_fairseq.processes import in_order, worker_number
 from posnet_fairseq.translator import Translator
+
+# The least and the most of each number. The rest would fill the memory, or overflow where lengths are raised to it.
+LIMITS = {
+    "beam": (1, 10_000),
+    "lenpen": (-10, 10),
+    "max_len_a": (0, 1_000_000),
+    "max_len_b": (1, 1_000_000_000),
+    "max_tokens": (1, 1_000_000_000),
+    "processes": (1, 1_000),
+}
 
 
 class Work:
@@ -51,6 +62,9 @@ class Work:
         options = self._options
         device = torch.device(self._device, worker_number() if self._device == "cuda" else None)
         models, vocabulary, self.folder = load_models(options.checkpoint, options.data)
+        words = len(vocabulary.target_dictionary)
+        if options.beam >= words:
+            raise UsageError(f"--beam {options.beam}: the target dictionary has {words} entries. Give less than that.")
         models = [ready(model, device, options.dtype, options.fast) for model in models]
         text = pipeline(options, vocabulary, self.folder)
         lengths = options.max_len_a, options.max_len_b
@@ -138,9 +152,7 @@ def _parser():
 def main(arguments=None):
     """Entry point of posnet-translate."""
     options = _parser().parse_args(arguments)
-    for name, least in (("beam", 1), ("max_tokens", 1), ("max_len_b", 1), ("max_len_a", 0), ("processes", 1)):
-        if getattr(options, name) < least:
-            raise UsageError(f"{flag(name)} {getattr(options, name)}: give {least} or more.")
+    check_numbers(options, **LIMITS)
     if options.output == "-":
         check_stdout()
     else:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from posnet_fairseq.checkpoints import build_language_model, build_model, is_language_model, read_checkpoint
+from posnet_fairseq.checkpoints import about, build_language_model, build_model, is_language_model, read_checkpoint
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import is_blank, replacing
 from posnet_fairseq.plots import matrices, page, profiles, style
@@ -26,7 +26,8 @@ def without_sentence(path):
         UsageError: there are none.
     """
     state = read_checkpoint(path)
-    model = build_language_model(state) if is_language_model(state) else build_model(state)
+    with about(path):
+        model = build_language_model(state) if is_language_model(state) else build_model(state)
     source, target = (_anything(getattr(model, side, None)) for side in ("encoder", "decoder"))
     columns, rows = ([] if tokens is None else list(map(str, range(len(tokens)))) for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
@@ -127,6 +128,7 @@ def draw_weights(mixings, folder, title, report):
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
         raise UsageError(f"no mixer of this model has weights to look at ({_mixers(mixings)}).")
+    _refuse_no_numbers(seen)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
     _say_missing_characters(seen, report)
@@ -174,6 +176,7 @@ def draw_gates(mixings, folder, title, report):
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
+    _refuse_no_numbers(gated)
     _say_missing_characters(gated, report)
     figures = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
@@ -181,6 +184,15 @@ def draw_gates(mixings, folder, title, report):
         if there:
             figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report, gated, "gates.html", title)
+
+
+def _refuse_no_numbers(mixings):
+    for mixing in mixings:
+        if not mixing.weights.isfinite().any(dim=-1).all():  # a decoder's first rows have no weights for what comes
+            raise UsageError(
+                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) come out infinite or as no "
+                "numbers, so there is nothing to draw. Take an earlier checkpoint."
+            )
 
 
 def _write(figures, folder, report, mixings, name_of_page, title):

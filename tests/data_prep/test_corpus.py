@@ -97,7 +97,7 @@ def test_chinese(tmp_path, tokenizer):
     words = text_of(data / "stages/tokenise", "train.zh").split("\n")[0].split()
     assert (max(map(len, words)) == 1) == (tokenizer == "characters")
     lines = text_of(data, "valid.zh").split("\n")[:-1]
-    decoded = [pipeline_of(data).decode(line) for line in text_of(data, "valid.bpe.zh").split("\n")[:-1]]
+    decoded = [pipeline_of(data, ("en", "zh")).decode(line) for line in text_of(data, "valid.bpe.zh").split("\n")[:-1]]
     assert [line.replace(" ", "") for line in decoded] == [line.replace(" ", "") for line in lines]
 
 
@@ -107,7 +107,8 @@ def test_sentencepiece_takes_the_text_as_it_is(files, tmp_path):
         + ["--out", str(tmp_path / "data")]
     )
     pieces = text_of(tmp_path / "data", "valid.bpe.de").split("\n")[:-1]
-    assert [pipeline_of(tmp_path / "data").decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
+    pipeline = pipeline_of(tmp_path / "data", ("en", "de"))
+    assert [pipeline.decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
 
 
 def test_processes_change_nothing(tmp_path):

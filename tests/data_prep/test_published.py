@@ -162,7 +162,7 @@ def test_card_and_translation_agree_with_the_data(made):
         if "drop" in what
     )
     assert dropped == len(made.train) - made.card["sentences"]["train"] - made.card["sentences"]["valid"] > 0
-    pipeline = pipeline_of(made.out)
+    pipeline = pipeline_of(made.out, made.languages)
     sources, targets = made.sides("test")
     assert [pipeline.encode(line) for line in sources] == made.sides("test", ".bpe")[0]
     words = Words(made.languages[1], **made.card["words"][made.languages[1]])
@@ -200,7 +200,7 @@ def test_another_option_makes_only_what_depends_on_it(made, server, capsys):
     prepare.main([*made.arguments, "--subwords", "sentencepiece", "--pieces", "70"])
     assert not (made.out / "codes.bpe").exists()
     assert (
-        pipeline_of(made.out).decode(made.sides("test", ".bpe")[1][0])
+        pipeline_of(made.out, made.languages).decode(made.sides("test", ".bpe")[1][0])
         == " ".join(made.sides("test")[1][0].replace("’", "'").split()).lower()
     )
     assert not server.requests

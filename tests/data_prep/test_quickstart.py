@@ -155,7 +155,7 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"]["train"] + card["sentences"]["valid"] + card["sentences"]["test"] == 400
     assert card["archives"][WHEELS[0].name]["licence"] == "Apache-2.0"
-    pipeline = pipeline_of(data)
+    pipeline = pipeline_of(data, ("de", "en"))
     for name in ("train", "valid", "test"):
         plain = (data / f"{name}.de").read_text().split("\n")[:-1]
         pieces = (data / f"{name}.bpe.de").read_text().split("\n")[:-1]

@@ -34,7 +34,7 @@ def test_the_end_of_a_text_is_held_out(tmp_path):
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"] == {"train": 54, "valid": 3, "test": 3}
     pieces = (data / "test.bpe.txt").read_text().splitlines()
-    assert [pipeline_of(data).decode(line) for line in pieces] == lines[57:]
+    assert [pipeline_of(data, ("", "")).decode(line) for line in pieces] == lines[57:]
     for name in ("train.bin", "valid.idx", "dict.txt"):
         assert (data / name).exists()
     # fairseq takes a file of such a name for the data

@@ -1,0 +1,177 @@
+"""All that can be given as a checkpoint."""
+
+import io
+import json
+import math
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+
+import torch
+from hostile import Row, play, table
+
+TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
+NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
+EMBEDDING = "encoder.embed_tokens.weight"
+
+
+def changed(change, source="model.pt", target="bad.pt"):
+    """What makes a checkpoint of another one, whose content `change` changes."""
+
+    def before(folder):
+        state = torch.load(folder / source, weights_only=True)
+        change(state)
+        torch.save(state, folder / target)
+
+    return before
+
+
+def option(name, value):
+    return changed(lambda state: state["cfg"]["model"].update({name: value}))
+
+
+def part(name, value):
+    return changed(lambda state: state.update({name: value}))
+
+
+def weight(value, name="encoder.layers.0.feed_forward.inner.weight", target="bad.pt"):
+    """What puts a function of a weight in its place."""
+    return changed(lambda state: state["model"].update({name: value(state["model"][name])}), target=target)
+
+
+def one(number):
+    def with_number(tensor):
+        tensor[0, 0] = number
+        return tensor
+
+    return with_number
+
+
+def content(data):
+    return lambda folder: (folder / "bad.pt").write_bytes(data)
+
+
+def tar(folder):
+    with tarfile.open(folder / "bad.pt", "w") as file:
+        for name in ("sys_info", "storages", "tensors", "pickle"):
+            data = pickle.dumps({})
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            file.addfile(about, io.BytesIO(data))
+
+
+def script(folder):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), folder / "bad.pt")
+
+
+def archive(compression, **files):
+    def before(folder):
+        with zipfile.ZipFile(folder / "bad.pt", "w", compression) as file:
+            for name, data in files.items():
+                file.writestr(f"a/{name}", data)
+
+    return before
+
+
+def safetensors():
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(4)
+
+
+class Foreign:
+    """An object that only a pickle that runs code would bring back."""
+
+
+def foreign(folder):
+    state = torch.load(folder / "model.pt", weights_only=True)
+    torch.save(state | {"extra_state": Foreign()}, folder / "bad.pt")
+
+
+FILES = [
+    ("a directory", lambda folder: (folder / "bad.pt").mkdir(), "bad.pt is a directory. Give a checkpoint in it"),
+    ("a pipe", lambda folder: os.mkfifo(folder / "bad.pt"), "bad.pt: it is no regular file"),
+    ("a device", lambda folder: (folder / "bad.pt").symlink_to("/dev/null"), "bad.pt: it is no regular file"),
+    ("a link to nothing", lambda folder: (folder / "bad.pt").symlink_to("x"), "bad.pt: there is no such checkpoint"),
+    ("an empty file", content(b""), NO_CHECKPOINT),
+    ("a text", content(b"hello\nworld\n"), NO_CHECKPOINT),
+    ("a page", content(b"<!DOCTYPE html><html><body>404 Not Found</body></html>"), NO_CHECKPOINT),
+    ("random bytes", content(bytes(range(256)) * 50), NO_CHECKPOINT),
+    ("a tar of an old torch", tar, NO_CHECKPOINT),
+    ("a TorchScript archive", script, NO_CHECKPOINT),
+    ("a zip of something else", archive(zipfile.ZIP_STORED, text="hello"), NO_CHECKPOINT),
+    ("a zip that is larger than it looks", archive(zipfile.ZIP_DEFLATED, **{"data.pkl": bytes(10**7)}), NO_CHECKPOINT),
+    ("safetensors", content(safetensors()), "bad.pt (is damaged or no checkpoint|holds no fairseq model)"),
+    ("a pickle", content(pickle.dumps({"model": 1})), NO_CHECKPOINT),
+    ("a class of somebody's own", foreign, "bad.pt was refused: it holds objects that could run code"),
+]
+CONTENTS = [
+    ("a text for a number", option("encoder_layers", "six"), "encoder_layers is 'six', not a whole number"),
+    ("a switch for a number", option("encoder_layers", True), "encoder_layers is True, not a whole number"),
+    ("a fraction for a whole number", option("decoder_layers", 2.5), "decoder_layers is 2.5, not a whole number"),
+    ("no number", option("dropout", math.nan), "dropout is nan, not a number"),
+    ("infinite", option("activation_dropout", math.inf), "activation_dropout is inf, not a number"),
+    ("a number for a switch", option("share_all_embeddings", 7), "share_all_embeddings is 7, not a switch"),
+    ("a list", option("gate", ["relu"]), "gate is a list, not a plain value"),
+    ("an unknown choice", option("gate", "wide"), "gate is 'wide', not one of"),
+    ("a number for a name", option("cross_mixer", 3), "cross_mixer is 3, not a text"),
+    ("a text that never ends", option("encoder_self_mixer", "x" * 10**7), "not a text of at most 4096 characters"),
+    ("a missing option", option("encoder_layers", None), "encoder_layers is missing"),
+    ("a negative size", option("encoder_embed_dim", -64), "--encoder-embed-dim -64: give 1 or more"),
+    ("an absurd size", option("encoder_ffn_embed_dim", 10**30), "is too large a number, not a whole number"),
+    ("ten million layers", option("decoder_layers", 10**7), "10000000 layers of the decoder, and it has weights of 2"),
+    ("an architecture that is none", option("_name", ["rposnet_tiny"]), "bad.pt holds no fairseq model"),
+    ("an architecture without end", option("_name", "x" * 10**7), "holds the model x{100};"),
+    ("no task", changed(lambda state: state["cfg"].pop("task")), "bad.pt lacks its task"),
+    ("a folder that is none", changed(lambda s: s["cfg"]["task"].update(data=5)), "its task's data is no text"),
+    ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),
+    ("no history", part("optimizer_history", None), "bad.pt lacks optimizer_history"),
+    ("a text for the history", part("optimizer_history", "none"), "its optimizer_history does not tell"),
+    ("a list for weights", part("model", [1]), "its model is a list"),
+    ("a number for a weight", weight(lambda _: 5), "the weight encoder.* is a int"),
+    ("whole numbers", weight(torch.Tensor.int), "feed_forward.inner.weight has numbers of the type torch.int32"),
+    (
+        "complex numbers",
+        weight(lambda w: w.to(torch.complex64)),
+        "inner.weight is a sparse, nested, quantised or compl",
+    ),
+    (
+        "a sparse weight",
+        weight(torch.Tensor.to_sparse),
+        "inner.weight is a sparse, nested, quantised or complex tensor",
+    ),
+    ("a weight without values", weight(lambda w: w.to("meta")), "inner.weight has a size, but not the numbers"),
+    (
+        "a weight that is all one number",
+        weight(lambda _: torch.zeros(1).expand(10**9, 64), EMBEDDING),
+        "embed_tokens.weight has a size, but not the numbers",
+    ),
+    ("no words", weight(lambda w: w[:0].clone(), EMBEDDING), "the checkpoint was trained with 0"),
+    ("words without dimensions", weight(lambda _: torch.tensor(1.0), EMBEDDING), "trained with 0"),
+    ("a missing weight", changed(lambda s: s["model"].pop(EMBEDDING)), f"it lacks {EMBEDDING}"),
+    ("a weight that is no number", weight(one(math.nan)), "bad.pt: the weight .*inner.weight is infinite or no number"),
+    ("an infinite weight", weight(one(-math.inf)), "bad.pt: the weight .*inner.weight is infinite or no number"),
+]
+ROWS = [Row(name, TRANSLATE, says, before=before) for name, before, says in FILES + CONTENTS]
+
+# The other commands that read a model; each is given what differs most from the rest.
+COMMANDS = {
+    "precompute": "posnet-precompute bad.pt --out out.pt",
+    "export": "posnet-export bad.pt --onnx graphs",
+    "plot": "posnet-plot weights bad.pt --out figures",
+    "plot of a sentence": "posnet-plot weights bad.pt --sentence 'a1 a2' --pretokenized --out figures",
+    "bench": "posnet-bench decode --mixers --checkpoints bad.pt --lengths 4 --beams 1 --rounds 1 --size tiny",
+}
+SAMPLE = ("a directory", "a tar of an old torch", "a text for a number", "ten million layers", "an infinite weight")
+ROWS += [
+    Row(f"{row.name}: {name}", command, row.says, before=row.before)
+    for row in ROWS
+    if row.name in SAMPLE
+    for name, command in COMMANDS.items()
+]
+
+
+@table(ROWS)
+def test_row(row, folder, monkeypatch, capfd):
+    play(row, folder, monkeypatch, capfd)

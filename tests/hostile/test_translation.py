@@ -1,0 +1,377 @@
+"""posnet-translate and its kin: options, ensembles, and what belongs to a checkpoint."""
+
+import io
+import json
+import math
+import shutil
+
+import commands
+import sentencepiece
+import torch
+from hostile import Row, play, table
+from sentencepiece import sentencepiece_model_pb2
+from test_checkpoints import changed, one, tar, weight
+
+TRANSLATE = "posnet-translate model.pt --input text/test.xx"
+QUICK = "--beam 1 --max-len-b 2"
+
+
+def option(given, says, name=None):
+    return Row(name or given, f"{TRANSLATE} {given}", says)
+
+
+OPTIONS = [
+    option("--max-len-a nan", "--max-len-a nan: give 0 or more, and at most 1,000,000"),
+    option("--max-len-a inf", "--max-len-a inf: give 0 or more"),
+    option("--max-len-a 1e300", "--max-len-a 1e\\+300: give 0 or more"),
+    option("--max-len-b 1000000000000", "--max-len-b 1000000000000: give 1 or more, and at most 1,000,000,000"),
+    option("--max-len-b 0", "--max-len-b 0: give 1 or more"),
+    option("--lenpen nan", "--lenpen nan: give -10 or more, and at most 10"),
+    option("--lenpen inf", "--lenpen inf: give -10 or more"),
+    option("--lenpen=-inf", "--lenpen -inf: give -10 or more"),
+    option("--lenpen 400", "--lenpen 400.0: give -10 or more", "a length penalty that overflows"),
+    option("--beam 1000000000", "--beam 1000000000: give 1 or more, and at most 10,000"),
+    option("--beam 40", "--beam 40: the target dictionary has .. entries. Give less", "more than the vocabulary"),
+    option("--max-tokens 0", "--max-tokens 0: give 1 or more"),
+    option("--max-tokens 1000000000000", "--max-tokens 1000000000000: give 1 or more"),
+    option("--processes 1000000", "--processes 1000000: give 1 or more, and at most 1,000"),
+    option("--processes -1", "--processes -1: give 1 or more"),
+    Row("before the model is loaded", "posnet-translate none.pt --lenpen nan", "--lenpen nan: give"),
+    Row("one token a batch", f"{TRANSLATE} {QUICK} --max-tokens 1 --output out", "12 sentences", 0, makes=("out",)),
+    Row("a bonus for length", f"{TRANSLATE} {QUICK} --lenpen=-1 --output out", "12 sentences", 0, makes=("out",)),
+    Row("mixers of a billion words", "posnet-mixers --words 1000000000", "--words 1000000000: give 5 or more, and at"),
+    Row("mixers without words", "posnet-mixers --words 0", "--words 0: give 5 or more"),
+    Row("mixers of endless sentences", "posnet-mixers --length 10000000000", "--length 10000000000: give 5 or more"),
+    Row("a bench of a billion", "posnet-bench models --sentences 1000000000", "--sentences 1000000000: give 1 or more"),
+    Row("a bench of nothing", "posnet-bench translution --embed-dim 0", "--embed-dim 0: give 1 or more"),
+    Row("a bench of one endless", "posnet-bench layers --lengths 8 2000000", "--lengths 2000000: give 1 or more"),
+    Row("a bench of nan", "posnet-bench length --rounds nan", "argument --rounds: invalid int value: 'nan'"),
+    Row("a ratio of no language", "posnet-length-ratio data -s ../x", "holds no binarised training set"),
+]
+
+
+def copied_data(change):
+    """What makes other.pt, a model that was trained on other/, a copy of the data that is changed."""
+
+    def before(folder):
+        shutil.copytree(folder / "data", folder / "other")
+        change(folder / "other")
+        changed(lambda state: state["cfg"]["task"].update(data="other"), target="other.pt")(folder)
+
+    return before
+
+
+def shuffled(folder):
+    """The same words in another order, in both dictionaries, which are one."""
+    lines = (folder / "dict.xx.txt").read_text().splitlines(keepends=True)
+    text = "".join(reversed(lines[:20])) + "".join(lines[20:])
+    for language in ("xx", "yy"):
+        (folder / f"dict.{language}.txt").unlink()
+        (folder / f"dict.{language}.txt").write_text(text)
+
+
+def other_languages(folder):
+    changed(lambda state: state["cfg"]["task"].update(source_lang="yy", target_lang="xx"), target="other.pt")(folder)
+
+
+def larger(folder):
+    """Another model whose dictionaries have more entries; its data is gone."""
+
+    def grow(state):
+        state["cfg"]["task"]["data"] = "gone"
+        for name, tensor in state["model"].items():
+            if name.endswith(("embed_tokens.weight", "output_projection.weight")):
+                state["model"][name] = torch.cat([tensor, tensor[:8]])
+
+    changed(grow, target="other.pt")(folder)
+
+
+def shorter(folder):
+    """The same model with fewer positions; its data is gone."""
+
+    def cut(state):
+        state["cfg"]["task"]["data"] = "gone"
+        for part in ("model", "task"):
+            state["cfg"][part] |= {"max_source_positions": 9, "max_target_positions": 9}
+        for side in ("encoder", "decoder"):
+            state["model"][f"{side}.positions.weight"] = state["model"][f"{side}.positions.weight"][:9].clone()
+
+    changed(cut, target="other.pt")(folder)
+
+
+# Models whose weights are finite, but some of what they compute is not: in 16 bits, and in 32 bits either.
+in_float16 = weight(lambda w: 1e6 * w, target="large.pt")
+huge = weight(lambda w: torch.full_like(w, 3e38), target="large.pt")
+
+
+def long_line(folder):
+    (folder / "text/test.xx").write_text("a1 " * 10 + "\n")
+
+
+ENSEMBLE = f"posnet-translate model.pt other.pt --input text/test.xx {QUICK}"
+NO_ENSEMBLE = "model.pt and other.pt make no ensemble: "
+LARGE = f"posnet-translate large.pt --input text/test.xx {QUICK}"
+INFINITE = "become infinite or no numbers, so there is no translation. "
+MODELS = [
+    Row(
+        "other languages",
+        ENSEMBLE,
+        f"{NO_ENSEMBLE}the first translates xx-yy, the second yy-xx",
+        before=other_languages,
+    ),
+    Row(
+        "other words",
+        ENSEMBLE,
+        "other.pt was trained with the dictionary other/dict.xx.txt, which differs from data/dict.xx.txt",
+        before=copied_data(shuffled),
+    ),
+    Row("other sizes", ENSEMBLE, f"{NO_ENSEMBLE}the dictionaries of the first have", before=larger),
+    Row(
+        "the same words elsewhere",
+        f"{ENSEMBLE} --output out",
+        "12 sentences",
+        0,
+        makes=("out",),
+        before=copied_data(lambda folder: None),
+    ),
+    Row(
+        "other lengths",
+        f"{ENSEMBLE} --on-long truncate --output out",
+        "12 sentences",
+        0,
+        makes=("out",),
+        before=shorter,
+    ),
+    Row(
+        "a line too long for one of them",
+        f"{ENSEMBLE} --pretokenized",
+        "line 1 has 11 tokens .* takes 9",
+        before=lambda folder: [shorter(folder), long_line(folder)],
+    ),
+    Row(
+        "one of them diverged",
+        ENSEMBLE,
+        "other.pt: the weight .*inner.weight is infinite or no number",
+        before=weight(one(math.nan), target="other.pt"),
+    ),
+    Row(
+        "another dictionary",
+        f"{TRANSLATE} --data other",
+        "was trained with the dictionary data/dict.xx.txt, which differs from other/dict.xx.txt",
+        before=copied_data(shuffled),
+    ),
+    Row("infinite in 16 bits", f"{LARGE} --dtype fp16", f"{INFINITE}Choose --dtype float32", before=in_float16),
+    Row("finite in 32 bits", f"{LARGE} --output out", "12 sentences", 0, makes=("out",), before=in_float16),
+    Row("infinite in 32 bits", LARGE, f"{INFINITE}Take an earlier checkpoint", before=huge),
+    Row(
+        "a picture of what is infinite",
+        "posnet-plot weights large.pt --sentence 'a1 a2' --out figures",
+        f"{INFINITE}Take an earlier checkpoint",
+        before=huge,
+    ),
+]
+MODELS += [
+    Row(
+        f"no length serves, not even {length}",
+        f"posnet-precompute other.pt --data data --out out.pt --max-length {length}",
+        "has a sentence of 11 tokens .* trained with --max-source-positions 9, so no length serves. Leave --max-length",
+        before=shorter,
+    )
+    for length in (5, 9, 11, 99)
+]
+
+
+def written(name, data):
+    """What writes a file anew: text, bytes, or what JSON there is of a value."""
+
+    def before(folder):
+        (folder / name).unlink(missing_ok=True)
+        text = data if isinstance(data, (str, bytes)) else json.dumps(data)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return before
+
+
+def card(**entries):
+    """What changes the card; None removes an entry."""
+
+    def before(folder):
+        path = folder / "data/dataset.json"
+        content = json.loads(path.read_text()) | entries
+        written("data/dataset.json", {name: value for name, value in content.items() if value is not None})(folder)
+
+    return before
+
+
+def words(**options):
+    return card(words={"xx": options, "yy": {}})
+
+
+def pieces(cut=None):
+    """What makes piece.model, a model of sentencepiece, of which so many bytes are there."""
+
+    def before(folder):
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter((folder / "text/train.xx").read_text().splitlines()),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=30,
+            hard_vocab_limit=False,
+            normalization_rule_name="identity",
+            minloglevel=2,
+        )
+        (folder / "piece.model").write_bytes(model.getvalue()[:cut])
+
+    return before
+
+
+def cut_between_pieces(folder):
+    """sentencepiece itself reads what is left as a smaller model."""
+    pieces()(folder)
+    proto = sentencepiece_model_pb2.ModelProto.FromString((folder / "piece.model").read_bytes())
+    for field in ("trainer_spec", "normalizer_spec"):
+        proto.ClearField(field)
+    (folder / "piece.model").write_bytes(proto.SerializeToString())
+    assert sentencepiece.SentencePieceProcessor(model_file=str(folder / "piece.model")).vocab_size()
+
+
+def lines_of(name, change):
+    """What changes the lines of a file."""
+
+    def before(folder):
+        written(name, "".join(change((folder / name).read_text().splitlines(keepends=True))))(folder)
+
+    return before
+
+
+def as_directory(name):
+    def before(folder):
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return before
+
+
+PIECES = f"{TRANSLATE} --sentencepiece-model piece.model"
+CODES = f"{TRANSLATE} --bpe-codes codes"
+BAD_PIECES, BAD_CODES = "piece.model is damaged or no sentencepiece model", "codes holds no BPE codes as subword-nmt"
+BAD_DICTIONARY, BAD_CARD = "data/dict.xx.txt is no dictionary as", "data/dataset.json is no card of a dataset"
+COMPANIONS = [
+    ("half of sentencepiece", PIECES, BAD_PIECES, pieces(200)),
+    ("sentencepiece but for the last byte", PIECES, BAD_PIECES, pieces(-1)),
+    ("sentencepiece cut between pieces", PIECES, BAD_PIECES, cut_between_pieces),
+    ("empty sentencepiece", PIECES, BAD_PIECES, written("piece.model", b"")),
+    ("a text for sentencepiece", PIECES, BAD_PIECES, written("piece.model", "hello world\n" * 9)),
+    ("a directory for sentencepiece", PIECES, "piece.model is a directory", lambda f: (f / "piece.model").mkdir()),
+    ("a text for codes", CODES, f"{BAD_CODES}.*invalid line 1", written("codes", "a text of words\n" * 9)),
+    ("bytes for codes", CODES, BAD_CODES, written("codes", bytes(range(256)))),
+    ("no codes", CODES, BAD_CODES, written("codes", "")),
+    ("only the head of codes", CODES, BAD_CODES, written("codes", "#version: 0.2\n")),
+    ("codes of no version", CODES, BAD_CODES, written("codes", "#version: new\na b\n")),
+    ("a version without codes", CODES, BAD_CODES, written("codes", "#version:")),
+    (
+        "a directory for codes",
+        f"{TRANSLATE} --bpe-codes text",
+        "text is a directory. Give a file in it",
+        lambda _: None,
+    ),
+    (
+        "codes cut short",
+        TRANSLATE,
+        "data/codes.bpe is not the file that data/dataset.json was made with",
+        lines_of("data/codes.bpe", lambda lines: lines[:-1]),
+    ),
+    ("a card that names no codes", TRANSLATE, "data/none: there is no such file", card(bpe_codes="none")),
+    (
+        "a card of files elsewhere",
+        TRANSLATE,
+        f"{BAD_CARD} .*names the file ../../etc/passwd, which is not in",
+        card(bpe_codes="../../etc/passwd"),
+    ),
+    ("a card of absolute paths", TRANSLATE, f"{BAD_CARD} .*names the file /etc/passwd", card(bpe_codes="/etc/passwd")),
+    ("a card of numbers", TRANSLATE, BAD_CARD, card(bpe_codes=5)),
+    ("a card of files of numbers", TRANSLATE, BAD_CARD, card(bpe_codes={"xx": 5, "yy": 5})),
+    ("a card of no subwords", TRANSLATE, f"{BAD_CARD} .*sentencepiece_model", card(bpe_codes=None)),
+    ("a card of no files", TRANSLATE, BAD_CARD, card(files=[1])),
+    ("a card that is a list", TRANSLATE, BAD_CARD, written("data/dataset.json", [1])),
+    ("a card that is a number", TRANSLATE, BAD_CARD, written("data/dataset.json", 1)),
+    ("a card without end", TRANSLATE, BAD_CARD, written("data/dataset.json", "[" * 10**6)),
+    ("a card of bytes", TRANSLATE, BAD_CARD, written("data/dataset.json", b"\xff\xfe{}")),
+    ("a card that is a directory", TRANSLATE, "data/dataset.json: Is a directory", as_directory("data/dataset.json")),
+    ("an unknown tokenizer", TRANSLATE, "no tokenizer 'mosses'. Choose one of", words(tokenizer="mosses")),
+    ("a tokenizer of numbers", TRANSLATE, f"{BAD_CARD} .*tokenizer is 7, no str", words(tokenizer=7)),
+    ("a text for a switch", TRANSLATE, f"{BAD_CARD} .*lowercase is 'no', no bool", words(lowercase="no")),
+    ("words of one language", TRANSLATE, BAD_CARD, card(words={"xx": {}})),
+    (
+        "a card of other languages",
+        TRANSLATE,
+        "says how de and en are split into tokens, and the model translates from xx",
+        card(source_lang="de", target_lang="en"),
+    ),
+    (
+        "a dictionary of text",
+        TRANSLATE,
+        f"{BAD_DICTIONARY}.*Incorrect dictionary format",
+        written("data/dict.xx.txt", "hello\n"),
+    ),
+    (
+        "a dictionary of bytes",
+        TRANSLATE,
+        f"{BAD_DICTIONARY}.*Incorrect encoding",
+        written("data/dict.xx.txt", b"\xff\xfe 1\n"),
+    ),
+    (
+        "a word twice in a dictionary",
+        TRANSLATE,
+        f"{BAD_DICTIONARY}.*Duplicate word",
+        lines_of("data/dict.xx.txt", lambda lines: [*lines, lines[0]]),
+    ),
+    ("an empty dictionary", TRANSLATE, f"{BAD_DICTIONARY}.*it is empty", written("data/dict.xx.txt", "")),
+    ("a directory for a dictionary", TRANSLATE, "dict.xx.txt is a directory", as_directory("data/dict.xx.txt")),
+    (
+        "a picture with a bad dictionary",
+        "posnet-plot weights model.pt --sentence a1 --out figures",
+        BAD_DICTIONARY,
+        written("data/dict.xx.txt", "hello\n"),
+    ),
+    (
+        "a picture with a bad card",
+        "posnet-plot gates model.pt --sentence a1 --out figures",
+        BAD_CARD,
+        written("data/dataset.json", [1]),
+    ),
+]
+COMPANIONS = [Row(name, command, says, before=before) for name, command, says, before in COMPANIONS]
+
+# fairseq's own commands, each in a process of its own.
+USER = f"--user-dir {commands.USER_DIR}"
+GENERATE = f"fairseq-generate data --path bad.pt --cpu --required-batch-size-multiple 1 {USER}"
+FAIRSEQ = [
+    Row("fairseq-generate with a tar", GENERATE, "bad.pt is damaged or no checkpoint", before=tar),
+    Row(
+        "fairseq-generate with a diverged model",
+        GENERATE,
+        "the weight .* is infinite or no number",
+        before=weight(one(math.nan)),
+    ),
+    Row(
+        "fairseq-train with a dictionary of text",
+        f"fairseq-train data --arch rposnet_tiny --batch-size 8 --save-dir new {USER}",
+        f"{BAD_DICTIONARY}.*Incorrect dictionary format",
+        makes=("new",),
+        before=written("data/dict.xx.txt", "hello\n"),
+    ),
+    Row(
+        "fairseq-interactive with half of sentencepiece",
+        f"fairseq-interactive data --path model.pt --cpu {USER} --bpe sentencepiece --sentencepiece-model piece.model",
+        BAD_PIECES,
+        before=pieces(-1),
+        stdin="a1\n",
+    ),
+]
+
+
+@table(OPTIONS + MODELS + COMPANIONS + FAIRSEQ)
+def test_row(row, folder, monkeypatch, capfd):
+    play(row, folder, monkeypatch, capfd)

@@ -1,0 +1,112 @@
+"""Text is split as it was for training, whichever way of its data a model translates."""
+
+import archives
+import pytest
+import torch
+from building import model_options
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import load_indexed_dataset
+
+from posnet_data_prep.prepare import main as prepare
+from posnet_fairseq.checkpoints import Vocabulary
+from posnet_fairseq.cli import average, precompute, translate
+from posnet_fairseq.errors import UsageError
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.text_pipeline import pipeline_of
+
+# What the languages are told apart by: abbreviations, apostrophes, hyphens, quotes, capitals.
+MARKED = {
+    "en": ["It's Dr. Smith's well-known, up-to-date U.S. list - isn't it?", "Don't “quote” ME, e.g. at 5 p.m. No. 7."],
+    "de": ["Geht's Hrn. Müller z.B. am 3. Mai gut? Größe-Maß: „ÄÖÜ“!", "Nr. 7 ist's: die S-Bahn-Linie, bzw. Straße 5."],
+    "zh": ["我们使用Python 3.5。", "“引” 他说：老房子的门（一）！"],
+    "fr": ["L'eau, c'est aujourd'hui qu'il l'a dit : n° 5, M. Dupont !", "Va-t-il au chef-d'œuvre de l'été, Mme. X ?"],
+}
+RECIPES = {
+    "joint codes": ("en", "de", "--merges", "90"),
+    "codes for each": ("en", "de", "--merges", "90", "60"),
+    "lower case": ("en", "de", "--merges", "90", "--lowercase"),
+    "sentencepiece": ("en", "de", "--subwords", "sentencepiece", "--pieces", "120"),
+    "jieba": ("zh", "en", "--tokenizer", "jieba", "--merges", "60", "90", "--max-ratio", "9"),
+    "characters": ("en", "zh", "--tokenizer", "characters", "--merges", "90", "--max-ratio", "9"),
+    "apostrophes": ("fr", "en", "--merges", "90"),
+}
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def data(request, tmp_path_factory):
+    """A folder of posnet-prepare, and the languages it was made with."""
+    source, target, *recipe = RECIPES[request.param]
+    folder = tmp_path_factory.mktemp("text")
+    pairs = archives.sentences(source, target, 120, 1) + list(zip(MARKED[source], MARKED[target], strict=True)) * 3
+    arguments = ["corpus", *recipe, "--workers", "1", "--out", str(folder / "data")]
+    for name, rows in (("train", pairs), ("valid", pairs[-5:]), ("test", pairs[20:50] + pairs[-2:])):
+        paths = [folder / f"{name}.{language}" for language in (source, target)]
+        for path, column in zip(paths, zip(*rows, strict=True), strict=True):
+            path.write_text("".join(f"{line}\n" for line in column))
+        arguments += [f"--{name}", *map(str, paths)]
+    prepare(arguments)
+    return folder / "data", (source, target)
+
+
+def model(path, data, languages, mixer="rposnet"):
+    """A checkpoint of a model that was trained in a direction."""
+    dictionaries = [Dictionary.load(str(data / f"dict.{language}.txt")) for language in languages]
+    cfg = model_options(mixer, share_all_embeddings=False, max_source_positions=99, max_target_positions=99)
+    task = {"_name": "translation", "data": str(data), "source_lang": languages[0], "target_lang": languages[1]}
+    weights = MixerTransformer.build_model(cfg, Vocabulary(*languages, *dictionaries)).state_dict()
+    options = vars(cfg) | {"_name": f"{mixer}_tiny"}
+    state = {"cfg": {"model": options, "task": task}, "model": weights, "optimizer_history": [{"num_updates": 1}]}
+    torch.save(state, path)
+    return path
+
+
+def lines(path):
+    return path.read_text().split("\n")[:-1]
+
+
+def translator(*arguments):
+    """Of posnet-translate with these arguments."""
+    work = translate.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
+    work.load()
+    return work.translator
+
+
+def assert_splits_as_the_data(translator, data, pair, source, target):
+    binary = load_indexed_dataset(
+        str(data / f"test.{'-'.join(pair)}.{source}"), translator.vocabulary.source_dictionary
+    )
+    pieces = lines(data / f"test.bpe.{source}")
+    for number, (line, tokens) in enumerate(zip(lines(data / f"test.{source}"), pieces, strict=True)):
+        assert translator.pipeline.encode(line) == tokens
+        assert translator.encode(line).tolist() == binary[number].tolist()
+    words = translator.pipeline._target
+    assert words.language == target
+    for line, tokens in zip(lines(data / f"test.{target}"), lines(data / f"test.bpe.{target}"), strict=True):
+        assert translator.pipeline.decode(tokens) == words.join(words.split(line))
+
+
+def test_lines_are_split_as_for_training_in_both_directions(data, tmp_path):
+    folder, pair = data
+    for source, target in (pair, pair[::-1]):
+        run = tmp_path / source
+        run.mkdir()
+        trained = model(run / "checkpoint1.pt", folder, (source, target))
+        average.main([str(run), "--num", "1", "--out", str(run / "mean.pt")])
+        precompute.main([str(trained), "--out", str(run / "fast.pt")])
+        for given in ([trained], [trained, trained], [run / "mean.pt"], [run / "fast.pt"]):
+            assert_splits_as_the_data(translator(*given), folder, pair, source, target)
+
+
+@pytest.mark.parametrize("data", ["joint codes", "apostrophes"], indirect=True)
+def test_codes_that_are_given_go_with_the_words_of_the_models_languages(tmp_path, data):
+    folder, pair = data
+    for source, target in (pair, pair[::-1]):
+        path = model(tmp_path / "model.pt", folder, (source, target))
+        assert_splits_as_the_data(translator(path, "--bpe-codes", folder / "codes.bpe"), folder, pair, source, target)
+
+
+@pytest.mark.parametrize("data", ["joint codes", "sentencepiece"], indirect=True)
+@pytest.mark.parametrize("languages", [("de", "fr"), ("fr", "en"), ("", "")])
+def test_a_card_of_other_languages_is_refused(data, languages):
+    with pytest.raises(UsageError, match="says how en and de are split into tokens, and the model"):
+        pipeline_of(data[0], languages)
