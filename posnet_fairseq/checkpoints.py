@@ -22,7 +22,6 @@ from posnet_fairseq import synthetic
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.failures import explain_damaged_dictionary, explain_unreadable
 from posnet_fairseq.files import check_place, replacing
-from posnet_fairseq.loading import refuse_not_finite  # noqa: F401  (commands take it from here)
 from posnet_fairseq.mixers._options import choices, kind
 from posnet_fairseq.model_config import MixerLanguageModelConfig, MixerTransformerConfig
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names

@@ -18,12 +18,12 @@ from posnet_fairseq.checkpoints import (
     model_arch,
     model_options,
     read_checkpoint,
-    refuse_not_finite,
     write_checkpoint,
 )
 from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import path_text
+from posnet_fairseq.loading import refuse_not_finite
 from posnet_fairseq.precompute import has_tables
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
