@@ -24,9 +24,9 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["rposnet_tiny", "aposnet_tiny", "transformer_pos_tiny"])
 def trained(request, data, tmp_path_factory):
-    """Folder of a trained run with its last four checkpoints, 50 updates apart."""
+    """Folder of a trained run with its last four checkpoints, 64 updates apart: each ends an epoch of 32."""
     run = tmp_path_factory.mktemp(request.param)
     patch = pytest.MonkeyPatch()
-    interval = "--max-update 700 --save-interval-updates 50 --keep-interval-updates 4 --no-epoch-checkpoints".split()
+    interval = "--max-update 704 --save-interval-updates 64 --keep-interval-updates 4 --no-epoch-checkpoints".split()
     commands.call(patch, "train", *commands.train_arguments(data, run, *interval, arch=request.param))
     return run
