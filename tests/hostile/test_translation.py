@@ -102,6 +102,8 @@ def shorter(folder):
 # Models whose weights are finite, but some of what they compute is not: in 16 bits, and in 32 bits either.
 in_float16 = weight(lambda w: 1e6 * w, target="large.pt")
 huge = weight(lambda w: torch.full_like(w, 3e38), target="large.pt")
+QUERIES = "encoder.layers.0.self_attn.energies.0.query_proj.weight"
+huge_energies = weight(lambda w: torch.full_like(w, 3e38), QUERIES, target="large.pt")
 
 
 def long_line(folder):
@@ -168,6 +170,18 @@ MODELS = [
         "posnet-plot weights large.pt --sentence 'a1 a2' --out figures",
         f"{INFINITE}Take an earlier checkpoint",
         before=huge,
+    ),
+    Row(
+        "a picture of infinite energies",
+        "posnet-plot weights large.pt --out figures",
+        "the weights of rposnet in layer 1 .encoder. come out infinite or as no numbers",
+        before=huge_energies,
+    ),
+    Row(
+        "tables of infinite energies",
+        "posnet-precompute large.pt --out out.pt",
+        "large.pt: its tables would hold infinite numbers or none in torch.float32",
+        before=huge_energies,
     ),
 ]
 MODELS += [
