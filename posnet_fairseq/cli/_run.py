@@ -78,9 +78,10 @@ def _mend_streams():
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (else print would write to standard output)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Some names are not UTF-8, some terminals know ASCII only. What Python would write at once argparse does
-            # not mind losing, so it is written at the end.
-            stream.reconfigure(errors="backslashreplace", write_through=False)
+            stream.reconfigure(errors="backslashreplace")  # some names are not UTF-8, some terminals know ASCII only
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # With PYTHONUNBUFFERED argparse would write its help at once, and not mind that it is lost.
+        sys.stdout.reconfigure(write_through=False)
 
 
 def _drop_what_cannot_be_written():
