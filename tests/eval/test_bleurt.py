@@ -204,3 +204,14 @@ def test_details_imports_no_network_and_nothing_is_printed(copy):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_lowercase_is_that_of_lower_cased_text(bleurt):
+    """As sacreBLEU's metrics have it; the signature says so, and says nothing of text as it is."""
+    cased = [Segment("S", "Die KATZE", ("Der Hund",)), Segment("S", "die katze", ("der hund",))]
+    plain, lower = metric(bleurt), metric(bleurt, lowercase=True)
+    assert lower.details() == {"case": "lc"} | plain.details()
+    assert "case" not in plain.details()
+    ((_, expected),) = plain.statistics(cased[1:])
+    for _, rows in lower.statistics(cased):
+        np.testing.assert_allclose(rows, np.repeat(expected, len(rows), axis=0), rtol=1e-5)

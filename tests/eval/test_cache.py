@@ -47,10 +47,11 @@ def test_finds_what_was_put_to_the_bit(cache):
     assert np.array_equal(get(again, METRIC, DETAILS, SEGMENTS[::-1]), ROWS[::-1])
 
 
-def test_a_damaged_row_is_not_known(cache):
+@pytest.mark.parametrize("damage", ["substr(numbers, 1, 5)", "7", "NULL", "'12345678'"])
+def test_a_damaged_row_is_not_known(cache, damage):
     cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
     with cache._database:
-        cache._database.execute("UPDATE statistics SET numbers = substr(numbers, 1, 5)")
+        cache._database.execute(f"UPDATE statistics SET numbers = {damage}")
     assert np.isnan(get(cache, METRIC, DETAILS, SEGMENTS)).all()
 
 
@@ -100,6 +101,19 @@ def test_names_of_models_are_remembered(cache):
     cache.remember(METRIC, {"id": "1"})
     cache.remember(METRIC, {"id": "2", "b": "x"})
     assert SegmentCache(cache.path).recall(METRIC) == {"id": "2", "b": "x"}
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, "{", "[1]", 7, None])
+def test_damaged_details_are_not_known(cache, damage):
+    cache.remember(METRIC, DETAILS)
+    with cache._database:
+        cache._database.execute("UPDATE details SET details = ?", (damage,))
+    assert cache.recall(METRIC) is None
+
+
+def test_details_of_lower_cased_text_are_others(cache):
+    cache.remember(METRIC, DETAILS)
+    assert cache.recall(Model(MetricOptions(lowercase=True))) is None
 
 
 WRITER = """

@@ -439,3 +439,10 @@ def make_minilm(folder):
     last.weight.data.fill_(1)
     last.bias.data.fill_(1)
     return tiny_models.save_comet(folder, model, settings)[0]
+
+
+def test_lowercase_is_that_of_lower_cased_translations(comet):
+    """As sacreBLEU's metrics have it; the source stays as it is."""
+    cased, lower = Segment("Source S", "Die KATZE", ("Der Hund",)), Segment("Source S", "die katze", ("der hund",))
+    assert scores(metric(comet, lowercase=True), [cased]) == pytest.approx(scores(metric(comet), [lower]), rel=1e-4)
+    assert metric(comet, lowercase=True).details()["case"] == "lc"

@@ -1,0 +1,326 @@
+"""posnet-score and other readers of text, used carelessly and with hostile text."""
+
+import csv
+import shlex
+import sqlite3
+
+import commands
+import pytest
+import samples
+from hostile import Row, play, table
+
+from posnet_eval import cache
+from posnet_eval.report.latex import escaped
+from posnet_fairseq.errors import visible
+from posnet_fairseq.translator import Translator
+
+CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
+KEPT = ("cache", "cache/*", "cache/*/*")
+REPORT = ("report", "report/report.*")
+SCORE = "posnet-score --workers 1 --resamples 40 --reference text/test.yy --system a=text/a"
+PLAN = "posnet-score --workers 1 --config plan.yaml"
+SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresamples: 40\n"
+ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
+DEEP = "[" * 100_000
+
+
+def write(name, data):
+    """What writes a file into the folder."""
+
+    def change(folder):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+    return change
+
+
+def outputs(folder):
+    """An output of the test set, all but right."""
+    reference = (folder / "text/test.yy").read_text().split("\n")[:-1]
+    (folder / "text/a").write_text("".join(f"{line} {line[:2]}\n" for line in reference))
+
+
+def output(change):
+    """What writes an output that differs from the usual one: a function of its lines."""
+
+    def make(folder):
+        outputs(folder)
+        lines = change((folder / "text/a").read_text().split("\n")[:-1])
+        (folder / "text/a").write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+    return make
+
+
+def then(*changes):
+    """Several changes, one after the other."""
+
+    def change(folder):
+        for one in changes:
+            one(folder)
+
+    return change
+
+
+def replaced(number, text):
+    """What puts another line in place of one."""
+    return output(lambda lines: [*lines[:number], text, *lines[number + 1 :]])
+
+
+def log(lines, cut=""):
+    """What fairseq-interactive prints."""
+    text = ["2026-01-01 | INFO | fairseq_cli.interactive | loading"]
+    for number, line in enumerate(lines):
+        text += [f"S-{number}\tx", f"H-{number}\t-0.5\t{line}", f"D-{number}\t-0.5\t{line}", f"P-{number}\t-0.1 -0.2"]
+    return text[: text.index(cut)] if cut else text
+
+
+def scored(row, says, **more):
+    """A row that scores and leaves its cache."""
+    return Row(row, more.pop("command", SCORE), says, 0, makes=(*KEPT, *REPORT), environment=CACHE, **more)
+
+
+def refused(row, says, command=SCORE, before=outputs, **more):
+    """A row that is refused before anything is computed; the cache may have been made."""
+    return Row(row, command, says, before=before, makes=KEPT, environment=CACHE, **more)
+
+
+def plan(row, says, text, **more):
+    """A row of a configuration file that is refused."""
+    return refused(row, says, PLAN, then(outputs, write("plan.yaml", text)), **more)
+
+
+def laughs(between):
+    """Lists of lists that stand for a billion values."""
+    levels = [f"&a0 [{', '.join('x' * 9)}]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))]
+    return between.join(levels)
+
+
+def merged_laughs():
+    """Mappings that would be merged into one of a billion keys."""
+    levels = ["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 10))]
+    return "\n".join(levels)
+
+
+def formulas(folder):
+    rows = list(csv.reader((folder / "report/report.csv").read_text().splitlines()))
+    header, (row, *_) = rows[0], rows[1:]
+    cells = dict(zip(header, row, strict=True))
+    assert cells["label"] == "'=cmd|' /C calc'!A0"
+    assert cells["'+title"] == "'@SUM(1)"
+    assert cells["change"] == "-3.2", "a number stays a number"
+    assert cells["unit"] == "'-3.2M"
+    assert float(cells["score"]) > 0
+
+
+FORMULAS = (
+    "systems: {a: \"=cmd|' /C calc'!A0\"}\n"
+    'columns: {"+title": {a: "@SUM(1)"}, change: {a: -3.2}, unit: {a: "-3.2M"}}\n' + SETS
+)
+
+
+def odd_labels(folder):
+    markdown, latex = ((folder / f"report/report.{end}").read_text() for end in ("md", "tex"))
+    assert r"\| \`x\` \\ \$y\$ \&lt; \<b\>" in markdown
+    assert r"\textbar{} \textasciigrave{}x\textasciigrave{} \textbackslash{} \$y\$ \&lt;" in latex
+    assert (
+        "<b>"
+        not in (folder / "report/report.html").read_text().partition("<h3>Scores</h3>")[2].partition("&lt;b")[0][-200:]
+    )
+
+
+def no_escapes(folder):
+    for name in ("html", "md", "tex"):
+        text = (folder / f"report/report.{name}").read_text()
+        assert not any(sign in text for sign in ("\x1b", "\x07", "\r")), name
+
+
+def locked(folder):
+    """A cache that another program holds for itself; it lets go when it is forgotten."""
+    (folder / "cache/posnet").mkdir(parents=True)
+    held.append(sqlite3.connect(folder / "cache/posnet/scores.sqlite", check_same_thread=False))
+    held[-1].execute("BEGIN EXCLUSIVE")
+
+
+held = []
+
+
+def database(*statements):
+    """What makes a cache of these statements."""
+
+    def make(folder):
+        (folder / "cache/posnet").mkdir(parents=True)
+        with sqlite3.connect(folder / "cache/posnet/scores.sqlite") as connection:
+            for statement in statements:
+                connection.execute(statement)
+        connection.close()
+
+    return make
+
+
+STATISTICS = "CREATE TABLE statistics (key BLOB PRIMARY KEY, numbers BLOB) WITHOUT ROWID"
+DETAILS = "CREATE TABLE details (given TEXT PRIMARY KEY, details TEXT) WITHOUT ROWID"
+COMET = "comet Unbabel/wmt20-comet-da"
+TRANSLATE = "posnet-translate model.pt --cpu --beam 1 --max-len-b 5 --input in"
+ROWS = [
+    scored("as it should be", r"a +\d+\.\d ±", before=outputs),
+    # empty lines, bytes that are no text, what ends lines
+    *(
+        scored(f"a line of U+{ord(sign):04X}", r"note: a on test: 1 line empty \(3\)", before=replaced(2, sign * 2))
+        for sign in "\u200b\u00ad\ufeff\u2060\u200e\u3164"
+    ),
+    scored("several and white space", r"1 line empty \(3\)", before=replaced(2, " \u200b\t\u00ad\ufeff ")),
+    scored("what ends lines elsewhere", "test, yy, 12 lines", before=replaced(2, "b1\u2028b\x0bb\x85b4\rb5 \ufeffb6")),
+    refused("a NUL byte", r"text/a has a NUL byte in line 4, so it is no text in UTF-8", before=replaced(3, "b1\0")),
+    refused(
+        "a NUL byte in the reference", r"text/test.yy has a NUL byte in line 1",
+        before=then(outputs, write("text/test.yy", "\0\n")),
+    ),
+    # logs of fairseq
+    scored(
+        "a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo"),
+    ),
+    scored("a last line as fairseq's", "test, yy, 12 lines", before=replaced(11, "D-7\t-0.5\tfoo")),
+    scored("a log", r"a +\d+\.\d ±", before=output(log)),
+    scored(
+        "hypotheses of a log", r"a +\d+\.\d ±",
+        before=output(lambda lines: [f"D-{number}\t-0.5\t{line}" for number, line in enumerate(lines)]),
+    ),
+    refused("a log that ends early", r"has 6 lines, the reference 12", before=output(lambda lines: log(lines[:6]))),
+    refused(
+        "a log that ends in its last translation", r"text/a is a log of fairseq's that is cut short: .* sentence 11",
+        before=output(lambda lines: log(lines)[:-1]),
+    ),
+    refused(
+        "a log without a sentence", r"without a translation of 1 sentence: 3",
+        before=output(lambda lines: [line for line in log(lines) if "-3\t" not in line]),
+    ),
+    refused("two logs", "holds sentence 0 of two runs", before=output(lambda lines: log(lines) * 2)),
+    # numbers
+    refused("no resamples", "resamples 0: give 40 to 1,000,000", f"{SCORE} --resamples 0"),
+    refused("a trillion resamples", r"resamples 1000000000000: give 40 to 1,000,000", f"{SCORE} --resamples {10**12}"),
+    refused("a trillion trials", r"trials 1000000000000: give 1 to 1,000,000", f"{SCORE} --test ar --trials {10**12}"),
+    refused("a seed below zero", "seed -1: give 0 or more", f"{SCORE} --seed -1"),
+    scored("a huge seed", r"seed:10{30}\|", before=outputs, command=f"{SCORE} --seed {10**30}"),
+    refused("a million processes", "--workers 1000000: give 1 or more, up to 1,000", f"{SCORE} --workers {10**6}"),
+    refused("no processes", "--workers 0: give 1 or more", f"{SCORE} --workers 0"),
+    # what reports and terminals are given
+    scored(
+        "formulas", "label|=cmd", command=f"{PLAN} --out report", before=then(outputs, write("plan.yaml", FORMULAS)),
+        after=formulas,
+    ),
+    scored(
+        "labels of other languages", "note|BLEU", command=f"{PLAN} --out report",
+        before=then(outputs, write("plan.yaml", "systems: {a: '| `x` \\ $y$ &lt; <b>'}\n" + SETS)), after=odd_labels,
+    ),
+    refused("control characters in a label", r"give one of visible characters", f"{SCORE[:-9]} $'a\x1b[31m=text/a'"),
+    scored(
+        "control characters in a path", r"missing: b on test: there is no text/\\x1b\]0;x\\x07",
+        command=f"{SCORE} b=text/\x1b]0;x\x07 --skip-missing --out report", before=outputs, after=no_escapes,
+    ),
+    refused("control characters in another path", r"text/\\x1b\[2J\\u202e", f"{SCORE} b=text/\x1b[2J\u202e"),
+    refused("control characters in a language", r"language pair 'en-\\x1bde'", f"{SCORE} -l en-\x1bde"),
+    plan("control characters in a key", r"unknown keys: \\x1b\[2J", 'systems: [a]\n"\\e[2J": 1\n' + SETS),
+    # configuration files
+    plan("nested deeply", "plan.yaml is nested too deeply", DEEP),
+    plan("nested deeply, as mappings", "plan.yaml is nested too deeply", "{a: " * 5000),
+    plan("a billion laughs", r"plan.yaml: .* unknown keys: a", f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
+    plan("a billion laughs as a name", r"systems: \[\['x'.* is no name", f"systems: [[{laughs(', ')}]]\n" + SETS),
+    plan(
+        "a billion laughs as a fact", "column 'c': a is .* it should be text",
+        f"systems: [a]\ncolumns: {{c: {{a: [{laughs(', ')}]}}}}\n{SETS}",
+    ),
+    plan("a billion laughs, merged", r"not YAML in line \d+: a mapping has more than 10,000 keys", merged_laughs()),
+    plan("an anchor in itself", "plan.yaml: the file", "&a [*a]"),
+    plan("a date that is none", r"has a value that YAML cannot read .*Put it in quotes", "systems: [2024-13-45]"),
+    plan("a number that is none", r"plan.yaml has a value that YAML cannot read", "systems: [!!int '']"),
+    plan("a number without end", r"plan.yaml has a value that YAML cannot read", "seed: " + "9" * 5000),
+    plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
+    plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
+    # the cache
+    refused(
+        "a cache of garbage", r"scores.sqlite is damaged or something else",
+        before=then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
+    ),
+    refused("a cache that is a folder", "Choose another place with --cache", f"{SCORE} --cache text"),
+    refused("a cache in a file", "Choose another place with --cache", f"{SCORE} --cache text/a/b"),
+    refused(
+        "a cache of another version", r"no such column.*Choose another place with --cache",
+        before=then(outputs, database("CREATE TABLE statistics (a, b)")),
+    ),
+    refused(
+        "a cache that others have locked", "database is locked. Choose another place with --cache",
+        before=then(outputs, locked),
+    ),
+    refused(
+        "a cache with details that are nested deeply", "COMET with .* is not in the cache",
+        f"{SCORE} --metrics comet --source text/test.xx --cached-only",
+        then(outputs, database(STATISTICS, DETAILS, f"INSERT INTO details VALUES ('{COMET}', '{DEEP}')")),
+    ),
+    # other readers of text
+    Row(
+        "a report that is nested deeply", "posnet-plot compare in", "in is no report.json of posnet-score",
+        before=write("in", DEEP),
+    ),
+    Row(
+        "a card that is nested deeply", TRANSLATE, r"dataset.json is no card of a dataset",
+        before=then(write("in", "a1\n"), write("data/dataset.json", DEEP)),
+    ),
+    Row(
+        "a sentence that shows nothing", "posnet-plot weights model.pt --sentence '\u200b \u00ad' --out figures",
+        "--sentence is empty",
+    ),
+    Row("a NUL byte to translate", TRANSLATE, "in has a NUL byte in line 2", before=write("in", "a1\na\0\n")),
+    Row(
+        "lines that show nothing to translate", f"{TRANSLATE} --output out", "posnet-translate: 2 sentences", 0,
+        before=write("in", "a1 a2\n\u200b\n\u00ad \ufeff\n\na1\u2028a2 \r a3\n"), makes=("out",),
+        after=lambda folder: (folder / "out").read_text().split("\n")[1:4] == ["", "", ""] or pytest.fail("not empty"),
+    ),
+]  # fmt: skip
+
+
+@table(ROWS)
+def test_row(row, folder, monkeypatch, capfd):
+    monkeypatch.setattr(cache, "PATIENCE", 0.1)
+    play(row, folder, monkeypatch, capfd)
+    while held:
+        held.pop().close()
+    assert not (folder / "hacked").exists()
+
+
+@pytest.mark.parametrize("sign", ESCAPES)
+def test_control_characters_become_escapes(sign):
+    assert not set(ESCAPES) & set(visible(f"a{sign}b\tc\n"))
+    assert visible("Zeile\tä 我 \u200d é\n") == "Zeile\tä 我 \u200d é\n"
+
+
+def test_translations_for_a_terminal_are_harmless(folder, monkeypatch, capfd):
+    """A file or a pipe gets them as they are: they are data."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(Translator, "translate", lambda self, sources: (["b\x1b[2J\u202e"] * len(sources), 1))
+    (folder / "in").write_text("a1\n")
+    printed = {}
+    for terminal in (True, False):
+        with monkeypatch.context() as patch, open(folder / "printed", "w+") as file:
+            file.isatty = lambda terminal=terminal: terminal
+            patch.setattr("sys.stdout", file)
+            commands.run_program(monkeypatch, *shlex.split(TRANSLATE))
+            file.seek(0)
+            printed[terminal] = file.read()
+    assert printed == {True: "b\\x1b[2J\\u202e\n", False: "b\x1b[2J\u202e\n"}
+
+
+def test_samples_for_a_terminal_are_harmless(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    replaced(2, "b\x1b[2J[b] b\x9b b\u202e b")(folder)
+    (folder / "text/test.xx").write_text("a a a a\n" * 12)
+    (folder / "plan.yaml").write_text(
+        "systems: [a]\ntest_sets: {t: {source: text/test.xx, reference: text/test.yy, outputs: {a: text/a}}}\n"
+    )
+    samples.main(["plan.yaml"])
+    said = capsys.readouterr().out
+    assert "b\\x1b[2J[b] b\\x9b b\\u202e b" in said
+    assert not set(ESCAPES) & set(said)
+
+
+def test_hyphens_stay_hyphens_in_latex():
+    assert escaped("a-b--c---d") == "a-b-{}-c-{}-{}-d"
