@@ -177,7 +177,7 @@ ROWS = [
     refused("an empty checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD)),
     refused("a text", "checkpoint_3_15.pt is damaged", written(THIRD, b"hello\n")),
     refused(
-        "a folder of that name", "there is no such checkpoint", lambda folder: (folder / "run/checkpoint7.pt").mkdir()
+        "a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()
     ),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
     refused("a foreign model", "holds the model lstm", put("cfg", "model", "_name", "lstm")),
