@@ -9,8 +9,12 @@ import struct
 import tarfile
 import zipfile
 
+import pytest
 import torch
 from hostile import Row, play, table
+
+from posnet_fairseq.checkpoints import read_checkpoint
+from posnet_fairseq.errors import UsageError
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
@@ -182,3 +186,13 @@ ROWS += [
 @table(ROWS)
 def test_row(row, folder, monkeypatch, capfd):
     play(row, folder, monkeypatch, capfd)
+
+
+def test_an_archive_that_is_larger_than_it_looks_is_not_read(folder, monkeypatch):
+    """Its parts would be unpacked in memory before anything else is looked at."""
+    compressed(folder)
+    read = []
+    monkeypatch.setattr(torch, "load", lambda *arguments, **options: read.append(arguments))
+    with pytest.raises(UsageError, match=NO_CHECKPOINT):
+        read_checkpoint(folder / "bad.pt")
+    assert not read
