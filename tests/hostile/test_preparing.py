@@ -85,6 +85,12 @@ def prepared(folder):
     shutil.copytree(folder / "data", folder / "out")
 
 
+def unpublished(folder):
+    """A dataset whose card is lost."""
+    prepared(folder)
+    (folder / "out/dataset.json").unlink()
+
+
 def damaged(name, data):
     """What damages a file of a dataset that was prepared."""
     return then(prepared, write(f"out/{name}", data))
@@ -94,8 +100,7 @@ def damaged_in_the_middle(name, data):
     """What leaves a dataset as an interrupted run does, with a damaged note."""
 
     def change(folder):
-        prepared(folder)
-        (folder / "out/dataset.json").unlink()
+        unpublished(folder)
         shutil.rmtree(folder / "out/stages/binarise")
         partial = folder / "out/stages/apply.partial"
         (folder / "out/stages/apply").rename(partial)
@@ -230,7 +235,7 @@ ROWS = [
     # damaged companions of stages: what is damaged is made anew
     *(
         Row(
-            f"{name}, {what}", AGAIN, "lines: 300 train|is up to date", 0, before=damaged(name, data), makes=MADE,
+            f"{name}, {what}", AGAIN, "lines: 300 train", 0, before=then(unpublished, write(f"out/{name}", data)), makes=MADE,
             after=whole,
         )
         for name in ("stages/apply/stage.json", "dataset.json")
