@@ -57,9 +57,7 @@ def build(arguments):
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints):
-            parser = options.get_training_parser()
-            parser.allow_abbrev = False  # the recipe looks for its own options by their names
-            parsed = options.parse_args_and_arch(parser, input_args=arguments)
+            parsed = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     except SystemExit as error:
         sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
         if sentence.startswith("argument --arch"):
