@@ -43,6 +43,7 @@ setup(
         "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
         "torch>=2.6",  # from here on checkpoints are loaded without running code
         "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
+        "protobuf",  # looks whether a sentencepiece model is whole
         "sacrebleu>=2.6,<2.7",
         "subword-nmt",
         "sacremoses",

@@ -18,7 +18,8 @@ class Ensemble(EnsembleModel):
             UsageError: one is no number.
         """
         log_probabilities, attention = super().forward_decoder(*arguments)
-        if log_probabilities.isnan().any():
+        # Of a row of the softmax, either all or none are: one of each tells, and costs nothing.
+        if log_probabilities[:, 0].isnan().any():
             dtype = next(self.parameters()).dtype
             advice = "Take an earlier checkpoint" if dtype == torch.float32 else "Choose --dtype float32"
             raise UsageError(

@@ -57,9 +57,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
-            parser = options.get_training_parser()
-            parser.allow_abbrev = False  # the recipe looks for its own options by their names
-            return options.parse_args_and_arch(parser, input_args=arguments)
+            return options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     except SystemExit as error:
         sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
         if sentence.startswith("argument --arch"):

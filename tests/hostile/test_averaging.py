@@ -176,9 +176,7 @@ ROWS = [
     refused("half a checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD, b"PK\x03\x04")),
     refused("an empty checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD)),
     refused("a text", "checkpoint_3_15.pt is damaged", written(THIRD, b"hello\n")),
-    refused(
-        "a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()
-    ),
+    refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
     refused("a foreign model", "holds the model lstm", put("cfg", "model", "_name", "lstm")),
     refused("no history", "lacks optimizer_history", put("optimizer_history", [])),

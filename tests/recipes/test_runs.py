@@ -192,13 +192,6 @@ def test_options_that_change_no_ending_are_taken(world, options):
     before_training.refuse_other_endings(before_training.build([*arguments, *options.split()])[1])
 
 
-def test_an_abbreviated_option_does_not_replace_the_recipes_own(world):
-    """fairseq-train would take --max-upd for --max-update."""
-    arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
-    with pytest.raises(UsageError, match="unrecognized arguments: --max-upd 5"):
-        before_training.build([*arguments, "--max-update", "8", "--max-upd", "5"])
-
-
 def test_recipe_refuses_options_of_another_ending(world):
     options = SETTINGS["OPTIONS"] + " --disable-validation"
     output = finish(start(world, "refused", "train", OPTIONS=options), code=2)
