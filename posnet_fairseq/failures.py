@@ -123,6 +123,7 @@ def explain(error):
     for function, argument, sentence in (
         ("load_checkpoint_to_cpu", "path", explain_unreadable),
         ("add_from_file", "f", explain_damaged_dictionary),
+        ("__init__", "codes", explain_damaged_codes),  # of subword-nmt
     ):
         path = _argument(error, function, argument)
         if isinstance(path, str):
@@ -133,8 +134,8 @@ def explain(error):
 def _argument(error, function, name):
     """What a function of fairseq that `error` was raised in was given, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == function:
-            return frame.f_locals.get(name)
+        if frame.f_code.co_name == function and name in frame.f_locals:
+            return frame.f_locals[name]
     return None
 
 
@@ -153,8 +154,16 @@ def explain_damaged_dictionary(error, path):
     )
 
 
+def explain_damaged_codes(error, path):
+    """One sentence for what subword-nmt's ``BPE`` raised on the codes at `path`."""
+    return (
+        f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them ({_first_line(error)}). Copy it "
+        "again, or give the file that the training data was made with."
+    )
+
+
 def _first_line(error):
-    return f"{str(error).splitlines()[0]:.120}".rstrip(". ")
+    return next(iter(str(error).splitlines()), type(error).__name__)[:120].rstrip(". ")
 
 
 def explain_unreadable(error, path):

@@ -17,6 +17,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from subword_nmt.apply_bpe import BPE
 
 from posnet_fairseq.errors import UsageError
+from posnet_fairseq.failures import explain_damaged_codes
 from posnet_fairseq.files import is_blank
 
 CARD = "dataset.json"
@@ -126,16 +127,16 @@ class Merges:
 
     def __init__(self, path):
         _check_file(path)
-        wrong = f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them"
         complaint = io.StringIO()  # subword-nmt prints it and ends the program
         try:
             with open(path, encoding="utf-8") as file, contextlib.redirect_stderr(complaint):
                 self._bpe = BPE(file)
         except (SystemExit, ValueError, LookupError) as error:
-            reason = complaint.getvalue().split("\n")[0].removeprefix("Error: ") or error
-            raise UsageError(f"{wrong} ({reason!s:.150}). {_ANOTHER_FILE}") from error
+            raise UsageError(
+                explain_damaged_codes(complaint.getvalue().removeprefix("Error: ") or error, path)
+            ) from error
         if not all(all(pair) for pair in self._bpe.bpe_codes):
-            raise UsageError(f"{wrong} (it is empty or has empty pieces). {_ANOTHER_FILE}")
+            raise UsageError(explain_damaged_codes("it is empty or has empty pieces", path))
 
     def split(self, words):
         """Words between spaces to pieces between spaces, ``@@`` behind all but a word's last."""

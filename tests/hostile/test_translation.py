@@ -377,6 +377,13 @@ FAIRSEQ = [
         before=written("data/dict.xx.txt", "hello\n"),
     ),
     Row(
+        "fairseq-interactive with bytes for codes",
+        f"fairseq-interactive data --path model.pt --cpu {USER} --bpe subword_nmt --bpe-codes codes",
+        BAD_CODES,
+        before=written("codes", bytes(range(256))),
+        stdin="a1\n",
+    ),
+    Row(
         "fairseq-interactive with half of sentencepiece",
         f"fairseq-interactive data --path model.pt --cpu {USER} --bpe sentencepiece --sentencepiece-model piece.model",
         BAD_PIECES,
