@@ -654,11 +654,17 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
     assert "standard input is closed" in capfd.readouterr().err
 
 
+def buffered():
+    """The environment, without what would have Python write at once."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 @pytest.mark.parametrize(
     ("redirected", "code", "says"),
     [
         ("posnet-mixers rposnet > /dev/full", 2, "posnet-mixers: error: "),
         ("posnet-mixers --help > /dev/full", 2, "posnet-mixers: error: standard output could not be written"),
+        ("PYTHONUNBUFFERED=1 posnet-mixers --help > /dev/full", 2, "standard output could not be written"),
         ("posnet-mixers rposnet >&- <&-", 2, "standard output is closed"),
         ("posnet-mixers nothing 2>&-", 2, ""),
         ("posnet-mixers nothing 2> /dev/full", 2, ""),
@@ -670,6 +676,7 @@ def test_redirections(redirected, code, says):
         ["bash", "-c", redirected.replace("posnet-mixers", f"{Path(sys.executable).parent}/posnet-mixers")],
         capture_output=True,
         text=True,
+        env=buffered(),
     )
     assert done.returncode == code, done.stderr
     assert says in done.stderr
@@ -681,5 +688,5 @@ def test_nobody_reads(arguments):
     """| head, to the very end."""
     with no_reader() as pipe:
         command = [Path(sys.executable).parent / "posnet-mixers", *arguments]
-        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=buffered())
     assert (done.returncode, done.stderr) == (141, "")
