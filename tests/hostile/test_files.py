@@ -545,19 +545,22 @@ def test_a_full_disk(folder, monkeypatch, capfd, command):
 
 def test_a_read_only_disk(folder, monkeypatch, capfd):
     """It is seen before the work."""
+
+    def work(*_, **__):
+        raise AssertionError("something was done first")
+
+    for place in (
+        *("posnet_fairseq.cli.average.average", "posnet_fairseq.cli.precompute.precompute"),
+        *("posnet_fairseq.cli.translate.load_models", "posnet_eval.score.score", "posnet_data_prep.prepare.Job"),
+    ):
+        monkeypatch.setattr(place, work)
     monkeypatch.chdir(folder)
     with disk(folder / "disk", "64k"):
         subprocess.run(["mount", "-o", "remount,ro", folder / "disk"], check=True)
-        for command in (
-            f"{AVERAGE} disk/x",
-            f"{TRANSLATE} --output disk/x",
-            f"{SCORE} --out disk",
-            f"{CORPUS} --out disk",
-        ):
+        outputs = (f"{TRANSLATE} --output disk/x", f"{SCORE} --out disk/x", f"{CORPUS} --out disk/x")
+        for command in (f"{AVERAGE} disk/x", f"{PRECOMPUTE} disk/x", *outputs):
             assert run(command, "", monkeypatch) == 2, command
-            said = capfd.readouterr()
-            assert "Read-only file system" in said.err, command
-            assert not said.out, "something was done first"
+            assert "Read-only file system" in capfd.readouterr().err, command
 
 
 def test_a_limit_on_the_size_of_files(folder, monkeypatch, capfd):
@@ -651,11 +654,17 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
     assert "standard input is closed" in capfd.readouterr().err
 
 
+def buffered():
+    """The environment, without what would have Python write at once."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 @pytest.mark.parametrize(
     ("redirected", "code", "says"),
     [
         ("posnet-mixers rposnet > /dev/full", 2, "posnet-mixers: error: "),
         ("posnet-mixers --help > /dev/full", 2, "posnet-mixers: error: standard output could not be written"),
+        ("PYTHONUNBUFFERED=1 posnet-mixers --help > /dev/full", 2, "standard output could not be written"),
         ("posnet-mixers rposnet >&- <&-", 2, "standard output is closed"),
         ("posnet-mixers nothing 2>&-", 2, ""),
         ("posnet-mixers nothing 2> /dev/full", 2, ""),
@@ -667,6 +676,7 @@ def test_redirections(redirected, code, says):
         ["bash", "-c", redirected.replace("posnet-mixers", f"{Path(sys.executable).parent}/posnet-mixers")],
         capture_output=True,
         text=True,
+        env=buffered(),
     )
     assert done.returncode == code, done.stderr
     assert says in done.stderr
@@ -678,5 +688,5 @@ def test_nobody_reads(arguments):
     """| head, to the very end."""
     with no_reader() as pipe:
         command = [Path(sys.executable).parent / "posnet-mixers", *arguments]
-        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=buffered())
     assert (done.returncode, done.stderr) == (141, "")
