@@ -235,8 +235,8 @@ ROWS = [
     # damaged companions of stages: what is damaged is made anew
     *(
         Row(
-            f"{name}, {what}", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-            before=then(unpublished, write(f"out/{name}", data)),
+            f"{name}, {what}", AGAIN, "lines: 300 train", 0, before=then(unpublished, write(f"out/{name}", data)),
+            makes=MADE, after=whole,
         )
         for name in ("stages/apply/stage.json", "dataset.json")
         for what, data in {
