@@ -2,8 +2,8 @@
 
 import shutil
 
+from damaged import put
 from hostile import Row, play, table
-from test_averaging import put
 
 MADE = ("trained", "trained/*")
 

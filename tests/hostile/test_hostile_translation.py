@@ -8,9 +8,9 @@ import shutil
 import commands
 import sentencepiece
 import torch
+from damaged import changed, one, tar, weight
 from hostile import Row, play, table
 from sentencepiece import sentencepiece_model_pb2
-from test_checkpoints import changed, one, tar, weight
 
 TRANSLATE = "posnet-translate model.pt --input text/test.xx"
 QUICK = "--beam 1 --max-len-b 2"

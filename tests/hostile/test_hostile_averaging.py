@@ -3,6 +3,7 @@
 import shutil
 
 import torch
+from damaged import changed, put
 from hostile import Row, play, table
 
 TWO = "posnet-average run --num 2 --out out.pt"
@@ -34,34 +35,11 @@ def written(name, content=b""):
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def changed(name, change, to=None):
-    """Changes the content of a checkpoint, or that of its copy."""
-
-    def before(folder):
-        state = torch.load(folder / name, weights_only=True)
-        change(state)
-        torch.save(state, folder / (to or name))
-
-    return before
-
-
-def put(*keys_and_value, name=THIRD):
-    """Puts a value into a checkpoint, in the place that the keys say."""
-    *keys, key, value = keys_and_value
-
-    def change(state):
-        for each in keys:
-            state = state[each]
-        state[key] = value
-
-    return changed(name, change)
-
-
 def filled(name, number, dtype=torch.float32):
     def change(state):
         state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
 
-    return changed(name, change)
+    return changed(change, name, name)
 
 
 def both(*changes):
@@ -104,9 +82,9 @@ ROWS = [
     made(
         "the best was removed",
         r"best checkpoint of the run \(ppl 1.5000 after 5 updates\) was not kept",
-        both(changed(BEST, best_was_after_five), removed(FIRST)),
+        both(changed(best_was_after_five, BEST, BEST), removed(FIRST)),
     ),
-    quietly("the best ended an epoch and had no number", changed(BEST, best_was_after_seven)),
+    quietly("the best ended an epoch and had no number", changed(best_was_after_seven, BEST, BEST)),
     quietly("the best is damaged", written(BEST, b"PK")),
     quietly("the last is damaged", written(LAST, b"PK")),
     # Several runs in one folder.
@@ -156,7 +134,7 @@ ROWS = [
     refused(
         "as many updates of another run",
         r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
-        changed(THIRD, another_of_ten, "run/checkpoint_4_10.pt"),
+        changed(another_of_ten, THIRD, "run/checkpoint_4_10.pt"),
     ),
     quietly(
         "one step under two names",

@@ -1,16 +1,15 @@
 """All that can be given as a checkpoint."""
 
-import io
 import json
 import math
 import os
 import pickle
 import struct
-import tarfile
 import zipfile
 
 import pytest
 import torch
+from damaged import changed, one, tar, weight
 from hostile import Row, play, table
 
 from posnet_fairseq.checkpoints import read_checkpoint
@@ -21,17 +20,6 @@ NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
 EMBEDDING = "encoder.embed_tokens.weight"
 
 
-def changed(change, source="model.pt", target="bad.pt"):
-    """What makes a checkpoint of another one, whose content `change` changes."""
-
-    def before(folder):
-        state = torch.load(folder / source, weights_only=True)
-        change(state)
-        torch.save(state, folder / target)
-
-    return before
-
-
 def option(name, value):
     return changed(lambda state: state["cfg"]["model"].update({name: value}))
 
@@ -40,30 +28,8 @@ def part(name, value):
     return changed(lambda state: state.update({name: value}))
 
 
-def weight(value, name="encoder.layers.0.feed_forward.inner.weight", target="bad.pt"):
-    """What puts a function of a weight in its place."""
-    return changed(lambda state: state["model"].update({name: value(state["model"][name])}), target=target)
-
-
-def one(number):
-    def with_number(tensor):
-        tensor[0, 0] = number
-        return tensor
-
-    return with_number
-
-
 def content(data):
     return lambda folder: (folder / "bad.pt").write_bytes(data)
-
-
-def tar(folder):
-    with tarfile.open(folder / "bad.pt", "w") as file:
-        for name in ("sys_info", "storages", "tensors", "pickle"):
-            data = pickle.dumps({})
-            about = tarfile.TarInfo(name)
-            about.size = len(data)
-            file.addfile(about, io.BytesIO(data))
 
 
 def script(folder):

@@ -1,0 +1,52 @@
+"""What makes damaged checkpoints of good ones, in a folder of hostile use."""
+
+import io
+import pickle
+import tarfile
+
+import torch
+
+
+def changed(change, source="model.pt", target="bad.pt"):
+    """What makes a checkpoint of another one, whose content `change` changes."""
+
+    def before(folder):
+        state = torch.load(folder / source, weights_only=True)
+        change(state)
+        torch.save(state, folder / target)
+
+    return before
+
+
+def weight(value, name="encoder.layers.0.feed_forward.inner.weight", target="bad.pt"):
+    """What puts a function of a weight in its place."""
+    return changed(lambda state: state["model"].update({name: value(state["model"][name])}), target=target)
+
+
+def one(number):
+    def with_number(tensor):
+        tensor[0, 0] = number
+        return tensor
+
+    return with_number
+
+
+def tar(folder):
+    with tarfile.open(folder / "bad.pt", "w") as file:
+        for name in ("sys_info", "storages", "tensors", "pickle"):
+            data = pickle.dumps({})
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            file.addfile(about, io.BytesIO(data))
+
+
+def put(*keys_and_value, name="run/checkpoint_3_15.pt"):
+    """Puts a value into a checkpoint, in the place that the keys say."""
+    *keys, key, value = keys_and_value
+
+    def change(state):
+        for each in keys:
+            state = state[each]
+        state[key] = value
+
+    return changed(change, name, name)
