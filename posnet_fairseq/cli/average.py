@@ -95,12 +95,12 @@ def candidates(folder):
 
 def _candidate(path):
     state = read_checkpoint(path)
-    history, extra = state["optimizer_history"], state.get("extra_state", {})
-    last, settings = history[-1] if isinstance(history, list) else None, state["cfg"].get("checkpoint", {})
-    _refuse_unless(path, all(isinstance(part, dict) for part in (last, extra, settings)))
-    updates, valid = last.get("num_updates"), extra.get("val_loss")
+    updates = state["optimizer_history"][-1]["num_updates"]
+    extra, settings = state.get("extra_state", {}), state["cfg"].get("checkpoint", {})
+    _refuse_unless(path, isinstance(extra, dict) and isinstance(settings, dict))
+    valid = extra.get("val_loss")
     interval, epochs = settings.get("save_interval_updates", 0), settings.get("save_interval", 1)
-    _refuse_unless(path, all(isinstance(number, int) for number in (updates, interval, epochs)))
+    _refuse_unless(path, isinstance(interval, int) and isinstance(epochs, int))
     _refuse_unless(path, valid is None or isinstance(valid, Real))
     return Candidate(
         path,
@@ -125,7 +125,7 @@ def _has_file_of_epoch(position, settings):
 def _refuse_unless(path, complete):
     if not complete:
         raise UsageError(
-            f"{path} does not say its updates and its validation as a checkpoint of fairseq-train does. Take it out of "
+            f"{path} does not say its intervals and its validation as a checkpoint of fairseq-train does. Take it out of "
             "the folder."
         )
 
