@@ -610,6 +610,7 @@ def ends(monkeypatch, command, **streams):
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_streams_of_every_command(script, monkeypatch, capfd, folder):
     """Nobody reads, nothing can be written, the terminal knows ASCII only, an interrupt."""
+    monkeypatch.setattr("tempfile.tempdir", str(folder))  # where translations are kept
     monkeypatch.chdir(folder)
     for command in (f"{script} --help", PRINTING.get(script)):
         if command is None:
