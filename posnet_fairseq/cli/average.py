@@ -125,8 +125,8 @@ def _has_file_of_epoch(position, settings):
 def _refuse_unless(path, complete):
     if not complete:
         raise UsageError(
-            f"{path} does not say its intervals and its validation as a checkpoint of fairseq-train does. Take it out of "
-            "the folder."
+            f"{path} does not say its intervals and its validation as a checkpoint of fairseq-train does. Take it out "
+            "of the folder."
         )
 
 
