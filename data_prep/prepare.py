@@ -25,6 +25,7 @@ from posnet_fairseq.cli._run import command
 from posnet_fairseq.errors import UsageError
 from posnet_fairseq.files import check_folder, check_stdout
 from posnet_fairseq.progress import Report, amount, shown
+from posnet_fairseq.text_pipeline import CARD
 
 
 class Job:
@@ -98,13 +99,15 @@ def main(arguments=None):
     report = Report()
     stages = options.out / "stages"
     workshop = Workshop(stages, report)
-    check_folder(options.out)
     refuse_foreign(options.out, stages)
+    if not (options.out / CARD).exists():  # else it may be finished, and is only looked at
+        check_folder(options.out)
     _refuse_what_lies_within(options)
     job = Job(options, workshop, report)
     making = Making(workshop, job.languages, job.recipe, job.read, options.workers)
     if is_published(options.out, making.goal):
         return report.say(f"{options.out} is up to date.")
+    check_folder(options.out)
     pending = workshop.pending(making.goal)
     if job.archives:
         check_folder(options.downloads, "--downloads")

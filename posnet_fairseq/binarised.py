@@ -9,6 +9,7 @@ from fairseq.data.indexed_dataset import _code_to_dtype
 from posnet_fairseq.errors import UsageError
 
 _MAPPED, _OTHERS = b"MMIDIDX\0\0", (b"TNTIDX\0\0", b"HUFFIDX\0")  # first bytes of indexes of fairseq's formats
+_PART = 2**20  # sentences that are checked at once: of a large corpus, all would take a gigabyte
 _HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
 
 
@@ -37,12 +38,14 @@ def check(path: str | Path) -> np.ndarray | None:
     if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
         raise UsageError(f"{index} is damaged. Binarise the text again.")
     sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
-    ends = np.cumsum(sizes, dtype=np.int64)
-    width = np.dtype(kind).itemsize
-    expected = width * int(ends[-1]) if sentences else 0
-    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else ends
-    if (sizes < 0).any() or not np.array_equal(starts, width * (ends - sizes)):
-        raise UsageError(f"{index} is damaged. Binarise the text again.")
+    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else sizes
+    width, expected = np.dtype(kind).itemsize, 0
+    for first in range(0, sentences, _PART):
+        part = sizes[first : first + _PART]
+        ends = expected + width * np.cumsum(part, dtype=np.int64)
+        if (part < 0).any() or not np.array_equal(starts[first : first + _PART], ends - width * part.astype(np.int64)):
+            raise UsageError(f"{index} is damaged. Binarise the text again.")
+        expected = int(ends[-1])
     if data.stat().st_size != expected:
         raise UsageError(
             f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "

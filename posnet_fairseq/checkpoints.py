@@ -19,7 +19,7 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from posnet_fairseq import synthetic
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.errors import DamagedError, UsageError
 from posnet_fairseq.failures import explain_damaged_dictionary, explain_unreadable
 from posnet_fairseq.files import check_place, replacing
 from posnet_fairseq.mixers._options import choices, kind
@@ -44,7 +44,7 @@ def read_checkpoint(path):
     Raises:
         UsageError: the file is missing, damaged, unsafe, or the checkpoint of another model.
     """
-    state = _load(path)
+    state = load_content(path)
     arch = model_arch(state)
     if arch not in (*arch_names(), *gpt_arch_names()):
         what = f"the model {arch:.100}" if arch else "no fairseq model"
@@ -60,11 +60,12 @@ def read_checkpoint(path):
     return state
 
 
-def _load(path):
-    """What torch.load makes of a file, data only.
+def load_content(path: str | Path) -> object:
+    """What torch.load makes of a file, data only, whatever it is about.
 
     Raises:
-        UsageError: it is missing, damaged or unsafe.
+        DamagedError: its bytes are no checkpoint's, or unsafe ones.
+        UsageError: it is missing, or cannot be read.
     """
     path = Path(path)
     if path.is_dir():
@@ -84,11 +85,11 @@ def _load(path):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         sentence = explain_unreadable(error, path)
-        if sentence is None and isinstance(error, OSError):
-            sentence = f"{path}: {error.strerror}. Check the path."
-        if sentence is None:
-            raise
-        raise UsageError(sentence) from error
+        if sentence is not None:
+            raise DamagedError(sentence) from error
+        if isinstance(error, OSError):
+            raise UsageError(f"{path}: {error.strerror}. Check the path.") from error
+        raise
 
 
 def _fault(state):
@@ -289,7 +290,7 @@ def check_output(path, option, inputs=()):
 def _is_original(path):
     """Whether a file is a checkpoint that was not made of others."""
     try:
-        state = _load(path)
+        state = load_content(path)
     except UsageError:
         return zipfile.is_zipfile(path)  # of a program that stores objects
     extra = state.get("extra_state") if isinstance(state, dict) else None
@@ -399,8 +400,9 @@ def languages_of(state, folder=None):
     """
     languages = [state["cfg"]["task"].get(f"{side}_lang") for side in ("source", "target")]
     for place in filter(None, (_data_of(state, None)[0], folder)):
-        if not all(languages) and place.is_dir():
-            languages = infer_language_pair(str(place))
+        if not all(languages):
+            with contextlib.suppress(OSError):  # what is gone, or cannot be looked at, tells nothing
+                languages = infer_language_pair(str(place))
     return tuple(languages) if all(isinstance(language, str) for language in languages) else None
 
 
@@ -444,7 +446,11 @@ def _refuse_other_dictionaries(path, state, vocabulary, folder):
     ):
         own = trained_on / f"dict.{language}.txt"
         used = folder / own.name
-        if own.is_file() and not own.samefile(used) and _load_dictionary(own) != dictionary:
+        try:
+            differs = own.is_file() and not own.samefile(used) and _load_dictionary(own) != dictionary
+        except (OSError, UsageError):  # it cannot be read any more, and tells nothing
+            differs = False
+        if differs:
             raise UsageError(
                 f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was "
                 "trained with the latter, or the directory with its own dictionaries by --data."

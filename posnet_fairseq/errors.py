@@ -25,6 +25,10 @@ class UsageError(ValueError):
     """A mistake in the input. Its text says what was given, what is allowed and what to do."""
 
 
+class DamagedError(UsageError):
+    """A file whose bytes are not what they should be."""
+
+
 def causes(error):
     """`error`, what it was raised from or while handling, and so on."""
     seen = set()

@@ -9,6 +9,8 @@ from posnet_fairseq.errors import causes, usage_error_in
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
+_NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
+
 # Text that fairseq raises, and what a user should read instead.
 _FAIRSEQ = (
     (
@@ -37,7 +39,7 @@ _FAIRSEQ = (
         "with.",
     ),
     (
-        r"(CUDA out of memory|can't allocate memory|not enough memory)",
+        _NO_MEMORY,
         "there is not enough memory for this. Give smaller sizes, lengths or batches.",
     ),
     (
@@ -120,21 +122,24 @@ def explain(error):
             f"--best-checkpoint-metric {metric}: the validation does not measure it. Choose loss, nll_loss or ppl, or "
             "bleu with --eval-bleu."
         )
-    for function, argument, sentence in (
-        ("load_checkpoint_to_cpu", "path", explain_unreadable),
-        ("add_from_file", "f", explain_damaged_dictionary),
-        ("__init__", "codes", explain_damaged_codes),  # of subword-nmt
+    if isinstance(error, ImportError):
+        return None
+    for package, function, argument, sentence in (
+        ("fairseq", "load_checkpoint_to_cpu", "path", explain_unreadable),
+        ("fairseq", "add_from_file", "f", explain_damaged_dictionary),
+        ("fairseq", "__init__", "codes", explain_damaged_codes),
     ):
-        path = _argument(error, function, argument)
+        path = _argument(error, package, function, argument)
         if isinstance(path, str):
             return sentence(error, path)
     return None
 
 
-def _argument(error, function, name):
-    """What a function of fairseq that `error` was raised in was given, or None."""
+def _argument(error, package, function, name):
+    """What a function of a package that `error` was raised in was given, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == function and name in frame.f_locals:
+        code = frame.f_code
+        if code.co_name == function and f"/{package}/" in code.co_filename and name in frame.f_locals:
             return frame.f_locals[name]
     return None
 
@@ -179,7 +184,9 @@ def explain_unreadable(error, path):
             "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
         )
     # Of a damaged file torch seeks beyond the end, which is an OSError.
-    if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno != errno.EINVAL):
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+        return None
+    if isinstance(error, ImportError | MemoryError) or re.search(_NO_MEMORY, text):
         return None
     # Any other error may come of bytes that happen to begin as a pickle, an archive or an old format does.
     return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."

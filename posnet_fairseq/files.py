@@ -210,7 +210,8 @@ def _place(path, given):
             raise UsageError(f"{given}: the folder {place.parent} {what}.")
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
             raise UsageError(f"{given} is a disk or a socket. Give the name of a file.")
-        if place.exists() and not os.access(place, os.W_OK):
+        # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
+        if place.exists() and not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
             raise UsageError(f"{given} is write-protected. Give another name.")
     except OSError as error:
         raise UsageError(f"{given}: {error.strerror}. Give another name.") from error

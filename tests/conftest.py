@@ -1,4 +1,6 @@
 import os
+import signal
+import threading
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -6,6 +8,10 @@ import pytest
 import torch
 
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
+
+# A job in the background has interrupts ignored, and so would all that tests start and interrupt.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import torch
 from test_bad_input import checkpoint
 
 from posnet_fairseq import synthetic
-from posnet_fairseq.cli.average import Candidate, average, candidates, choose, gap, lost_best
+from posnet_fairseq.cli.average import Candidate, average, candidates, choose, doubts, gap, lost_best
 from posnet_fairseq.errors import UsageError
 
 
@@ -91,17 +91,18 @@ def test_data_that_was_moved_are_the_same(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
         synthetic.dictionary(words).save(str(tmp_path / folder / "dict.xx.txt"))
     paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
-    expected = {"here/data": True, "there/data": True, "gone/data": True, "there/other": False, "gone/other": False}
-    for folder, same in expected.items():
+    for folder in ("here/data", "there/data", "gone/data", "there/other", "gone/other"):
         for path, data in zip(paths, ("here/data", folder), strict=True):
             state = torch.load(path, weights_only=True)
             state["cfg"]["task"]["data"] = str(tmp_path / data)
             torch.save(state, path)
-        if same:
-            average(paths)
-        else:
+        if folder == "there/other":
             with pytest.raises(UsageError, match="they are of different runs"):
                 average(paths)
+            continue
+        average(paths)
+        noted = [note for note in doubts(paths) if "was trained with the data other" in note]
+        assert len(noted) == (folder == "gone/other")
 
 
 def test_no_number_is_not_the_best(tmp_path):

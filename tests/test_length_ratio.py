@@ -111,7 +111,7 @@ def test_sentences_for_damaged_dictionaries(data, tmp_path, monkeypatch):
         (tmp_path / "data/dict.xx.txt").write_bytes(damage)
         with pytest.raises(Exception, match=r"ictionary|encoding") as error:
             commands.call(monkeypatch, "train", *commands.train_arguments(tmp_path / "data", tmp_path / "run"))
-        assert "dictionary of the data (dict.LANG.txt) is damaged" in explain(error.value)
+        assert "dict.xx.txt is no dictionary as fairseq-preprocess writes it" in explain(error.value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from posnet_eval.report.data import as_csv, as_json
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
 from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, check_place
+from posnet_fairseq.files import check_folder, check_place, write_lines
+
+NOTE = ".report.files"  # hashes of the files of a report while they are put into its folder
 
 
 def _page(comparison):
@@ -42,22 +44,38 @@ def check(folder, inputs):
     check_folder(folder)
     if not folder.exists():
         return
-    known = _digests(folder / "report.json")
+    known, begun = _digests(folder / "report.json"), _note(folder)
     for name in FILES:
         path = folder / name
         check_place(path, inputs=inputs)
-        if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(path, known)):
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(path, known, begun)):
             raise UsageError(
                 f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or choose "
                 "another --out."
             )
 
 
-def _is_ours(path, known):
-    """Whether a file is as the report says whose hashes are given, None if there is no report."""
-    if known is None:
-        return False
-    return path.name == "report.json" or not known or known.get(path.name) == _digest(path.read_bytes())
+def _is_ours(path, known, begun):
+    """Whether a file is as a report says whose hashes are given.
+
+    Args:
+        path: of the file.
+        known: of the report that is there, None if there is none.
+        begun: of one whose files were being put there when it was stopped.
+    """
+    found = _digest(path.read_bytes())
+    if begun.get(path.name) == found:
+        return True
+    return known is not None and (path.name == "report.json" or not known or known.get(path.name) == found)
+
+
+def _note(folder):
+    """The hashes of the files that were being put into a folder when that was stopped, {} if it was not."""
+    try:
+        found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _digests(path):
@@ -93,4 +111,7 @@ def publish(comparison, folder):
             content = write(dataclasses.replace(comparison, files=digests)).encode()
             digests[name] = _digest(content)
             Path(temporary, name).write_bytes(content)
-        return [Path(temporary, name).replace(Path(folder, name)) for name in FILES]
+        write_lines(Path(folder, NOTE), [json.dumps(digests)])
+        paths = [Path(temporary, name).replace(Path(folder, name)) for name in FILES]
+    Path(folder, NOTE).unlink(missing_ok=True)  # another run may have done it
+    return paths

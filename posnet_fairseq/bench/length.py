@@ -121,6 +121,7 @@ class _Step:
 
     def __call__(self):
         for _ in range(STEPS):
+            self.shared["steps"] = self.length - 1  # those that are made up
             state = DecodingState(dict(self.rows), self.shared)
             self._mix(self.length - 1, state)
             state.move(Reordering(self.order))

@@ -20,7 +20,7 @@ def command(main):
     @functools.wraps(main)
     def run(arguments=None):
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules have set it to all there is
-        _mend_streams()
+        _mend_streams(sys.argv[1:] if arguments is None else arguments)
         code = _code(main, arguments)
         if code is not None:
             _drop_what_cannot_be_written()
@@ -67,7 +67,7 @@ def _flush():
         ) from error
 
 
-def _mend_streams():
+def _mend_streams(arguments):
     """Make standard streams that are closed harmless, and let any text be printed on the others."""
     for number in range(3):
         try:
@@ -79,7 +79,7 @@ def _mend_streams():
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # some names are not UTF-8, some terminals know ASCII only
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper) and {"-h", "--help"} & set(arguments):
         # With PYTHONUNBUFFERED argparse would write its help at once, and not mind that it is lost.
         sys.stdout.reconfigure(write_through=False)
 

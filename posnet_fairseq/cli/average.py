@@ -1,6 +1,7 @@
 """posnet-average: one checkpoint from several of a training run."""
 
 import argparse
+import contextlib
 import itertools
 import math
 import re
@@ -288,8 +289,9 @@ def _check_same_run(path, state, other_path, other):
     """Refuse what was trained on something else, as far as checkpoints tell."""
     ours, theirs = map(_trained_on, (state, other))
     different = [name for name in ours if None not in (ours[name], theirs[name]) and ours[name] != theirs[name]]
-    if different == ["data"] and _may_be_moved(ours["data"], theirs["data"]):
-        return
+    data, others = (each["cfg"]["task"].get("data") for each in (state, other))
+    if not different and _sizes(data) and _sizes(others) and _sizes(data) != _sizes(others):
+        different, ours, theirs = ["data"], {"data": data}, {"data": others}
     if different:
         name = different[0]
         raise UsageError(
@@ -300,12 +302,26 @@ def _check_same_run(path, state, other_path, other):
 
 def _trained_on(state):
     """What is the same for all checkpoints of a run; None where a checkpoint does not tell."""
-    task, common = state["cfg"]["task"], state["cfg"].get("common")
-    data = task.get("data")
     source, target = languages_of(state) or (None, None)
-    seed = common.get("seed") if isinstance(common, dict) else None
-    languages = {"source language": source, "target language": target}
-    return {"task": task.get("_name"), **languages, "data": data, "seed": seed}
+    return {"task": state["cfg"]["task"].get("_name"), "source language": source, "target language": target}
+
+
+def doubts(paths) -> list[str]:
+    """Sentences about what may tell checkpoints of different runs, or of a run that went on elsewhere or otherwise."""
+    configurations = {path: read_checkpoint(path)["cfg"] for path in paths}
+    found = {"--seed": {}, "the data": {}}
+    for path, cfg in configurations.items():
+        if isinstance(cfg.get("common"), dict):
+            found["--seed"].setdefault(cfg["common"].get("seed"), path)
+        found["the data"].setdefault(_folder(cfg["task"].get("data")).name, path)
+    if all(_sizes(cfg["task"].get("data")) for cfg in configurations.values()):
+        found["the data"] = {}  # they are there, and have been compared
+    return [
+        f"{' and '.join(f'{path} was trained with {name} {value}' for value, path in values.items())}: average "
+        "checkpoints of one run only."
+        for name, values in found.items()
+        if len(values) > 1
+    ]
 
 
 def _folder(data):
@@ -313,14 +329,12 @@ def _folder(data):
     return Path(str(data).split(":")[0])
 
 
-def _may_be_moved(data, other):
-    """Whether two data directories may be one that was moved: what is there of them says more than their names."""
-    folders = _folder(data), _folder(other)
-    sizes = [
-        {path.name: path.stat().st_size for path in folder.glob("*") if path.name.startswith(("dict.", "train."))}
-        for folder in folders
-    ]
-    return sizes[0] == sizes[1] if all(sizes) else folders[0].name == folders[1].name
+def _sizes(data):
+    """What tells a data directory from others, wherever it lies; nothing if it is not there or cannot be looked at."""
+    with contextlib.suppress(OSError):
+        paths = [path for path in _folder(data).glob("*") if path.name.startswith(("dict.", "train."))]
+        return {path.name: path.stat().st_size for path in paths}
+    return {}
 
 
 def _refuse_names_of_the_training(out, folder):
@@ -351,11 +365,12 @@ def main(arguments=None):
     check_output(options.out, "--out", [candidate.path for candidate in run])
     chosen = choose(run, options.num)
     last = copy_in(options.folder, "last") if chosen[-1] is run[-1] else None
-    for note in (lost_best(run, copy_in(options.folder, "best")), gap(chosen, last)):
+    paths = [candidate.path for candidate in chosen]
+    for note in (lost_best(run, copy_in(options.folder, "best")), gap(chosen, last), *doubts(paths)):
         if note:
             print(f"posnet-average: {note}", file=sys.stderr)
     with torch.no_grad():
-        state = average([candidate.path for candidate in chosen])
+        state = average(paths)
     write_checkpoint(state, options.out)
     for candidate in chosen:
         valid = "" if candidate.valid is None else f", validation {candidate.metric} {candidate.valid:.4f}"

@@ -279,6 +279,12 @@ def main(arguments=None):
     parts = shares(whole_number("JOBS", given["JOBS"] or "1"))[: len(jobs)]
     crew = Crew(jobs, parts, data, int(os.environ["UPDATES"]))
     check_settings(jobs[: len(systems)], data, size)
+    comparison = Comparison(
+        data,
+        runs / f"compare_{name}_{size}",
+        {s.name: [runs / f"{s.name}_{size}_s{n}" for n in seeds] for s in systems},
+    )
+    comparison.check()
     # Only now, when all that was said is understood, what may take hours.
     prepare = ["bash", RECIPE, "prepare"]
     if subprocess.run(prepare, env=os.environ | jobs[0].environment(), preexec_fn=ending_with_this()).returncode:
@@ -293,11 +299,6 @@ def main(arguments=None):
         return  # the first machine does the rest
     if os.environ.get("DRY_RUN", "0") not in ("", "0"):
         return
-    comparison = Comparison(
-        data,
-        runs / f"compare_{name}_{size}",
-        {s.name: [runs / f"{s.name}_{size}_s{n}" for n in seeds] for s in systems},
-    )
     comparison.make(baselines, os.environ["METRICS"])
     print(f"compare: {shown(comparison.folder)} has the report, curves.png and comparison.yaml", file=sys.stderr)
 

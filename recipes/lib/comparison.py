@@ -108,6 +108,19 @@ class Comparison:
     def __init__(self, data, folder, runs):
         self.data, self.folder, self.runs = Path(data), Path(folder), runs
 
+    def check(self):
+        """Refuse what stands in its way, before days of training rather than after.
+
+        Raises:
+            UsageError: a file is there that posnet did not write.
+        """
+        from posnet_eval.report import publish
+        from posnet_fairseq.plots import style
+
+        if self.folder.exists():
+            publish.check(self.folder / "report", ())
+            style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
+
     def make(self, baselines, metrics):
         """Write comparison.yaml, score it into report/, and draw curves.png.
 

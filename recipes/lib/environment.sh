@@ -26,9 +26,11 @@ posnet_environment() {
 
 posnet_cannot() { echo "posnet: error: $*" >&2; }
 
-# Whether something is there that posnet has not made. A link may lead to the environment of another checkout.
+# Whether something is there that posnet has not made. A link may lead to the environment of another checkout, unless
+# posnet has begun one there.
 posnet_is_foreign() {
-    [ -L "$1" ] || { [ -e "$1" ] && ! posnet_is_marked "$1" && ! posnet_is_empty "$1"; }
+    ! posnet_is_empty "$1" && [ ! -e "$1/posnet-begun" ] || return 1
+    [ -L "$1" ] || { [ -e "$1" ] && ! posnet_is_marked "$1"; }
 }
 
 # The mark of a finished one names what it was made of; one that is being made has posnet-begun.

@@ -5,36 +5,41 @@ the copy leaves half a file.
 """
 
 import shutil
+from pathlib import Path
 
-from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.checkpoints import load_content
+from posnet_fairseq.errors import DamagedError
 from posnet_fairseq.files import replacing
 
 
-def mend(folder):
-    """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or remove it if there is none.
+def mend(folder: Path) -> str:
+    """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or put it aside if there is none.
 
     Returns:
         a sentence about it, "" if nothing was done.
+
+    Raises:
+        UsageError: it cannot be read now, for another reason than what is in it.
     """
     last = folder / "checkpoint_last.pt"
-    found = problem(last) if last.exists() else ""
+    found = damage(last) if last.exists() else ""
     if not found:
         return ""
     others = sorted(set(folder.glob("checkpoint*.pt")) - {last}, key=lambda path: -path.stat().st_mtime_ns)
-    newest = next((path for path in others if not problem(path)), None)
+    newest = next((path for path in others if not damage(path)), None)
     if newest is None:
-        last.unlink()
-        return f"{found} There is no other: the training begins again."
+        aside = last.with_name("checkpoint_last.pt.damaged")
+        last.replace(aside)
+        return f"{found} There is no other: the training begins again. The file is now {aside.name}."
     with replacing(last) as temporary:
         shutil.copyfile(newest, temporary)
     return f"{found} {newest.name} has taken its place."
 
 
-def problem(checkpoint):
-    """Why it cannot be read, "" if it can."""
+def damage(checkpoint: Path) -> str:
+    """What is wrong with the bytes of a checkpoint, "" if nothing is."""
     try:
-        read_checkpoint(checkpoint)
-    except UsageError as error:
+        load_content(checkpoint)
+    except DamagedError as error:
         return str(error)
     return ""

@@ -64,8 +64,6 @@ def check(systems, where):
             raise UsageError(f"{where}: {name} is there twice. Give each system a name of its own.")
     archs = {get_mixer(name).arch for name in mixer_names()}
     for system in systems:
-        if "\0" in system.options:
-            raise UsageError(f"{where}: the options of {system.name} have a null byte in them. Mend the file.")
         if system.mixer not in archs:
             get_mixer(system.mixer, where)  # says what there is
             raise UsageError(f"{where}: {system.mixer} is called {get_mixer(system.mixer).arch} in architectures.")

@@ -179,6 +179,7 @@ class Reader:
     def _copy_recipes(self):
         """Scripts work where they lie. They shall make no environment, and plan for a machine of eight GPUs."""
         shutil.copytree(ROOT / "recipes", self.folder / "recipes")
+        (self.folder / "data_prep").symlink_to(ROOT / "data_prep")  # they look there for names of datasets
         (self.folder / "recipes/lib/environment.sh").write_text("posnet_environment() { :; }\n")
         count = "def gpus():\n    return 8, True\n\n\nif __name__ == '__main__':\n    print(8, 'yes')\n"
         (self.folder / "recipes/lib/gpus.py").write_text(count)

@@ -780,6 +780,27 @@ def test_a_report_is_whole_or_the_old_one(data, capsys, monkeypatch):
     assert {path.name: path.read_bytes() for path in Path("report").iterdir()} == before
 
 
+def test_a_report_that_was_stopped_between_its_files_is_made_again(data, capsys, monkeypatch):
+    run(capsys, *USUAL, "--out", "report")
+    replace = Path.replace
+
+    def killed(path, target):
+        if Path(target).name == "report.tex":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(SystemExit):
+            main([*USUAL, "--resamples", "100", "--out", "report"])
+    run(capsys, *USUAL, "--out", "report")
+    assert sorted(path.name for path in Path("report").iterdir()) == FILES
+    Path("report/report.tex").write_text("my own changes")
+    assert "report.tex is there, and posnet-score did not write it" in refused_after_showing(
+        capsys, *USUAL, "--out", "report"
+    )
+
+
 def refused_after_showing(capsys, *arguments):
     with pytest.raises(SystemExit):
         main(list(arguments))

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -58,6 +59,7 @@ def play(row, folder, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     for name, value in row.environment:
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    monkeypatch.setattr(logging, "raiseExceptions", False)  # of logs to what was standard output in another test
     row.before(folder)
     before = contents(folder)
     capfd.readouterr()

@@ -103,10 +103,10 @@ ROWS = [
         "checkpoint_3_15.pt was trained with the task denoising and .*checkpoint_2_10.pt with translation",
         put("cfg", "task", "_name", "denoising"),
     ),
-    refused(
-        "other data",
-        "checkpoint_3_15.pt was trained with the data data-bin/other and .*checkpoint_2_10.pt with data",
-        put("cfg", "task", "data", "data-bin/other"),
+    made(
+        "other data that are not there",
+        "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
+        both(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
     ),
     refused(
         "other data that are there",
@@ -121,7 +121,11 @@ ROWS = [
             put("cfg", "task", "data", "copy"),
         ),
     ),
-    refused("another seed", "was trained with the seed 2 and .* with 1", put("cfg", "common", "seed", 2)),
+    made(
+        "another seed",
+        "2_10.pt was trained with --seed 1 and .*3_15.pt was trained with --seed 2: average checkpoints of one run",
+        put("cfg", "common", "seed", 2),
+    ),
     refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
     refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
     refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),

@@ -1,10 +1,12 @@
 """Outputs of all commands, used carelessly: where they lead, what they would destroy, and streams that are closed."""
 
 import contextlib
+import errno
 import io
 import os
 import re
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -402,13 +404,50 @@ def test_another_name_of_an_old_file_keeps_it(tmp_path):
     assert (tmp_path / "other").read_text() == "old\n"
 
 
-def test_write_protected(tmp_path, monkeypatch):
-    """Everything may be written by root, so it is asked through os.access."""
+def test_write_protected(tmp_path):
     (tmp_path / "old").write_text("old")
     (tmp_path / "old").chmod(0o444)
-    monkeypatch.setattr(os, "access", lambda path, mode: bool(os.stat(path).st_mode & 0o222))
     with pytest.raises(UsageError, match="old is write-protected"):
         files.check_place(tmp_path / "old", "--out")
+
+
+def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_path, monkeypatch):
+    (tmp_path / "old").write_text("old\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may do everything
+    files.check_place(tmp_path / "old", "--out")
+    files.write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "old").read_text() == "new\n"
+
+
+def test_a_finished_dataset_may_lie_on_a_read_only_disk(folder, monkeypatch, capfd):
+    command = "posnet-prepare corpus --train text/train.xx text/train.yy --valid text/valid.xx text/valid.yy --test "
+    command += "text/test.xx text/test.yy --merges 20 --out data"
+    monkeypatch.chdir(folder)
+
+    def refused(*_, **__):
+        raise UsageError("cannot write here")
+
+    monkeypatch.setattr("posnet_data_prep.prepare.check_folder", refused)
+    assert run(command, "", monkeypatch) == 0
+    assert "data is up to date" in capfd.readouterr().err
+    assert run(command.replace("--merges 20", "--merges 10"), "", monkeypatch) == 2
+
+
+def test_data_of_a_training_that_cannot_be_looked_at_tell_nothing(folder, monkeypatch, capfd):
+    """As a folder of somebody else: root may look at everything."""
+    shutil.copytree(folder / "data", folder / "copy")
+    monkeypatch.chdir(folder)
+    data = torch.load("model.pt", weights_only=True)["cfg"]["task"]["data"]
+    stat_ = Path.stat
+
+    def denied(path, **options):
+        if str(path).startswith(f"{data}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat_(path, **options)
+
+    monkeypatch.setattr(Path, "stat", denied)
+    command = "posnet-translate model.pt --data copy --input text/test.xx --output out --beam 1 --max-len-b 2"
+    assert run(command, "", monkeypatch) == 0, capfd.readouterr().err
 
 
 def test_open_files(tmp_path):

@@ -40,7 +40,7 @@ def test_file_of_systems(tmp_path):
         ("a/b rposnet\n", "'a/b' is no name"),
         ("a rposnt\n", "Did you mean rposnet"),
         ("a attention\n", "attention is called transformer_pos in architectures"),
-        ("a shaw --gate\0none\n", "the options of a have a null byte"),
+        ("a shaw --gate\0none\n", "has a NUL byte in line 1"),
     ],
 )
 def test_bad_list_is_one_sentence(tmp_path, text, sentence):

@@ -132,6 +132,14 @@ def test_file_in_its_place_is_refused(root):
     refused(root, f"{root}/.venv was not made by posnet and is no folder")
 
 
+def test_link_to_an_empty_folder_is_filled(root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (root / ".venv").symlink_to(tmp_path / "elsewhere")
+    environment(root)
+    assert list((tmp_path / "elsewhere").glob("posnet-*"))
+    assert (root / ".venv").is_symlink()
+
+
 def test_link_to_nothing_is_refused(root):
     (root / ".venv").symlink_to("nowhere")
     refused(root, "leads to nowhere, which is not there")

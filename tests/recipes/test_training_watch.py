@@ -1,11 +1,13 @@
 """What is done before and while a run trains: old checkpoints, disk space, damaged checkpoints, bad options."""
 
+import errno
 import random
 import shutil
 from types import SimpleNamespace
 
 import before_training
 import pytest
+import torch
 from checkpoints_kept import COPIES, most_kept, remove_old
 from mend import mend
 from test_bad_input import checkpoint
@@ -86,7 +88,40 @@ def test_half_a_last_checkpoint_is_replaced(tmp_path):
     assert last.read_bytes() == whole
 
 
-def test_half_a_checkpoint_alone_is_removed(tmp_path):
+def test_half_a_checkpoint_alone_is_put_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"half")
     assert "the training begins again" in mend(tmp_path)
-    assert not list(tmp_path.iterdir())
+    (aside,) = tmp_path.iterdir()
+    assert aside.name == "checkpoint_last.pt.damaged"
+    assert aside.read_bytes() == b"half"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.ESTALE, "Stale file handle"),
+        OSError(errno.EIO, "Input/output error"),
+        MemoryError(),
+        RuntimeError("unable to mmap 99 bytes from file: Cannot allocate memory (12)"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_now_stays(tmp_path, monkeypatch, error):
+    last, other = (checkpoint(tmp_path / f"checkpoint_{name}.pt") for name in ("last", "1_10"))
+    before = last.read_bytes(), other.read_bytes()
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises((UsageError, MemoryError, RuntimeError)) as raised:
+        mend(tmp_path)
+    assert "damaged" not in str(raised.value)
+    assert (last.read_bytes(), other.read_bytes()) == before
+    assert len(list(tmp_path.glob("*.pt"))) == 2
+
+
+def test_a_checkpoint_of_a_mixer_that_is_not_here_stays(tmp_path):
+    torch.save({"cfg": {"model": {"_name": "my_mixer_base"}}}, tmp_path / "checkpoint_last.pt")
+    assert mend(tmp_path) == ""
+    assert (tmp_path / "checkpoint_last.pt").exists()
