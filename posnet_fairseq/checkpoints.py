@@ -385,7 +385,12 @@ def _data_of(state, data):
     """The directory of a model's dictionaries, and who says so."""
     if data:
         return Path(data), "--data"
-    return Path(str(state["cfg"]["task"].get("data")).split(":")[0]), "the directory of its training"
+    return data_folder(state), "the directory of its training"
+
+
+def data_folder(state: dict) -> Path:
+    """The directory of data that a checkpoint's content was trained on; of several, the first."""
+    return Path(str(state["cfg"]["task"].get("data")).split(":")[0])
 
 
 def languages_of(state, folder=None):
@@ -399,7 +404,7 @@ def languages_of(state, folder=None):
         two names, or None where nothing tells them.
     """
     languages = [state["cfg"]["task"].get(f"{side}_lang") for side in ("source", "target")]
-    for place in filter(None, (_data_of(state, None)[0], folder)):
+    for place in filter(None, (data_folder(state), folder)):
         if not all(languages):
             with contextlib.suppress(OSError):  # what is gone, or cannot be looked at, tells nothing
                 languages = infer_language_pair(str(place))
@@ -439,7 +444,7 @@ def _refuse_other_tasks(states, vocabulary):
 
 def _refuse_other_dictionaries(path, state, vocabulary, folder):
     """Refuse dictionaries other than those that the model was trained with, if these are still there."""
-    trained_on, _ = _data_of(state, None)
+    trained_on = data_folder(state)
     for language, dictionary in (
         (vocabulary.source_lang, vocabulary.source_dictionary),
         (vocabulary.target_lang, vocabulary.target_dictionary),

@@ -14,6 +14,7 @@ import torch
 
 from posnet_fairseq.checkpoints import (
     check_output,
+    data_folder,
     for_inference,
     languages_of,
     model_arch,
@@ -288,16 +289,16 @@ def _check_same_model(path, state, other_path, other):
 def _check_same_run(path, state, other_path, other):
     """Refuse what was trained on something else, as far as checkpoints tell."""
     ours, theirs = map(_trained_on, (state, other))
-    different = [name for name in ours if None not in (ours[name], theirs[name]) and ours[name] != theirs[name]]
-    data, others = (each["cfg"]["task"].get("data") for each in (state, other))
-    if not different and _sizes(data) and _sizes(others) and _sizes(data) != _sizes(others):
-        different, ours, theirs = ["data"], {"data": data}, {"data": others}
-    if different:
-        name = different[0]
-        raise UsageError(
-            f"{path} was trained with the {name} {ours[name]} and {other_path} with {theirs[name]}, so they are of "
-            "different runs. Average checkpoints of one run."
-        )
+    data = list(map(data_folder, (state, other)))
+    known = {name: values for name in ours if None not in (values := (ours[name], theirs[name]))}
+    if all(sizes := list(map(_sizes, data))) and sizes[0] != sizes[1]:
+        known["data"] = data
+    for name, (mine, others) in known.items():
+        if mine != others:
+            raise UsageError(
+                f"{path} was trained with the {name} {mine} and {other_path} with {others}, so they are of different "
+                "runs. Average checkpoints of one run."
+            )
 
 
 def _trained_on(state):
@@ -308,31 +309,27 @@ def _trained_on(state):
 
 def doubts(paths) -> list[str]:
     """Sentences about what may tell checkpoints of different runs, or of a run that went on elsewhere or otherwise."""
-    configurations = {path: read_checkpoint(path)["cfg"] for path in paths}
-    found = {"--seed": {}, "the data": {}}
-    for path, cfg in configurations.items():
-        if isinstance(cfg.get("common"), dict):
-            found["--seed"].setdefault(cfg["common"].get("seed"), path)
-        found["the data"].setdefault(_folder(cfg["task"].get("data")).name, path)
-    if all(_sizes(cfg["task"].get("data")) for cfg in configurations.values()):
-        found["the data"] = {}  # they are there, and have been compared
-    return [
-        f"{' and '.join(f'{path} was trained with {name} {value}' for value, path in values.items())}: average "
-        "checkpoints of one run only."
-        for name, values in found.items()
-        if len(values) > 1
-    ]
+    seeds, data, folders = {}, {}, set()
+    for path in paths:
+        state = read_checkpoint(path)
+        folder, common = data_folder(state), state["cfg"].get("common")
+        folders.add(folder)
+        data.setdefault(folder.name, path)
+        if isinstance(common, dict):
+            seeds.setdefault(common.get("seed"), path)
+    notes = []
+    for name, values in (("--seed", seeds), ("the data", data)):
+        # Data that are there have been compared.
+        if len(values) > 1 and not (values is data and all(map(_sizes, folders))):
+            trained = " and ".join(f"{path} was trained with {name} {value}" for value, path in values.items())
+            notes.append(f"{trained}: average checkpoints of one run only.")
+    return notes
 
 
-def _folder(data):
-    """The first of data directories that are one for fairseq."""
-    return Path(str(data).split(":")[0])
-
-
-def _sizes(data):
+def _sizes(folder):
     """What tells a data directory from others, wherever it lies; nothing if it is not there or cannot be looked at."""
     with contextlib.suppress(OSError):
-        paths = [path for path in _folder(data).glob("*") if path.name.startswith(("dict.", "train."))]
+        paths = [path for path in folder.glob("*") if path.name.startswith(("dict.", "train."))]
         return {path.name: path.stat().st_size for path in paths}
     return {}
 
