@@ -17,6 +17,9 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
 
+# eval/ and data_prep/ are installed under names that collide with nobody's.
+INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
+
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
 COMET = ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
 BLEURT = ["bleurt-pytorch==0.0.1", "transformers<5"]
@@ -31,10 +34,13 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.11,<3.13",
-    # eval/ and data_prep/ are installed under names that collide with nobody's.
     packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
-    + ["posnet_eval", "posnet_eval.metrics", "posnet_eval.report", "posnet_data_prep", "posnet_data_prep.quickstart"],
-    package_dir={"posnet_eval": "eval", "posnet_data_prep": "data_prep"},
+    + [
+        package.replace(folder, installed, 1)
+        for folder, installed in INSTALLED_AS.items()
+        for package in find_packages(include=[folder, f"{folder}.*"])
+    ],
+    package_dir={installed: folder for folder, installed in INSTALLED_AS.items()},
     package_data={"posnet_eval.report": ["*.html"], "posnet_fairseq.plots": ["*.html"]},
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code

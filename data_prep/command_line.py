@@ -5,12 +5,12 @@ import math
 import re
 from dataclasses import replace
 
-from posnet_data_prep.compressed import plain_suffix
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
-from posnet_data_prep.reading import is_table
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import a_path, cache_folder, path_text
-from posnet_fairseq.processes import check_workers, cores
+from posnet_data_prep.sources.compressed import plain_suffix
+from posnet_data_prep.sources.reading import is_table
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import a_path, cache_folder, path_text
+from posnet_fairseq.shared.processes import check_workers, cores
 
 MOST = 10**9  # of what is counted
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from posnet_data_prep.download import Archive, Wheel
+from posnet_data_prep.sources.download import Archive, Wheel
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Corpus:
     Args:
         archive: a key of :data:`ARCHIVES`.
         member: path in it; ``{lang}`` is the language, ``{side}`` is ``src`` or ``ref``.
-        form: a method of :class:`posnet_data_prep.readers.Reader` that reads it.
+        form: a method of :class:`posnet_data_prep.sources.readers.Reader` that reads it.
         lines: about how many there are, in thousands.
     """
 
@@ -28,7 +28,7 @@ class Recipe:
 
     Args:
         tokenizer: of Chinese, ``jieba`` or ``characters``; other languages have Moses words.
-        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text_pipeline.Words`.
+        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text.tokenisation.Words`.
         straighten_apostrophes: the same, in the test set and in what is translated.
         clean: pairs by their ``words``, before the split and subwords, or by ``pieces``, after them; None: not at all.
         min_length, max_length: tokens that a sentence of the training and validation set may have.

@@ -12,20 +12,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from posnet_data_prep import command_line, reading
-from posnet_data_prep.binarise import SETS
+from posnet_data_prep import command_line
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, WHEELS, Recipe
-from posnet_data_prep.download import Downloads
-from posnet_data_prep.making import Making
-from posnet_data_prep.own_text import own_text
-from posnet_data_prep.publish import is_published, publish, refuse_foreign
+from posnet_data_prep.pipeline.binarise import SETS
+from posnet_data_prep.pipeline.making import Making
+from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
+from posnet_data_prep.pipeline.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_data_prep.quickstart.reading import catalogs
-from posnet_data_prep.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, check_stdout
-from posnet_fairseq.progress import Report, amount, shown
-from posnet_fairseq.text_pipeline import CARD
+from posnet_data_prep.sources import reading
+from posnet_data_prep.sources.download import Downloads
+from posnet_data_prep.sources.own_text import own_text
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_folder, check_stdout
+from posnet_fairseq.shared.progress import Report, amount, shown
+from posnet_fairseq.text.tokenisation import CARD
 
 
 class Job:

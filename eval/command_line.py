@@ -5,15 +5,15 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from posnet_eval.cache import usual_place
-from posnet_eval.configuration import language_pair, read_plan
+from posnet_eval.inputs.configuration import language_pair, read_plan
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics._base import MetricOptions
-from posnet_eval.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import a_path
-from posnet_fairseq.processes import check_workers, cores
-from posnet_fairseq.progress import shown
+from posnet_eval.statistics.cache import usual_place
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import a_path
+from posnet_fairseq.shared.processes import check_workers, cores
+from posnet_fairseq.shared.progress import shown
 
 # What a configuration file says too; a flag has precedence.
 _OF_A_PLAN = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize")

@@ -5,17 +5,17 @@ import itertools
 from rich.console import Console
 from rich.markup import escape
 
-from posnet_eval.cache import SegmentCache
 from posnet_eval.command_line import parse
-from posnet_eval.loading import load
+from posnet_eval.inputs.loading import load
 from posnet_eval.report import wording
 from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import terminal
-from posnet_eval.scoring import score
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import visible
-from posnet_fairseq.files import check_stdout
-from posnet_fairseq.progress import Report
+from posnet_eval.statistics.cache import SegmentCache
+from posnet_eval.statistics.scoring import score
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.shared.files import check_stdout
+from posnet_fairseq.shared.progress import Report
 
 MOST_REMARKS = 12  # on a terminal
 

@@ -7,7 +7,7 @@ architectures, its options on the command line and its tests follow from being r
 import dataclasses
 import difflib
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 _MIXERS = {}
 
@@ -24,11 +24,11 @@ def register_mixer(name, arch=None):
     """
 
     def register(cls):
-        from posnet_fairseq.mixers._base import TokenMixer
+        from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
         owner = f"{cls.__module__}.{cls.__qualname__}"
         if not (isinstance(cls, type) and issubclass(cls, TokenMixer)):
-            raise ValueError(f"mixer {name!r}: {owner} must extend posnet_fairseq.mixers._base.TokenMixer")
+            raise ValueError(f"mixer {name!r}: {owner} must extend posnet_fairseq.mixers.bases.token_mixer.TokenMixer")
         if name in _MIXERS:
             other = _MIXERS[name]
             raise ValueError(

@@ -4,7 +4,7 @@
 #
 # Small (iwslt), Base and Big: Schmidt and Di Gangi (WMT 2023), Section 5.3, and the configurations published with it.
 # Tiny: chosen here, for a CPU and the quickstart's 26,000 sentence pairs.
-# What belongs to the model itself (layers, widths, heads, dropout, clip distance) is in posnet_fairseq/sizes.py.
+# What belongs to the model itself (layers, widths, heads, dropout, clip distance) is in posnet_fairseq/transformer/sizes.py.
 
 case $SIZE in
     tiny)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import torch
 
-from posnet_fairseq import synthetic
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._options import choices
-from posnet_fairseq.model_config import PLACE_OPTIONS, apply_arch, apply_gpt_arch
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.options import choices
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.options import PLACE_OPTIONS, apply_arch, apply_gpt_arch
 
 MAX_POSITIONS = 24
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
 
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 
 LENGTHS = (1, 2, 7, 63)
 SHORT = (1, 2, 7)

@@ -6,7 +6,7 @@ import torch
 from commands import USER_DIR
 from fairseq import options
 
-from posnet_fairseq import synthetic
+from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 
 DOCUMENT = documents.ROOT / "docs/ablations.md"

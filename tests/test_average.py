@@ -5,9 +5,9 @@ import pytest
 import torch
 from test_bad_input import checkpoint
 
-from posnet_fairseq import synthetic
 from posnet_fairseq.cli.average import Candidate, average, candidates, choose, doubts, gap, lost_best
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.shared.errors import UsageError
 
 
 def run(*scores, maximize=False):

@@ -10,11 +10,11 @@ import pytest
 import torch
 from building import model_options
 
-from posnet_fairseq import synthetic
-from posnet_fairseq.checkpoints import read_checkpoint
 from posnet_fairseq.cli import average, translate
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.shared.errors import UsageError
 
 
 class Malicious:

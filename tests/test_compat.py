@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder, index_file_path
 
-from posnet_fairseq import compat
+from posnet_fairseq.fairseq_plugin import repairs as compat
 
 
 def test_binary_files_of_several_workers_may_have_more_than_2_gib(tmp_path):

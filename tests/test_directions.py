@@ -8,11 +8,11 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.checkpoints import Vocabulary
 from posnet_fairseq.cli import average, precompute, translate
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.fairseq_plugin.checkpoints import Vocabulary
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
-from posnet_fairseq.text_pipeline import pipeline_of
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.tokenisation import pipeline_of
 
 # What the languages are told apart by: abbreviations, apostrophes, hyphens, quotes, capitals.
 MARKED = {

@@ -8,8 +8,8 @@ from test_precompute import precomputed
 
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.cli.export import _greedy
-from posnet_fairseq.export import OnnxTranslator, write
-from posnet_fairseq.precompute import precompute
+from posnet_fairseq.inference.onnx import OnnxTranslator, write
+from posnet_fairseq.inference.precompute import precompute
 
 
 @pytest.mark.parametrize(

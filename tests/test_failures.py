@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.failures import explain
+from posnet_fairseq.shared.failures import explain
 
 
 @pytest.mark.parametrize("make", [lambda: torch.empty(2**60), lambda: bytearray(2**60)])

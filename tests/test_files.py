@@ -1,7 +1,7 @@
 import pytest
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_lines, read_parallel, replacing, write_lines
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_lines, read_parallel, replacing, write_lines
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.hypotheses import Reordering
+from posnet_fairseq.mixers.bases.hypotheses import Reordering
 
 
 @pytest.mark.parametrize(

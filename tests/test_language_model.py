@@ -6,11 +6,12 @@ import pytest
 import torch
 from building import MAX_POSITIONS, WORDS, build_language_model, pad, replaced, sentences
 
-from posnet_fairseq import counting, synthetic
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.model_config import apply_gpt_arch
+from posnet_fairseq.bench import counting
+from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.options import apply_gpt_arch
 
 every_mixer = pytest.mark.parametrize("mixer", [name for name in mixer_names() if "decoder" in get_mixer(name).places])
 TOLERANCE = {"rtol": 0, "atol": 1e-5}

@@ -10,11 +10,11 @@ from fairseq import options
 from fairseq_cli import preprocess
 from test_bad_input import fails
 
-from posnet_fairseq import length_ratio, synthetic
 from posnet_fairseq.cli import length_ratio as command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.failures import explain
+from posnet_fairseq.fairseq_plugin import length_ratio, synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_positions_beyond_the_longest_target_are_looked_up():
 
 
 def test_queries_stand_at_the_floor():
-    from posnet_fairseq.mixers._base import MixingContext
+    from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 
     offsets = MixingContext(length_ratio=(5, 4), first=2).offsets(5, 3)
     assert offsets[:, 0].tolist() == [2, 3, 5, 6, 7]  # ⌊2.5⌋, ⌊3.75⌋, 5, ⌊6.25⌋, ⌊7.5⌋

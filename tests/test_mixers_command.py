@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from posnet_fairseq import counting
+from posnet_fairseq.bench import counting
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.transformer.sizes import SIZES
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())
 

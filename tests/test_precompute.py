@@ -6,9 +6,9 @@ import pytest
 import torch
 from test_bad_input import checkpoint, fails
 
-from posnet_fairseq.checkpoints import build_model, read_checkpoint
 from posnet_fairseq.cli import average, precompute
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.fairseq_plugin.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.shared.errors import UsageError
 
 
 def precomputed(path, *arguments):

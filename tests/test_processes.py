@@ -8,7 +8,7 @@ import pytest
 
 CODE = """
 import os, time
-from posnet_fairseq.processes import in_order
+from posnet_fairseq.shared.processes import in_order
 
 def work(item):
     os.write(1, f"{os.getpid()}\\n".encode())

@@ -3,9 +3,9 @@ import json
 import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
-from posnet_fairseq import text_pipeline
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.text_pipeline import TOKENIZERS, Merges, Pipeline, SentencePieces, Words, pipeline_of
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import tokenisation as text_pipeline
+from posnet_fairseq.text.tokenisation import TOKENIZERS, Merges, Pipeline, SentencePieces, Words, pipeline_of
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
 
 
 def test_reads_records_and_skips_all_else(tmp_path):

@@ -2,7 +2,7 @@
 
 import importlib
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 METRICS = {
     "bleu": "bleu.Bleu",

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.failures import DISK_FULL
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import DISK_FULL
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",

@@ -10,8 +10,8 @@ import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.processes import submitted
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import submitted
 
 _LIKE_A_POSITION = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of transformers do not store
 

@@ -9,7 +9,7 @@ import numpy as np
 from posnet_eval.metrics import _models
 from posnet_eval.metrics._base import MeanMetric
 from posnet_eval.metrics._networks import devices, replicas
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 SCALE = 100  # papers print these scores times 100
 

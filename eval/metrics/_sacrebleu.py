@@ -6,7 +6,7 @@ import logging
 import numpy as np
 
 from posnet_eval.metrics._base import Metric
-from posnet_fairseq.processes import in_order
+from posnet_fairseq.shared.processes import in_order
 
 BLOCK = 256  # segments that a process is given at once
 

@@ -5,7 +5,7 @@ from sacrebleu.metrics import BLEU
 
 from posnet_eval.metrics._ngrams import as_characters, counts, lengths, matches
 from posnet_eval.metrics._sacrebleu import SacrebleuMetric
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 ORDER = 4
 

@@ -3,7 +3,7 @@
 from posnet_eval.metrics import _models
 from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
 from posnet_eval.metrics._neural import NeuralMetric
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 MODEL = _models.Kind(

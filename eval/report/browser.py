@@ -12,7 +12,7 @@ def browsable(comparison, test_set):
     """Segments of all pairs of systems where they differ most, and of all systems the best and worst.
 
     Args:
-        comparison: :class:`posnet_eval.results.Comparison`.
+        comparison: :class:`posnet_eval.statistics.results.Comparison`.
         test_set: one of its test sets.
 
     Returns:

@@ -13,7 +13,7 @@ def most_different(test_set, a, b, metric, count=COUNT):
     for both systems are left out, for there is nothing to see.
 
     Args:
-        test_set: :class:`posnet_eval.results.TestSetResult`.
+        test_set: :class:`posnet_eval.statistics.results.TestSetResult`.
         a, b: systems.
         metric: name.
         count: how many at most.

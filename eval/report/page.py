@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from posnet_eval.report import formats, plots, wording
 from posnet_eval.report.browser import browsable
-from posnet_eval.results import SIGNIFICANT, SYMBOLS
+from posnet_eval.statistics.results import SIGNIFICANT, SYMBOLS
 
 _AMOUNT = re.compile(r"(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit>.*)")
 
@@ -19,7 +19,7 @@ def render(comparison):
     """The page. The same comparison gives the same text.
 
     Args:
-        comparison: :class:`posnet_eval.results.Comparison`.
+        comparison: :class:`posnet_eval.statistics.results.Comparison`.
 
     Returns:
         HTML, to be written as UTF-8.

@@ -41,9 +41,9 @@ def intervals(comparison, test_set, metric):
     """Systems below each other: score, 95% interval, each run; baselines as upright lines.
 
     Args:
-        comparison: :class:`posnet_eval.results.Comparison`.
+        comparison: :class:`posnet_eval.statistics.results.Comparison`.
         test_set: one of its test sets.
-        metric: :class:`posnet_eval.results.MetricInfo`.
+        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
 
     Returns:
         An SVG element.
@@ -114,8 +114,8 @@ def by_length(test_set, metric, styles):
     """Scores over length, a line for each system; above it how many segments there are.
 
     Args:
-        test_set: :class:`posnet_eval.results.TestSetResult` that has `by_length`.
-        metric: :class:`posnet_eval.results.MetricInfo`.
+        test_set: :class:`posnet_eval.statistics.results.TestSetResult` that has `by_length`.
+        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
         styles: from :func:`line_styles`.
 
     Returns:

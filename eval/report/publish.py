@@ -10,8 +10,8 @@ from pathlib import Path
 from posnet_eval.report.data import as_csv, as_json
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_folder, check_place, write_lines
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_folder, check_place, write_lines
 
 NOTE = ".report.files"  # hashes of the files of a report while they are put into its folder
 
@@ -95,7 +95,7 @@ def publish(comparison, folder):
     """Write the files of a report; what an earlier run wrote stays until all of them are written.
 
     Args:
-        comparison: :class:`posnet_eval.results.Comparison`.
+        comparison: :class:`posnet_eval.statistics.results.Comparison`.
         folder: which is made.
 
     Returns:

@@ -1,8 +1,8 @@
 """How scores, marks and tests are put into words, the same in every table."""
 
-from posnet_eval.plan import TESTS
+from posnet_eval.inputs.plan import TESTS
 from posnet_eval.report.formats import fact, listed
-from posnet_eval.results import SIGNIFICANT, SYMBOLS
+from posnet_eval.statistics.results import SIGNIFICANT, SYMBOLS
 
 
 def marks(comparison, test_set, system, metric):
@@ -15,8 +15,8 @@ def best(test_set, metric):
     """The systems whose score is the best one as it is printed, with one decimal: of equal ones all.
 
     Args:
-        test_set: :class:`posnet_eval.results.TestSetResult`.
-        metric: :class:`posnet_eval.results.MetricInfo`.
+        test_set: :class:`posnet_eval.statistics.results.TestSetResult`.
+        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
     """
     printed = {system: round(scores[metric.name].value, 1) for system, scores in test_set.scores.items()}
     top = (max if metric.higher_is_better else min)(printed.values())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.timing import interleaved
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 _SAME = 10  # of so many lines, one is translated alike by all systems
 

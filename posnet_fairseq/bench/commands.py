@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 
 def measure(commands):

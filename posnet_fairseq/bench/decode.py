@@ -8,15 +8,15 @@ import time
 
 import torch
 
-from posnet_fairseq import synthetic
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.checkpoints import about, build_model, read_checkpoint
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.precompute import precompute
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.checkpoints import about, build_model, read_checkpoint
+from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")
 FEWEST_WORDS = 10

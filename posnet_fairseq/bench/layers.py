@@ -5,14 +5,14 @@ import statistics
 
 import torch
 
-from posnet_fairseq import synthetic
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import MixingContext
-from posnet_fairseq.mixers._options import configure
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.mixers.bases.options import configure
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.sizes import SIZES, of_arch
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 BASELINE = "attention"
 
@@ -55,7 +55,7 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     Args:
         mixers: names, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
         length: of sentences, N.
-        size: one of :data:`posnet_fairseq.sizes.SIZES`.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         tokens: in a batch; there are tokens / N sentences.
         place: encoder or decoder self-attention.
         padded: the last tenth of the sentences, at least one, are padded by a tenth of their length.

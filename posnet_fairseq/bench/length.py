@@ -9,12 +9,12 @@ from fairseq.modules import MultiheadAttention
 from posnet_fairseq.bench.layers import BASELINE, build_mixer, forward
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.hypotheses import Reordering
-from posnet_fairseq.mixers._base import MixingContext
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
-from posnet_fairseq.precompute import store
-from posnet_fairseq.sizes import SIZES
-from posnet_fairseq.state import DecodingState
+from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.hypotheses import Reordering
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from posnet_fairseq.transformer.sizes import SIZES
 
 FAIRSEQ = "fairseq's attention"
 # Shorter sentences cost mostly what every call costs.
@@ -41,7 +41,7 @@ def encoder_layer(mixers, length, size="base", rounds=5):
     Args:
         mixers: names of mixers, with options as in :mod:`posnet_fairseq.bench.layers`.
         length: tokens of the sentence.
-        size: one of :data:`posnet_fairseq.sizes.SIZES`.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         rounds: how often everything is timed.
 
     Returns:

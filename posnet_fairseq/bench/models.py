@@ -8,12 +8,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
 
-from posnet_fairseq import synthetic
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.model_config import apply_arch
+from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.transformer.options import apply_arch
+from posnet_fairseq.transformer.sizes import SIZES
 
 BASELINE = "fairseq transformer"
 
@@ -89,7 +89,7 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
 
     Args:
         mixers: names of mixers, each for encoder and decoder self-attention.
-        size: one of :data:`posnet_fairseq.sizes.SIZES`.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         words: entries of the dictionary.
         sentences: in the batch.
         length: tokens of every sentence, source, target and translation.

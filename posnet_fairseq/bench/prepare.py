@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 
 from posnet_fairseq.bench.commands import measure
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_parallel
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_parallel
 
 EVERY, MERGES, LONGEST, RATIO = 100, 10_000, 250, 1.5
 

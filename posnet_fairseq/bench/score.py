@@ -7,13 +7,13 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from posnet_eval import significance
+from posnet_eval.inputs.plan import SEED
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
-from posnet_eval.plan import SEED
+from posnet_eval.statistics import significance
 from posnet_fairseq.bench import wmt17
 from posnet_fairseq.bench.commands import measure
-from posnet_fairseq.files import write_lines
+from posnet_fairseq.shared.files import write_lines
 
 METRICS = {"bleu": BLEU, "chrf": CHRF}
 

@@ -9,7 +9,7 @@ import torch
 from posnet_fairseq.bench import layers
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 
 NAME, NARROW = "translution", "alpha_translution"

@@ -12,8 +12,8 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import cache_folder
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import cache_folder
 
 SYSTEMS = 16
 

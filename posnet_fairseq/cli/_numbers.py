@@ -2,7 +2,7 @@
 
 import argparse
 
-from posnet_fairseq.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, flag
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:

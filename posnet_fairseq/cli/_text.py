@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from posnet_fairseq.files import path_text
-from posnet_fairseq.text_pipeline import CARD, Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
+from posnet_fairseq.shared.files import path_text
+from posnet_fairseq.text.tokenisation import CARD, Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
 
 
 def add_text_options(parser):
@@ -29,7 +29,7 @@ def pipeline(options, vocabulary, folder):
 
     Args:
         options: of the command line.
-        vocabulary: the model's :class:`posnet_fairseq.checkpoints.Vocabulary`.
+        vocabulary: the model's :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
         folder: of its data.
     """
     languages = vocabulary.source_lang, vocabulary.target_lang

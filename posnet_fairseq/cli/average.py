@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from posnet_fairseq.checkpoints import (
+from posnet_fairseq.fairseq_plugin.checkpoints import (
     check_output,
     data_folder,
     for_inference,
@@ -22,11 +22,11 @@ from posnet_fairseq.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import path_text
-from posnet_fairseq.loading import refuse_not_finite
-from posnet_fairseq.precompute import has_tables
+from posnet_fairseq.fairseq_plugin.loading import refuse_not_finite
+from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import path_text
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
 _NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")

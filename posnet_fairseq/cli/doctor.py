@@ -16,9 +16,9 @@ from rich.table import Table
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions
 from posnet_eval.metrics._models import Missing
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_stdout
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_stdout
 
 PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",

@@ -9,17 +9,17 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from posnet_fairseq import export
-from posnet_fairseq.checkpoints import about, build_model, read_checkpoint
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import a_path, check_place, path_text
+from posnet_fairseq.fairseq_plugin.checkpoints import about, build_model, read_checkpoint
+from posnet_fairseq.inference import onnx as export
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import a_path, check_place, path_text
 
 SENTENCES, STEPS = 8, 40
 
 
 def _greedy(model, sources):
-    """What the model itself translates, as :meth:`posnet_fairseq.export.OnnxTranslator.translate`."""
+    """What the model itself translates, as :meth:`posnet_fairseq.inference.onnx.OnnxTranslator.translate`."""
     pad, eos = model.decoder.padding_idx, model.decoder.dictionary.eos()
     encoder_out, state = model.encoder(sources), {}
     prefix = torch.full((len(sources), 1), eos)

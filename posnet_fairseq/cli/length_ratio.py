@@ -2,9 +2,9 @@
 
 import argparse
 
-from posnet_fairseq import length_ratio
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.files import check_stdout, path_text
+from posnet_fairseq.fairseq_plugin import length_ratio
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.files import check_stdout, path_text
 
 
 @command

@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from posnet_fairseq import counting
+from posnet_fairseq.bench import counting
 from posnet_fairseq.cli._numbers import check_numbers
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import check_stdout
-from posnet_fairseq.mixers._options import choices, kind
-from posnet_fairseq.model_config import MixerTransformerConfig, per_layer
+from posnet_fairseq.mixers.bases.options import choices, kind
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.sizes import SIZES, of_arch
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import check_stdout
+from posnet_fairseq.transformer.options import MixerTransformerConfig, per_layer
+from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
 

@@ -3,12 +3,17 @@
 import argparse
 from pathlib import Path
 
-from posnet_fairseq.checkpoints import is_language_model, load_language_model, load_models, read_checkpoint
-from posnet_fairseq.cli._run import command
 from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import a_path, check_folder, path_text
-from posnet_fairseq.progress import Report, shown
+from posnet_fairseq.fairseq_plugin.checkpoints import (
+    is_language_model,
+    load_language_model,
+    load_models,
+    read_checkpoint,
+)
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import a_path, check_folder, path_text
+from posnet_fairseq.shared.progress import Report, shown
 
 # What draws is imported where it is used: matplotlib takes a second.
 

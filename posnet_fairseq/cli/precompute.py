@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from posnet_fairseq.binarised import longest_sentences
-from posnet_fairseq.checkpoints import (
+from posnet_fairseq.bench.counting import trained_parameters
+from posnet_fairseq.fairseq_plugin.binarised import longest_sentences
+from posnet_fairseq.fairseq_plugin.checkpoints import (
     POSITION_LIMITS,
     about,
     build_model,
@@ -15,12 +16,11 @@ from posnet_fairseq.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.counting import trained_parameters
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.files import path_text
-from posnet_fairseq.mixers._base import TokenMixer
-from posnet_fairseq.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import path_text
 
 
 def _check_length(length, state, data):

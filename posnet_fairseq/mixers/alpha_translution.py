@@ -5,13 +5,13 @@ from typing import ClassVar
 
 import torch
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._by_offset import OffsetMixer, OffsetOptions
-from posnet_fairseq.mixers._options import option
+from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
+from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.relative import plus_products
 from posnet_fairseq.registry import register_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("alpha_translution")

@@ -1,8 +1,8 @@
 """aPosNet: attention between absolute positions."""
 
-from posnet_fairseq.mixers._base import PLACES
-from posnet_fairseq.mixers._energies import Energy, enough
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.energies import Energy, enough
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import PLACES
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.registry import register_mixer
 

@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 

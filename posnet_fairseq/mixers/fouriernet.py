@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import TokenMixer
-from posnet_fairseq.mixers._options import option
+from posnet_fairseq.mixers.bases.options import option
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import per_length, real_transform
 from posnet_fairseq.registry import register_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("fouriernet")

@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._energies import Energy
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).

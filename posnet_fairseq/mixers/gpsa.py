@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer

@@ -1,7 +1,7 @@
 """Huang's relative positions for queries and keys."""
 
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
-from posnet_fairseq.mixers._options import ClipDistance
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index

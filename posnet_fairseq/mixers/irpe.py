@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from fairseq.dataclass import ChoiceEnum
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import PLACES
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
-from posnet_fairseq.mixers._options import check_offsets, option
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.options import check_offsets, option
+from posnet_fairseq.mixers.bases.token_mixer import PLACES
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import zeros_without_decay
 from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.ops.relative import collect, key_energy, plus_products, spread
 from posnet_fairseq.registry import register_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("irpe")

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._energies import Energy
-from posnet_fairseq.mixers._options import ClipDistance, option
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.registry import register_mixer
 

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import register_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 MOST_POSITIONS = 4096
 

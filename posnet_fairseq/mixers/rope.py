@@ -2,10 +2,10 @@
 
 import torch
 
-from posnet_fairseq.errors import UsageError
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("rope")

@@ -1,9 +1,9 @@
 """rPosNet: attention of absolute to relative positions."""
 
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._base import PLACES
-from posnet_fairseq.mixers._energies import Energy, enough
-from posnet_fairseq.mixers._options import ClipDistance
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.energies import Energy, enough
+from posnet_fairseq.mixers.bases.options import ClipDistance
+from posnet_fairseq.mixers.bases.token_mixer import PLACES
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear, table
 from posnet_fairseq.registry import register_mixer

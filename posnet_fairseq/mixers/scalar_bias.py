@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from fairseq.dataclass import ChoiceEnum
 
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
-from posnet_fairseq.mixers._options import ClipDistance, option
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.ops.relative import plus_products

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.relative import plus_products, spread

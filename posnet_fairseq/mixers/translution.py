@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from posnet_fairseq.mixers._by_offset import OffsetMixer
+from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.registry import register_mixer
 
 

@@ -1,6 +1,6 @@
 """Models that fairseq registers: with ``--user-dir`` it imports this package and every file in it."""
 
-from posnet_fairseq import compat
+from posnet_fairseq.fairseq_plugin import repairs as compat
 
 compat.check_fairseq()
 compat.allow_checkpoint_types()
@@ -11,7 +11,7 @@ compat.resume_with_the_same_batches()
 compat.check_options_of_trainings()
 compat.check_data_when_it_is_loaded()
 
-from posnet_fairseq.errors import install_hook  # noqa: E402
-from posnet_fairseq.failures import explain  # noqa: E402
+from posnet_fairseq.shared.errors import install_hook  # noqa: E402
+from posnet_fairseq.shared.failures import explain  # noqa: E402
 
 install_hook(explain)

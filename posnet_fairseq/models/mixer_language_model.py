@@ -5,12 +5,12 @@ import functools
 from fairseq.models import FairseqLanguageModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.loading import ExplainedLoading
-from posnet_fairseq.model_config import MixerLanguageModelConfig, apply_gpt_arch, check
+from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.sizes import GPT_SIZES
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.language_model import LanguageModelDecoder
+from posnet_fairseq.transformer.options import MixerLanguageModelConfig, apply_gpt_arch, check
+from posnet_fairseq.transformer.sizes import GPT_SIZES
 
 MODEL_NAME = "mixer_language_model"
 
@@ -24,7 +24,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         """Build a model for a fairseq task with one dictionary.
 
         Args:
-            cfg: options after :func:`posnet_fairseq.model_config.apply_gpt_arch`.
+            cfg: options after :func:`posnet_fairseq.transformer.options.apply_gpt_arch`.
             task: a fairseq task.
 
         Raises:

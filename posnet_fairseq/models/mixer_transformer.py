@@ -5,15 +5,22 @@ import functools
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 
-from posnet_fairseq import length_ratio
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.loading import ExplainedLoading
-from posnet_fairseq.model_config import PLACE_OPTIONS, MixerTransformerConfig, apply_arch, check, mixer_at, places
-from posnet_fairseq.precompute import is_precomputed
+from posnet_fairseq.fairseq_plugin import length_ratio
+from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
+from posnet_fairseq.inference.precompute import is_precomputed
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.sizes import SIZES
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.decoder import MixerDecoder
 from posnet_fairseq.transformer.encoder import MixerEncoder
+from posnet_fairseq.transformer.options import (
+    PLACE_OPTIONS,
+    MixerTransformerConfig,
+    apply_arch,
+    check,
+    mixer_at,
+    places,
+)
+from posnet_fairseq.transformer.sizes import SIZES
 
 MODEL_NAME = "mixer_transformer"
 
@@ -30,7 +37,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         """Build a model for a fairseq task with a source and a target dictionary.
 
         Args:
-            cfg: options after :func:`posnet_fairseq.model_config.apply_arch`.
+            cfg: options after :func:`posnet_fairseq.transformer.options.apply_arch`.
             task: a fairseq task.
 
         Raises:

@@ -3,11 +3,11 @@
 import json
 import re
 
-from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_lines
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 # What queries and keys know of, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
 INFORMATION = {
@@ -28,7 +28,7 @@ def draw(path, folder, report):
     Args:
         path: of a report.json.
         folder: which is made.
-        report: a :class:`posnet_fairseq.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.Report`.
 
     Returns:
         the paths of the pictures.

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.errors import UsageError
 from posnet_fairseq.plots import style
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.errors import UsageError
 
 WARM = 0.3  # of the updates: before, losses are so high that the picture would show nothing else
 

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.mixers._base import PLACES, TokenMixer
-from posnet_fairseq.mixers._by_offset import OffsetMixer
-from posnet_fairseq.mixers._content_based import ContentBasedMixer
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import PLACES, TokenMixer
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.registry import get_mixer
 

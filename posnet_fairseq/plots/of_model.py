@@ -4,14 +4,20 @@ from dataclasses import replace
 
 import torch
 
-from posnet_fairseq.checkpoints import about, build_language_model, build_model, is_language_model, read_checkpoint
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import is_blank, replacing
+from posnet_fairseq.fairseq_plugin.checkpoints import (
+    about,
+    build_language_model,
+    build_model,
+    is_language_model,
+    read_checkpoint,
+)
+from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import observe
-from posnet_fairseq.progress import shown
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.translator import Translator
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import is_blank, replacing
+from posnet_fairseq.shared.progress import shown
 
 POSITIONS = 40  # tokens of a sentence that is not given: enough for both tails of a clip distance of 16
 
@@ -56,8 +62,8 @@ def with_sentence(models, vocabulary, text, sentence):
 
     Args:
         models: list of one.
-        vocabulary: its :class:`posnet_fairseq.checkpoints.Vocabulary`.
-        text: one of :mod:`posnet_fairseq.text_pipeline`.
+        vocabulary: its :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
+        text: one of :mod:`posnet_fairseq.text.tokenisation`.
         sentence: plain text.
 
     Returns:
@@ -119,7 +125,7 @@ def draw_weights(mixings, folder, title, report):
         mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing`.
         folder: which is made.
         title: of the page.
-        report: a :class:`posnet_fairseq.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.Report`.
 
     Raises:
         UsageError: no mixer has weights.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from matplotlib import font_manager, pyplot
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import check_place, replacing
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_place, replacing
 
 KINDS = ("png", "svg")
 # What the files of posnet-plot say of where they come from, near their beginning.
@@ -99,7 +99,7 @@ def refuse_foreign(paths):
         paths: of pictures and pages.
 
     Raises:
-        UsageError: there is such a file; or see :func:`posnet_fairseq.files.check_place`.
+        UsageError: there is such a file; or see :func:`posnet_fairseq.shared.files.check_place`.
     """
     for path in paths:
         check_place(path)

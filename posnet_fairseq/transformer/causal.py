@@ -4,11 +4,11 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import nn
 
-from posnet_fairseq.hypotheses import Reordering
-from posnet_fairseq.model_config import position_kind, position_readers
+from posnet_fairseq.mixers.bases.hypotheses import Reordering
 from posnet_fairseq.ops.layout import front_order, reorder
-from posnet_fairseq.positions import Positions
 from posnet_fairseq.transformer.layers import layer_stack
+from posnet_fairseq.transformer.options import position_kind, position_readers
+from posnet_fairseq.transformer.positions import Positions
 
 
 class CausalDecoder(FairseqIncrementalDecoder):

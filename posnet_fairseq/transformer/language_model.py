@@ -1,6 +1,6 @@
 """The decoder of a language model."""
 
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.transformer.causal import CausalDecoder
 from posnet_fairseq.transformer.layers import LanguageModelLayer

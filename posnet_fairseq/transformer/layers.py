@@ -8,9 +8,9 @@ from fairseq.modules import FairseqDropout, LayerDropModuleList, LayerNorm
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
-from posnet_fairseq.mixers._base import MixingContext
-from posnet_fairseq.model_config import build_mixer
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.transformer.options import build_mixer
 
 
 class FeedForward(nn.Module):

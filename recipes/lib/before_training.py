@@ -16,12 +16,12 @@ import torch
 from checkpoints_kept import most_kept
 from mend import mend
 
-from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.counting import trained_parameters
-from posnet_fairseq.errors import UsageError, flag
-from posnet_fairseq.progress import amount, shown
-from posnet_fairseq.training_options import check_training_options
+from posnet_fairseq.bench.counting import trained_parameters
+from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.progress import amount, shown
 
 # Options that a run must leave as they are by default, and why.
 FIXED = {

@@ -2,10 +2,10 @@
 
 import sys
 
-from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 
 @command

@@ -4,7 +4,7 @@ import sys
 
 from before_training import parse
 
-from posnet_fairseq.cli._run import command
+from posnet_fairseq.shared.command import command
 
 
 @command

@@ -3,7 +3,7 @@
 import math
 import re
 
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
 
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's

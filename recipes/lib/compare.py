@@ -21,11 +21,11 @@ from stage import DONE, end_with_recipe
 from systems import System, chosen
 from training import progress as updates_of
 
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.failures import explain
-from posnet_fairseq.processes import cores, ending_with_this
-from posnet_fairseq.progress import shown
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.processes import cores, ending_with_this
+from posnet_fairseq.shared.progress import shown
 
 STAGES = ("train", "average", "precompute", "translate")
 RECIPE = Path(__file__).parent.parent / "corpus.sh"

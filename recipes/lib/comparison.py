@@ -12,13 +12,13 @@ import yaml
 from dataset import read_card
 from record import Record, last_attempt
 
-from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
-from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import replacing
-from posnet_fairseq.processes import ending_with_this
+from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 
 def parameters(run):

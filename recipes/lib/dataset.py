@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
 
 
 @dataclass(frozen=True)

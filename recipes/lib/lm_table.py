@@ -9,9 +9,9 @@ from record import last_attempt, versions
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
 
 
 def perplexities(run):

@@ -7,9 +7,9 @@ the copy leaves half a file.
 import shutil
 from pathlib import Path
 
-from posnet_fairseq.checkpoints import load_content
-from posnet_fairseq.errors import DamagedError
-from posnet_fairseq.files import replacing
+from posnet_fairseq.fairseq_plugin.checkpoints import load_content
+from posnet_fairseq.shared.errors import DamagedError
+from posnet_fairseq.shared.files import replacing
 
 
 def mend(folder: Path) -> str:

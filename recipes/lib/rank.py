@@ -9,8 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
-# Without this, a process would outlive torchrun if that is killed. (posnet_fairseq.processes has a function for it, but
-# fairseq does not register a --user-dir that has been imported before.) It comes before imports that take seconds.
+# Without this, a process would outlive torchrun if that is killed. It comes before imports that take seconds.
+# (posnet_fairseq.shared.processes has a function for it, but fairseq does not register a --user-dir that has been
+# imported before.)
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 # torchrun may have been killed before. It names this file among its arguments; what orphans are given to does not. (Its
 # number says nothing: in a container, torchrun itself may be process 1.)

@@ -9,8 +9,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import replacing
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import replacing
 
 PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
 # They say where and how fast a command computes, not what: a run may go on with others.

@@ -5,10 +5,10 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
-from posnet_eval.configuration import read_plan
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import visible
-from posnet_fairseq.files import read_parallel
+from posnet_eval.inputs.configuration import read_plan
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.shared.files import read_parallel
 
 SAMPLES = 6
 

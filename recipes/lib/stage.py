@@ -19,10 +19,10 @@ from pathlib import Path
 
 from record import Record, last_attempt, settings_of
 
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.processes import die_with_parent, ending_with_this
-from posnet_fairseq.progress import Report, shown
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import die_with_parent, ending_with_this
+from posnet_fairseq.shared.progress import Report, shown
 
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder

@@ -5,10 +5,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq import model_config  # noqa: F401  (registers the mixers)
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.files import read_lines
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 

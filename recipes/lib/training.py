@@ -12,10 +12,10 @@ from checkpoints_kept import remove_old
 from record import settings_of
 from stage import Stage, do, end_with_recipe, parser
 
-from posnet_fairseq.cli._run import command
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.progress import Report
-from posnet_fairseq.training_log import records
+from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import Report
 
 LINES = 10  # about progress, where there is no terminal
 
@@ -28,7 +28,7 @@ class Watch:
         folder: its --save-dir.
         average: how many checkpoints will be averaged.
         updates: until its end.
-        report: a :class:`posnet_fairseq.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.Report`.
         bar: of the stage.
     """
 

@@ -1,7 +1,7 @@
 import pytest
 from archives import Server
 
-from posnet_fairseq.progress import Report
+from posnet_fairseq.shared.progress import Report
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from pathlib import Path
 import archives
 import pytest
 
-from posnet_data_prep import prepare, publish, stages
-from posnet_fairseq.text_pipeline import pipeline_of
+from posnet_data_prep import prepare
+from posnet_data_prep.pipeline import publish, stages
+from posnet_fairseq.text.tokenisation import pipeline_of
 
 PAIRS = [
     (f"The cat number {n} sleeps under the old house.", f"Die Katze Nummer {n} schläft unter dem alten Haus.")

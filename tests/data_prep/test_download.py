@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from posnet_data_prep import download
 from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.download import Archive, Downloads, Wheel
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.failures import explain
+from posnet_data_prep.sources import download
+from posnet_data_prep.sources.download import Archive, Downloads, Wheel
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
 
 CONTENT = random.Random(1).randbytes(300_000)
 DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

@@ -9,9 +9,9 @@ import tarfile
 import archives
 import pytest
 
-from posnet_data_prep import extract as extraction
-from posnet_data_prep.extract import extract
-from posnet_fairseq.errors import UsageError
+from posnet_data_prep.sources import extract as extraction
+from posnet_data_prep.sources.extract import extract
+from posnet_fairseq.shared.errors import UsageError
 
 
 class Bar:

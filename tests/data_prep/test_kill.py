@@ -17,9 +17,13 @@ from commands import ROOT
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """
 import json, os, signal, sys
-from posnet_data_prep import datasets, download, lines, prepare, publish, reading
-from posnet_fairseq import progress
-from posnet_data_prep.download import Archive
+from posnet_data_prep import datasets, prepare
+from posnet_data_prep.sources import download
+from posnet_data_prep.pipeline import lines
+from posnet_data_prep.pipeline import publish
+from posnet_data_prep.sources import reading
+from posnet_fairseq.shared import progress
+from posnet_data_prep.sources.download import Archive
 
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from posnet_data_prep import lines as module
-from posnet_data_prep.lines import map_lines
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.processes import in_order
-from posnet_fairseq.progress import Report
+from posnet_data_prep.pipeline import lines as module
+from posnet_data_prep.pipeline.lines import map_lines
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import in_order
+from posnet_fairseq.shared.progress import Report
 
 
 @pytest.fixture

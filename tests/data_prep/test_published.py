@@ -11,10 +11,11 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from posnet_data_prep import prepare, reading
+from posnet_data_prep import prepare
 from posnet_data_prep.datasets import ARCHIVES
-from posnet_fairseq.length_ratio import measure
-from posnet_fairseq.text_pipeline import Words, pipeline_of
+from posnet_data_prep.sources import reading
+from posnet_fairseq.fairseq_plugin.length_ratio import measure
+from posnet_fairseq.text.tokenisation import Words, pipeline_of
 
 # Fewer merges than the paper's: the invented texts have not so many words.
 MADE = {

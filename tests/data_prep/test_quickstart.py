@@ -6,12 +6,12 @@ import pytest
 
 from posnet_data_prep import prepare
 from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.download import Downloads
 from posnet_data_prep.quickstart import reading
-from posnet_data_prep.quickstart.catalogs import Text, read_wheel
 from posnet_data_prep.quickstart.sentences import Cleaner
 from posnet_data_prep.quickstart.split import split_by_document
-from posnet_fairseq.text_pipeline import pipeline_of
+from posnet_data_prep.sources.catalogs import Text, read_wheel
+from posnet_data_prep.sources.download import Downloads
+from posnet_fairseq.text.tokenisation import pipeline_of
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import lzma
 
 import pytest
 
-from posnet_data_prep.readers import Reader
-from posnet_fairseq.errors import UsageError
+from posnet_data_prep.sources.readers import Reader
+from posnet_fairseq.shared.errors import UsageError
 
 
 def read(tmp_path, data, form="plain", strict=True):

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from posnet_data_prep.stages import PROGRESS, Stage, Workshop, alone, refuse_too_little_disk
-from posnet_fairseq.errors import UsageError
+from posnet_data_prep.pipeline.stages import PROGRESS, Stage, Workshop, alone, refuse_too_little_disk
+from posnet_fairseq.shared.errors import UsageError
 
 
 class Line:

@@ -5,11 +5,11 @@ import io
 import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
-from posnet_data_prep import subwords
-from posnet_data_prep.subwords import count_words, learn_merges, learn_pieces
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.progress import Report
-from posnet_fairseq.text_pipeline import SentencePieces
+from posnet_data_prep.pipeline import subwords
+from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.text.tokenisation import SentencePieces
 
 LINES = ["the cat sat", "the dog ran", "hidden words", "the the cats"]
 

@@ -8,8 +8,9 @@ import documents
 import pytest
 from commands import ROOT
 
-from posnet_fairseq import model_config, registry  # noqa: F401  (the first registers the mixers)
+from posnet_fairseq import registry
 from posnet_fairseq.registry import mixer_names
+from posnet_fairseq.transformer import options as model_config  # noqa: F401  (the first registers the mixers)
 
 DOCS = ROOT / "docs"
 

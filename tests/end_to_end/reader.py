@@ -18,8 +18,8 @@ from made_up import sacrebleu_test_set
 from test_published import MADE
 
 import posnet_fairseq
-from posnet_data_prep import reading
 from posnet_data_prep.datasets import ARCHIVES, DATASETS, QUICKSTART
+from posnet_data_prep.sources import reading
 
 # Files that are there before the first command: lines of each, in all languages. All else is made by commands.
 GIVEN = {"my": 600, "test": 5, "base": 5, "rposnet": 5}

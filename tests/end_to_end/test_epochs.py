@@ -8,7 +8,7 @@ from corpus import make_corpus
 from test_training import assert_same_weights
 
 from posnet_data_prep import prepare
-from posnet_fairseq.checkpoints import read_checkpoint
+from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
 
 SAVING = "--no-epoch-checkpoints --disable-validation --save-interval-updates".split()
 TEN = ("--batch-size", "24")  # updates an epoch

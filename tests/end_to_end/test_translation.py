@@ -10,8 +10,8 @@ from corpus import make_corpus, translate
 
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.cli import translate as translate_command
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import band
 
 FLOOR = 90.0

@@ -6,7 +6,16 @@ from itertools import combinations
 import numpy as np
 
 from posnet_eval.metrics._base import MeanMetric
-from posnet_eval.results import Bucket, Comparison, Difference, MetricInfo, Remark, Score, TestSetResult, deviation
+from posnet_eval.statistics.results import (
+    Bucket,
+    Comparison,
+    Difference,
+    MetricInfo,
+    Remark,
+    Score,
+    TestSetResult,
+    deviation,
+)
 
 METRICS = tuple(
     MetricInfo(name, label, name != "ter", f"nrefs:1|made-up:{name}|version:2.6.0")

@@ -15,7 +15,7 @@ from tiny_models import corpus, make_bleurt, scores
 from posnet_eval.metrics import bleurt as implementation
 from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.metrics.bleurt import Bleurt
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 LONG = "the cat sat on the old bridge " * 300
 LINES = corpus(24)

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from posnet_eval.cache import SegmentCache, keys
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MeanMetric, MetricOptions, Segment
-from posnet_fairseq.errors import UsageError
+from posnet_eval.statistics.cache import SegmentCache, keys
+from posnet_fairseq.shared.errors import UsageError
 
 SEGMENTS = [Segment("s", "a b c", ("a c",)), Segment("s", "ä 我", ("a", "b")), Segment("s", "", ("",))]
 DETAILS = {"version": "1"}
@@ -119,7 +119,7 @@ def test_details_of_lower_cased_text_are_others(cache):
 WRITER = """
 import sys
 import numpy as np
-from posnet_eval.cache import SegmentCache, keys
+from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
 metric, start = get_metric("ter", MetricOptions()), int(sys.argv[2])

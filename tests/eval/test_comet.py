@@ -23,7 +23,7 @@ from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.metrics._networks import read_weights
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.comet import against_library
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 LONG = "the cat sat on the old bridge " * 300
 

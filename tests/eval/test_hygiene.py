@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from posnet_eval.hygiene import remarks
-from posnet_eval.similarity import first_out_of_step, of_another_text
+from posnet_eval.inputs.hygiene import remarks
+from posnet_eval.inputs.similarity import first_out_of_step, of_another_text
 
 WORDS = ["".join(random.Random(number).choices("aeioubdfglmnrstßä", k=2 + number % 7)) for number in range(400)]
 

@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 REFERENCE = [
     'Das Argument "%s" muss eine Zeichenfolge sein.',

@@ -18,11 +18,11 @@ from sacrebleu.significance import PairedTest
 from test_hygiene import text, translated
 
 from posnet_eval import metrics
+from posnet_eval.inputs.texts import read_output
 from posnet_eval.metrics._base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
-from posnet_eval.texts import read_output
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 SIZE = 60
 FILES = ["report.csv", "report.html", "report.json", "report.md", "report.tex"]

@@ -8,9 +8,9 @@ from made_up import Mean
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
-from posnet_eval import significance
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.statistics import significance
 from posnet_fairseq.bench import wmt17
 
 SEED = 12345  # sacreBLEU's

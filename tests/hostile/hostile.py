@@ -16,7 +16,7 @@ from pathlib import Path
 import commands
 import pytest
 
-from posnet_fairseq.failures import explain
+from posnet_fairseq.shared.failures import explain
 
 ENDS = 2  # the exit code of a refusal
 

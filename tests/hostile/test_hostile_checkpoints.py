@@ -12,8 +12,8 @@ import torch
 from damaged import changed, one, tar, weight
 from hostile import Row, play, table
 
-from posnet_fairseq.checkpoints import read_checkpoint
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.shared.errors import UsageError
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"

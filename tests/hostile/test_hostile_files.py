@@ -20,9 +20,9 @@ import torch
 from hostile import Row, play, run, table
 from training_log_of import training_log
 
-from posnet_fairseq import files
 from posnet_fairseq.cli import translate
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared import files
+from posnet_fairseq.shared.errors import UsageError
 
 AVERAGE = "posnet-average run --num 1 --out"
 PRECOMPUTE = "posnet-precompute model.pt --out"

@@ -17,7 +17,7 @@ import sentencepiece
 from hostile import Row, copy_of, play, table
 from training_log_of import training_log
 
-from posnet_fairseq.files import a_path, path_text
+from posnet_fairseq.shared.files import a_path, path_text
 
 # What a path is for.
 CHECKPOINT = "checkpoint"

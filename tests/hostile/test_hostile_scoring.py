@@ -9,10 +9,10 @@ import pytest
 import samples
 from hostile import Row, play, table
 
-from posnet_eval import cache
 from posnet_eval.report.latex import escaped
-from posnet_fairseq.errors import visible
-from posnet_fairseq.translator import Translator
+from posnet_eval.statistics import cache
+from posnet_fairseq.inference.translator import Translator
+from posnet_fairseq.shared.errors import visible
 
 CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")

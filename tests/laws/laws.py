@@ -5,7 +5,7 @@ import io
 import torch
 from building import MAX_POSITIONS, pad, replaced, sentences
 
-from posnet_fairseq.precompute import precompute
+from posnet_fairseq.inference.precompute import precompute
 
 TOLERANCE = {"rtol": 0, "atol": 1e-5}
 

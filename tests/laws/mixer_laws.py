@@ -9,8 +9,8 @@ import torch
 from torch.autograd import grad
 from torch.func import functional_call
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from posnet_fairseq.shared.errors import UsageError
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 LENGTHS = (7, 3)

@@ -5,12 +5,12 @@ import pytest
 import torch
 from building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._base import TokenMixer
+from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
-from posnet_fairseq.precompute import precompute
 from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.errors import UsageError
 
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 

@@ -7,24 +7,25 @@ import pytest
 import torch
 from building import MAX_POSITIONS, Case, build_case
 
-from posnet_fairseq import positions, precompute
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.mixers import _banded, _base, _position_based
+from posnet_fairseq.inference import precompute
+from posnet_fairseq.mixers.bases import banded, position_based, token_mixer
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
 from posnet_fairseq.ops import static_mixing
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer import positions
 
 
 def _without_padding_mask(monkeypatch):
-    monkeypatch.setattr(_position_based, "mix_real", lambda weights, value, *_: weights.mix(value))
+    monkeypatch.setattr(position_based, "mix_real", lambda weights, value, *_: weights.mix(value))
 
 
 def _with_padding_of_the_first_sentence(monkeypatch):
-    mix_real = _position_based.mix_real
+    mix_real = position_based.mix_real
 
     def first_for_all(weights, value, mask, queries):
         return mix_real(weights, value, mask[:1].expand_as(mask), queries)
 
-    monkeypatch.setattr(_position_based, "mix_real", first_for_all)
+    monkeypatch.setattr(position_based, "mix_real", first_for_all)
 
 
 def _seeing_the_future(monkeypatch):
@@ -32,7 +33,7 @@ def _seeing_the_future(monkeypatch):
 
 
 def _without_reorder(monkeypatch):
-    monkeypatch.setattr(_base.TokenMixer, "reorder_incremental_state", lambda *_: None)
+    monkeypatch.setattr(token_mixer.TokenMixer, "reorder_incremental_state", lambda *_: None)
 
 
 def _off_by_one_step(monkeypatch):
@@ -45,12 +46,12 @@ def _off_by_one_step(monkeypatch):
 
 
 def _forgetting_what_is_far(monkeypatch):
-    push = _banded.push
+    push = banded.push
 
     def into_an_empty_sum(slots, *arguments):
         return push(slots.index_fill(2, torch.tensor([slots.size(2) - 1]), 0), *arguments)
 
-    monkeypatch.setattr(_banded, "push", into_an_empty_sum)
+    monkeypatch.setattr(banded, "push", into_an_empty_sum)
 
 
 def _dividing_by_nothing(monkeypatch):
@@ -60,7 +61,7 @@ def _dividing_by_nothing(monkeypatch):
         mixed = weights.mix(value.masked_fill(mask[:, None, :, None], 0))
         return (mixed / weights.part(mask)[..., None]).to(value.dtype)
 
-    monkeypatch.setattr(_position_based, "mix_real", divided)
+    monkeypatch.setattr(position_based, "mix_real", divided)
 
 
 def _with_constant_weights(monkeypatch):
@@ -90,12 +91,12 @@ def _with_a_number_that_is_not_saved(monkeypatch):
 
 
 def _with_a_length_ratio_of_one_in_steps(monkeypatch):
-    offsets = _base.MixingContext.offsets
+    offsets = token_mixer.MixingContext.offsets
 
     def forgetful(self, *arguments):
         return offsets(self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), *arguments)
 
-    monkeypatch.setattr(_base.MixingContext, "offsets", forgetful)
+    monkeypatch.setattr(token_mixer.MixingContext, "offsets", forgetful)
 
 
 def _compiled_to_something_else(monkeypatch):

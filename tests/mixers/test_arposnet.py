@@ -4,8 +4,8 @@ from building import build_mixer
 from test_aposnet import absolute_energy, vectors
 from test_rposnet import relative_energy
 
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import PLACES
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

@@ -3,8 +3,8 @@ import reference
 import torch
 from building import build_mixer
 
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

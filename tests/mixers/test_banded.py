@@ -5,8 +5,8 @@ import torch
 from building import build_mixer
 from test_aposnet import vectors
 
-from posnet_fairseq.mixers._banded import BandedMixer
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.banded import BandedMixer
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import push
 from posnet_fairseq.ops.static_mixing import mix_real

@@ -5,9 +5,9 @@ import reference
 import torch
 from building import build_mixer
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.ops.fourier import real_transform
+from posnet_fairseq.shared.errors import UsageError
 
 
 def wave(steps, length):

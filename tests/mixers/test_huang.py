@@ -2,7 +2,7 @@ import pytest
 import reference
 from building import build_mixer
 
-from posnet_fairseq.gating import GATES
+from posnet_fairseq.mixers.bases.gating import GATES
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

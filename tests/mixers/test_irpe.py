@@ -5,10 +5,10 @@ import reference
 import torch
 from building import build_mixer
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
 from posnet_fairseq.ops.offsets import piecewise_index
+from posnet_fairseq.shared.errors import UsageError
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

@@ -2,8 +2,8 @@ import pytest
 import reference
 from building import build_mixer
 
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import PLACES
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

@@ -5,9 +5,9 @@ import reference
 import torch
 from building import build_mixer
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from posnet_fairseq.shared.errors import UsageError
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

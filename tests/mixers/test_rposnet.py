@@ -4,9 +4,9 @@ import torch
 from building import build_mixer
 from test_aposnet import vectors
 
-from posnet_fairseq.errors import UsageError
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
+from posnet_fairseq.shared.errors import UsageError
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

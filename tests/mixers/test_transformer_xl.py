@@ -5,8 +5,8 @@ import reference
 import torch
 from building import build_mixer
 
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from building import build_mixer, build_model
 
-from posnet_fairseq.gating import GATES
-from posnet_fairseq.mixers._base import MixingContext
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import by_offset
 
 PLACES = ("encoder", "decoder")

@@ -12,8 +12,8 @@ from PIL import Image
 from test_bad_input import checkpoint, fails
 from training_log_of import training_log
 
-from posnet_fairseq import synthetic
 from posnet_fairseq.cli.plot import main
+from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.plots import comparison, curves, matrices, page, style
 from posnet_fairseq.plots.inspection import Mixing
 

@@ -16,8 +16,8 @@ from systems import System, chosen, read_systems
 from training_log_of import training_log
 
 from posnet_fairseq.cli.mixers import option_rows
-from posnet_fairseq.errors import UsageError
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
 
 LISTS = sorted((ROOT / "recipes/systems").glob("*.txt"))
 

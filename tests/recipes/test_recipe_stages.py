@@ -11,7 +11,7 @@ import pytest
 from record import Record, last_attempt, settings_of
 from stage import Stage
 
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 
 def python(code):

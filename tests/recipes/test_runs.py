@@ -19,7 +19,7 @@ from training import fairseq_arguments
 from training_log_of import losses
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 # A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
 # (SENTENCES), so that of the checkpoints after 2, 4, 6 and 8 one ends an epoch.

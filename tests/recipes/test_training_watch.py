@@ -13,7 +13,7 @@ from mend import mend
 from test_bad_input import checkpoint
 
 from posnet_fairseq.cli.average import Candidate, choose
-from posnet_fairseq.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError
 
 VALID = '2026 | INFO | valid | {{"valid_ppl": "{}", "valid_num_updates": "{}"}}\n'
 

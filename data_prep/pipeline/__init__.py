@@ -1,0 +1,1 @@
+"""The stages from plain text to binarised data."""

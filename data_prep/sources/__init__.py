@@ -1,0 +1,1 @@
+"""Where text comes from: downloads, archives and file formats."""

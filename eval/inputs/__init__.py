@@ -1,0 +1,1 @@
+"""Texts to be scored: configuration, loading, checks."""

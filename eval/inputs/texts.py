@@ -1,0 +1,102 @@
+"""Sources, references and outputs: from plain text, from fairseq's logs, from sacreBLEU's test sets."""
+
+import re
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import is_blank, read_lines
+
+_HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
+_COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
+
+
+def read_output(path):
+    """The lines of a translation.
+
+    Args:
+        path: of plain text, or of what fairseq-generate or fairseq-interactive printed. Of such a log, the best
+            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``), or
+            where a log has none, ``H-``.
+
+            A file is such a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, as
+            all sentences of a log have, or if it has no line but hypotheses, as "grep ^D-" leaves it.
+
+    Raises:
+        UsageError: the file is missing or not UTF-8, or a log that lacks sentences or is cut short.
+    """
+    lines = read_lines(path)
+    if not _is_log(lines):
+        return lines
+    found, last = {"H": {}, "D": {}}, None
+    for line in lines:
+        match = _HYPOTHESIS.match(line)
+        if not match:
+            continue
+        number, texts = int(match["number"]), found[match["kind"]]
+        if number in texts and number != last:
+            raise UsageError(f"{path} holds sentence {number} of two runs of fairseq's. Give a file of one run.")
+        texts.setdefault(number, match["text"])  # of several hypotheses the best one comes first
+        last = number
+    best = found["D"] or found["H"]
+    missing = sorted(set(range(max(best) + 1)) - set(best))
+    if missing:
+        raise UsageError(
+            f"{path} is a log of fairseq's without a translation of {_some(missing, 'sentence')} (counted from 0). "
+            "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
+        )
+    # fairseq prints the scores of a hypothesis behind it.
+    if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
+        raise UsageError(
+            f"{path} is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted "
+            "from 0), without its scores. Copy it again, or translate again."
+        )
+    return [best[number] for number in range(len(best))]
+
+
+def _is_log(lines):
+    hypotheses = [match["number"] for line in lines if (match := _HYPOTHESIS.match(line))]
+    companions = {match["number"] for line in lines if (match := _COMPANION.match(line))}
+    alone = len(hypotheses) == sum(not is_blank(line) for line in lines)
+    return bool(hypotheses) and (alone or not companions.isdisjoint(hypotheses))
+
+
+def read_test_set(name, pair):
+    """A test set of sacreBLEU's, which fetches it if it is not there.
+
+    Args:
+        name: as "wmt14/full".
+        pair: of languages, as "en-de".
+
+    Returns:
+        lines of the source, list of lines of each reference.
+
+    Raises:
+        UsageError: there is no such test set or pair, or it is neither there nor reachable.
+    """
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    if name not in DATASETS:
+        close = [known for known in sorted(DATASETS) if known.startswith(name[:5])]
+        raise UsageError(
+            f"test set {name!r}: sacreBLEU has none of this name. Choose from {', '.join(close or DATASETS)}."
+        )
+    test_set = DATASETS[name]
+    if pair not in test_set.langpairs:
+        said = f"has no languages {pair}" if pair else "has several pairs of languages"
+        raise UsageError(f"test set {name} {said}. Give --language-pair: {', '.join(sorted(test_set.langpairs))}.")
+    try:
+        source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
+    except BaseException as error:  # sacreBLEU leaves Python when it cannot reach the network
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise UsageError(
+            f"test set {name} is not in {SACREBLEU_DIR}/{name} and cannot be fetched "
+            f"({str(error).strip() or type(error).__name__}). On a machine with network run sacrebleu -t {name} "
+            f"-l {pair} --echo src, and copy that folder here."
+        ) from error
+    return read_lines(source), [read_lines(path) for path in references]
+
+
+def _some(numbers, what):
+    text = ", ".join(map(str, numbers[:5])) + (" ..." if len(numbers) > 5 else "")
+    return f"{len(numbers):,} {what}{'s' if len(numbers) > 1 else ''}: {text}"

@@ -1,0 +1,1 @@
+"""From segment statistics to scores, intervals and significance."""

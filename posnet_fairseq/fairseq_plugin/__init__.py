@@ -1,0 +1,1 @@
+"""Everything that knows fairseq: options, checkpoints, binarised data, averaging, repairs."""

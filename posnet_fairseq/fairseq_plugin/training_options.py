@@ -1,0 +1,73 @@
+"""Options of fairseq-train that end in a traceback, later than they could, or train something else without a word."""
+
+import ast
+from numbers import Real
+
+import torch
+
+from posnet_fairseq.shared.errors import UsageError, flag
+
+# The least that makes sense, where fairseq takes anything. Of lists, such as --lr 0.1,0.01, it holds for each value.
+_LEAST = {
+    "common": {"log_interval": 1},
+    "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1},
+    "optimization": {"lr": 0, "max_epoch": 0, "max_update": 0, "update_freq": 1},
+    "checkpoint": {"save_interval": 1},
+    "lr_scheduler": {"warmup_updates": 0},
+}
+
+
+def check_training_options(cfg) -> None:
+    """Refuse options of a training that cannot be meant.
+
+    Args:
+        cfg: fairseq's whole configuration.
+
+    Raises:
+        UsageError: an option is out of its range, or does not work here.
+    """
+    for section, options in _LEAST.items():
+        for name, least in options.items():
+            _check_least(name, getattr(cfg[section], name, None), least)
+    _check_precision(cfg.common)
+    _check_restore_file(cfg.checkpoint)
+    if getattr(cfg.lr_scheduler, "_name", None) == "inverse_sqrt":
+        _check_least("warmup_updates", cfg.lr_scheduler.warmup_updates, 1)
+    if getattr(cfg.optimizer, "_name", None) == "adam":
+        _check_betas(cfg.optimizer.adam_betas)
+    smoothing = getattr(cfg.criterion, "label_smoothing", None) or 0
+    if not 0 <= smoothing < 1:
+        raise UsageError(f"--label-smoothing {smoothing}: give 0 or more and less than 1.")
+
+
+def _check_least(name, value, least):
+    values = [value] if value is None or isinstance(value, Real) else value
+    for each in values:
+        if isinstance(each, Real) and not each >= least:
+            raise UsageError(f"{flag(name)} {each}: give {least} or more.")
+
+
+def _check_precision(common):
+    on_gpu = torch.cuda.is_available() and not common.cpu
+    for name in ("fp16", "bf16"):
+        if getattr(common, name) and not on_gpu:
+            where = "--cpu was given" if common.cpu else "there is none"
+            raise UsageError(f"--{name}: fairseq trains with it on a GPU, and {where}. Leave it out.")
+
+
+def _check_restore_file(checkpoint):
+    from fairseq.file_io import PathManager
+
+    path = checkpoint.restore_file
+    if path != "checkpoint_last.pt" and not checkpoint.checkpoint_suffix and not PathManager.exists(path):
+        raise UsageError(f"--restore-file {path}: there is no such checkpoint. Check the path.")
+
+
+def _check_betas(betas):
+    try:
+        found = ast.literal_eval(betas) if isinstance(betas, str) else tuple(betas)
+        fine = len(found) == 2 and all(0 <= beta < 1 for beta in found)
+    except (SyntaxError, TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise UsageError(f"--adam-betas {betas}: give two numbers of 0 or more and less than 1, such as '(0.9,0.98)'.")

@@ -1,0 +1,1 @@
+"""Trained models, prepared for inference."""

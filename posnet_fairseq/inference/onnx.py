@@ -1,0 +1,291 @@
+"""The graphs of a precomputed model for other engines: an encoder, and a step of the decoder.
+
+A step takes and returns the decoder's state. Its self-attention part starts as zeros or as nothing, as ``model.json``
+says; its cross-attention part comes from the encoder.
+"""
+
+import json
+import logging
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from posnet_fairseq import __version__
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies
+from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import MixingContext, TokenMixer
+from posnet_fairseq.shared.errors import UsageError
+
+OPSET = 20
+# Tokens of the sentences that graphs are traced with.
+EXAMPLE = 5
+
+
+def check(model, name):
+    """Refuse a model whose graphs cannot be written.
+
+    Raises:
+        UsageError: it is not precomputed, or one of its mixers is made for fairseq's beam search only.
+    """
+    if mixers_with_energies(model) and not is_precomputed(model):
+        raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
+    if min(model.encoder.max_positions(), model.decoder.max_positions()) < EXAMPLE:
+        raise UsageError(f"{name} takes sentences of less than {EXAMPLE} tokens, which is too short to trace it.")
+    for mixer in (module for module in model.modules() if isinstance(module, TokenMixer)):
+        if not isinstance(mixer, PositionBasedMixer) and mixer.name != "attention":
+            raise UsageError(
+                f"{name}: its {mixer.place} has the mixer {mixer.name}. Models of position-based mixers and attention "
+                "can be exported."
+            )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of the decoder's state.
+
+    Attributes:
+        layer: number of the layer.
+        place: ``self_attn`` or ``cross_attn``.
+        name: what the mixer calls it.
+        start: before the first step, (1, H, ..., d): the state of one hypothesis.
+        grows: whether every step adds to it along dimension 2.
+    """
+
+    layer: int
+    place: str
+    name: str
+    start: Tensor
+    grows: bool
+
+    @property
+    def label(self):
+        """Its name in the graphs."""
+        return f"{self.place}_{self.layer}_{self.name}"
+
+
+class Encoder(nn.Module):
+    """Sources (B, M) to the decoder's cross-attention state, and the mask of padding (B, M)."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.encoder, self.decoder = model.encoder, model.decoder
+
+    def forward(self, tokens):
+        """`tokens`: padded on the right."""
+        padding_mask = tokens.eq(self.encoder.padding_idx)
+        x = self.encoder.positions.add_to(self.encoder.embed_tokens(tokens))
+        for layer in self.encoder.layers:
+            normed = layer.self_attn_norm(x)
+            # Weights that are asked for are made in one plain way, with no choices that depend on the data.
+            context = MixingContext(padding_mask=padding_mask, need_weights=layer.self_attn.static)
+            x = layer.feed_forward(x + layer.self_attn(normed, normed, context)[0])
+        memory = self.encoder.final_norm(x)
+        states = []
+        for layer in self.decoder.layers:
+            incremental_state = {}
+            state = layer.cross_attn.decoding_state(incremental_state)
+            context = MixingContext(state=state)
+            layer.cross_attn.value(memory, context)
+            if hasattr(layer.cross_attn, "keys"):
+                layer.cross_attn.keys(memory, context)
+            states += [state.rows[name] for name in sorted(state.rows)]
+        return padding_mask, *states
+
+
+class Step(nn.Module):
+    """The decoder's next step: a token for each hypothesis, its position and the state, to scores and the new state."""
+
+    def __init__(self, model, parts):
+        super().__init__()
+        self.decoder, self.parts = model.decoder, parts
+        self.length_ratio = model.decoder.length_ratio  # as numbers, which become part of the graph
+
+    def forward(self, tokens, position, padding_mask, *states):
+        """Scores before the softmax, (R, vocabulary), and the self-attention part of the state.
+
+        Args:
+            tokens: (R,), those of the last step.
+            position: (1,), of these tokens, from 0 on.
+            padding_mask: (R, M), of the sources.
+            states: all parts, (R, H, ..., d).
+        """
+        positions = self.decoder.positions
+        x = positions.add_at(self.decoder.embed_tokens(tokens[:, None]), position)
+        incremental_state = {}
+        for part, state in zip(self.parts, states, strict=True):
+            mixer = getattr(self.decoder.layers[part.layer], part.place)
+            mixer.decoding_state(incremental_state).rows[part.name] = state
+        self_context = MixingContext(first=position, ahead=positions.max_positions)
+        cross_context = MixingContext(
+            padding_mask=padding_mask,
+            first=position,
+            ahead=positions.max_positions,
+            length_ratio=self.length_ratio,
+        )
+        for layer in self.decoder.layers:
+            x, _ = layer(x, None, self_context, cross_context, incremental_state=incremental_state)
+        new = []
+        for part in self.parts:
+            if part.place == "self_attn":
+                mixer = self.decoder.layers[part.layer].self_attn
+                new.append(mixer.decoding_state(incremental_state).rows[part.name])
+        scores = self.decoder.output_layer(self.decoder.final_norm(x))[:, 0]
+        return scores, *new
+
+
+def state_parts(model):
+    """The parts of the decoder's state, in the order of layers: a list of :class:`Part`."""
+    tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
+    encoder_out, incremental_state, seen = model.encoder(tokens), {}, []
+    for length in (1, 2):
+        model.decoder(tokens[:, :length], encoder_out=encoder_out, incremental_state=incremental_state)
+        seen.append(_rows(model, incremental_state))
+    parts = []
+    for key, tensor in seen[1].items():
+        grows = tensor.shape != seen[0][key].shape
+        empty = grows or key[1] == "cross_attn"
+        parts.append(Part(*key, start=tensor[:, :, :0] if empty else torch.zeros_like(tensor), grows=grows))
+    return parts
+
+
+def _rows(model, incremental_state):
+    """The tensors of an incremental state by layer, place and name."""
+    return {
+        (index, place, name): tensor
+        for index, layer in enumerate(model.decoder.layers)
+        for place in ("self_attn", "cross_attn")
+        for name, tensor in sorted(getattr(layer, place).decoding_state(incremental_state).rows.items())
+    }
+
+
+def with_spare_rows(model):
+    """The model with tables that are a row and a column larger than any sentence.
+
+    torch.export takes a slice of a whole dimension for another case than all shorter ones.
+    """
+    for energy in (module for module in model.modules() if isinstance(module, StoredEnergy)):
+        table = energy.stored
+        for dim in (1, 2) if energy.reach is None else (1,) if table.size(1) > 1 else ():
+            table = torch.cat([table, table.narrow(dim, -1, 1)], dim=dim)
+        energy.stored = nn.Parameter(table, requires_grad=False)
+    return model
+
+
+def write(model, folder):
+    """Write ``encoder.onnx``, ``step.onnx`` and ``model.json``, which tells how the state starts.
+
+    Args:
+        model: one that :func:`check` lets pass, in evaluation mode on the CPU. It is changed.
+        folder: a directory.
+    """
+    folder, model, parts = Path(folder), with_spare_rows(model), state_parts(model)
+    decoder, longest = model.decoder, {"source": model.encoder.max_positions(), "target": model.decoder.max_positions()}
+    rows, source = Dim("rows"), Dim("source", max=longest["source"])
+    # The examples that the graphs are traced with: two steps into three sentences.
+    tokens = torch.full((3, EXAMPLE), decoder.dictionary.eos())
+    padding_mask, *memory = Encoder(model)(tokens)
+    memory, states, shapes = iter(memory), [], []
+    for part in parts:
+        if part.place == "cross_attn":
+            states.append(next(memory))
+            shapes.append({0: rows, 2: source})
+        elif part.grows:
+            states.append(part.start.new_zeros(3, part.start.size(1), 2, part.start.size(3)))
+            shapes.append({0: rows, 2: Dim("made", max=longest["target"])})
+        else:
+            states.append(part.start.repeat(3, 1, 1, 1))
+            shapes.append({0: rows})
+    labels = [part.label for part in parts]
+    made = [part.label for part in parts if part.place == "self_attn"]
+    _export(
+        Encoder(model),
+        (tokens,),
+        folder / "encoder.onnx",
+        names=(["tokens"], ["padding_mask", *(label for label in labels if label not in made)]),
+        shapes=({0: rows, 1: source},),
+    )
+    _export(
+        Step(model, parts),
+        (tokens[:, 0], torch.tensor([2]), padding_mask, *states),
+        folder / "step.onnx",
+        names=(["tokens", "position", "padding_mask", *labels], ["scores", *(f"new_{label}" for label in made)]),
+        shapes=({0: rows}, {}, {0: rows, 1: source}, tuple(shapes)),
+    )
+    facts = {
+        "pad": decoder.padding_idx,
+        "eos": decoder.dictionary.eos(),
+        "longest": longest,
+        "starts": {part.label: list(part.start.shape[1:]) for part in parts if part.place == "self_attn"},
+        "versions": {"posnet": __version__, "torch": torch.__version__},
+    }
+    (folder / "model.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def _export(graph, example, path, names, shapes):
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that nothing here needs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            graph.eval(),
+            example,
+            str(path),
+            input_names=names[0],
+            output_names=names[1],
+            dynamic_shapes=shapes,
+            opset_version=OPSET,
+            external_data=False,
+            verbose=False,
+        )
+
+
+class OnnxTranslator:
+    """The graphs in onnxruntime, translating greedily: the best next token at each step.
+
+    Args:
+        folder: what :func:`write` wrote.
+    """
+
+    def __init__(self, folder):
+        import onnxruntime
+
+        folder = Path(folder)
+        self.facts = json.loads((folder / "model.json").read_text())
+        self.encoder, self.step = (
+            onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+            for name in ("encoder", "step")
+        )
+
+    def translate(self, sources, max_length):
+        """Token ids of translations, end symbols included.
+
+        Args:
+            sources: (B, M) numpy array of token ids with end symbols, padded on the right.
+            max_length: translations end after so many tokens.
+        """
+        names = [output.name for output in self.encoder.get_outputs()]
+        state = dict(zip(names, self.encoder.run(None, {"tokens": sources}), strict=True))
+        for name, shape in self.facts["starts"].items():
+            state[name] = numpy.zeros((len(sources), *shape), dtype=numpy.float32)
+        tokens = numpy.full(len(sources), self.facts["eos"])
+        translations, ended = [], numpy.zeros(len(sources), dtype=bool)
+        for position in range(max_length):
+            scores, *new = self.step.run(None, state | {"tokens": tokens, "position": numpy.array([position])})
+            state |= dict(zip(self.facts["starts"], new, strict=True))
+            scores[:, self.facts["pad"]] = -numpy.inf
+            tokens = scores.argmax(axis=1)
+            translations.append(tokens)
+            ended |= tokens == self.facts["eos"]
+            if ended.all():
+                break
+        return [until(row, self.facts["eos"]) for row in numpy.stack(translations, axis=1).tolist()]
+
+
+def until(tokens, eos):
+    """A list of token ids up to its first end symbol."""
+    return tokens[: tokens.index(eos) + 1] if eos in tokens else tokens

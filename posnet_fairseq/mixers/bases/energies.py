@@ -1,0 +1,77 @@
+"""Energies that no token has a part in, and what is stored in their place before inference."""
+
+import torch
+from torch import nn
+
+from posnet_fairseq.ops.offsets import clip_index
+from posnet_fairseq.ops.relative import spread
+from posnet_fairseq.shared.errors import UsageError
+
+
+class Energy(nn.Module):
+    """One summand of a :class:`PositionBasedMixer`'s energy.
+
+    Attributes:
+        reach: R if the energy is one of offsets, and those beyond ±R share that of ±R; None if pairs of positions have
+            energies of their own.
+    """
+
+    reach = None
+
+    def table(self, at, keys, positions, memory_positions):
+        """What can be stored before inference.
+
+        Args:
+            at: (N,), ⌊γn⌋ for queries n from 0 on.
+            keys: M.
+            positions: (P, D) vectors of the queries' positions, None if the mixer does not read them.
+            memory_positions: (P, D), of the memory's.
+
+        Returns:
+            (H, N, M), or with a reach (H, N or 1, 2R + 1), columns from offset -R to R.
+        """
+        raise NotImplementedError
+
+    def forward(self, offsets, positions, memory_positions):
+        """Energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
+        queries, keys = offsets.shape
+        table = self.table(offsets[:, 0], keys, positions, memory_positions)
+        return table if self.reach is None else spread(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
+
+
+def enough(vectors: torch.Tensor | None, count: int, name: str) -> torch.Tensor:
+    """`vectors`, (P, D), with a row for each of so many positions at least.
+
+    Raises:
+        UsageError: there are fewer, or none. `name` is what the context calls them.
+    """
+    if vectors is None or vectors.size(0) < count:
+        given = "none" if vectors is None else vectors.size(0)
+        raise UsageError(f"{name}: give the vectors of {count} positions in the context; there are {given}.")
+    return vectors
+
+
+class StoredEnergy(Energy):
+    """The table of another energy, for sentences up to the length that it was made for.
+
+    Args:
+        table: what the other's :meth:`Energy.table` returned.
+        reach: the other's.
+    """
+
+    def __init__(self, table, reach):
+        super().__init__()
+        self.reach = reach
+        self.stored = nn.Parameter(table, requires_grad=False)
+
+    def table(self, at, keys, positions, memory_positions):
+        """Rows and columns of the stored one. Batches padded beyond it repeat the last: nobody reads them."""
+        table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
+        return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
+
+
+def _cut_or_repeat(table, dim, size):
+    there = table.size(dim)
+    if size <= there:
+        return table.narrow(dim, 0, size)
+    return table.index_select(dim, torch.arange(size, device=table.device).clamp(max=there - 1))

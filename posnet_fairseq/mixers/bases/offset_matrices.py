@@ -1,0 +1,150 @@
+"""Base of the mixers that have a matrix for every offset."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from fairseq.dataclass import ChoiceEnum
+from torch import nn
+
+from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.options import option
+from posnet_fairseq.ops import by_offset
+from posnet_fairseq.ops.heads import merge_heads, split_heads
+from posnet_fairseq.ops.initialisation import ONE_OF_THREE
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.errors import UsageError, flag
+
+# Of one projection of a layer: 8 GiB in float32.
+MOST_NUMBERS = 2**31
+
+
+@dataclass
+class OffsetOptions:
+    """Which offsets, layers and projections have matrices of their own."""
+
+    translution_clip: int | None = option(
+        "K: offsets of K and more to one side share one matrix (Translution Section 5); in language models every "
+        "offset has its own by default, as in the paper's Eq. 1",
+        default=None,
+        example=4,
+        reach=True,
+    )
+    translution_layers: int | None = option(
+        "only the first so many layers of a side have matrices of offsets, the others have attention (Translution "
+        "Section 5); left out, all layers have them",
+        default=None,
+        example=2,
+    )
+    translution_on: ChoiceEnum(["qkv", "qk", "qv", "kv", "q", "k", "v"]) = option(
+        "what depends on the offset: queries, keys, values; the others are ordinary (Translution Eq. 1)",
+        default="qkv",
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(OffsetOptions):
+            value, example = getattr(self, field.name), field.metadata.get("example")
+            if example and value is not None and value < 1:
+                raise UsageError(f"{flag(field.name)} {value}: give 1 or more, such as {example}.")
+
+
+class OffsetMatrices(nn.Module):
+    """W^Q_δ, W^K_δ, W^V_δ: Translution (Fan et al., 2025) Eq. 1 and App. C.
+
+    Args:
+        settings: of the mixer.
+        width: C, of the tokens and of what the matrices make of them.
+    """
+
+    def __init__(self, settings, width):
+        super().__init__()
+        options = settings.options
+        self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
+        self.reach, rows = _reach_and_rows(settings)
+        self.queries, self.keys, self.values = (
+            _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
+        )
+
+    def energy(self, q, k):
+        """q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
+        if self.queries is None and self.keys is None:
+            return q @ k.mT
+        settings = self.num_heads, self.reach
+        q, k = _time_first(q), _time_first(k)
+        if len(q) < len(k):
+            return by_offset.energies_of_step(q, self.queries, k, self.keys, *settings)
+        return by_offset.energies(q, self.queries, k, self.keys, *settings, self.causal)
+
+    def mix(self, weights, v):
+        """Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
+        if self.values is None:
+            return weights @ v
+        v = _time_first(v)
+        if weights.size(2) < len(v):
+            mixed = by_offset.mixture_of_step(weights, v, self.values, self.reach)
+        else:
+            mixed = by_offset.mixture(weights, v, self.values, self.reach, self.causal)
+        return split_heads(mixed.transpose(0, 1), self.num_heads)
+
+
+def _reach_and_rows(settings):
+    """K, and how many offsets have matrices; a decoder has none to the right."""
+    # No two tokens of a sentence stand L or more apart.
+    reach = settings.options.translution_clip or max(1, settings.max_positions - 1)
+    return reach, reach + 1 if settings.place == "decoder" else 2 * reach + 1
+
+
+def _matrices(rows, width):
+    matrices = torch.empty(rows, width, width)
+    for matrix in matrices:
+        nn.init.xavier_uniform_(matrix, gain=ONE_OF_THREE)
+    return nn.Parameter(matrices)
+
+
+def _time_first(x):
+    """(B, H, N, c) to (N, B, C)."""
+    return merge_heads(x).transpose(0, 1).contiguous()
+
+
+class OffsetMixer(ContentBasedMixer):
+    """Self-attention with matrices of offsets, in all layers of a side or in the first ones.
+
+    Words get no position embedding: Translution App. F finds that it hurts; ``--position-embedding`` adds one.
+    """
+
+    Config = OffsetOptions
+    places = ("encoder", "decoder")
+    position_embedding = "none"
+
+    @classmethod
+    def matrix_width(cls, settings):
+        """C, of the tokens that matrices of offsets are applied to."""
+        return settings.embed_dim
+
+    @classmethod
+    def check(cls, settings):
+        """Every offset has matrices: they must fit into memory."""
+        (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
+        if rows * width**2 > MOST_NUMBERS:
+            given = settings.options.translution_clip or "left out"
+            raise UsageError(
+                f"--translution-clip {given}: {rows} matrices of {width} × {width} in a layer are more than "
+                f"{MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
+            )
+
+    @classmethod
+    def in_layer(cls, settings, layer):
+        """This mixer, or attention in the layers after ``--translution-layers``."""
+        layers = settings.options.translution_layers
+        if layers is None or layer < layers:
+            return cls(settings)
+        attention = get_mixer("attention")
+        return attention(dataclasses.replace(settings, options=attention.Config()))
+
+    def part_size(self, energies):
+        """Larger parts, as each takes products for every offset; one, where gradients of all matrices are more."""
+        return 4 if sum(matrices.numel() for matrices in self.matrices.parameters()) < energies else energies
+
+    def offset_matrices(self, settings):
+        """Those of this layer."""
+        return OffsetMatrices(settings, self.matrix_width(settings))

@@ -1,0 +1,1 @@
+"""Training runs: their stages, logs and comparisons."""

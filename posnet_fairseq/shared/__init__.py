@@ -1,0 +1,1 @@
+"""Errors, files, processes and progress: what every room needs."""

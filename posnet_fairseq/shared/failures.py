@@ -1,0 +1,192 @@
+"""Sentences for failures that fairseq and torch report with a traceback."""
+
+import errno
+import pickle
+import re
+import traceback
+
+from posnet_fairseq.shared.errors import causes, usage_error_in
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
+
+# Text that fairseq raises, and what a user should read instead.
+_FAIRSEQ = (
+    (
+        r"Could not infer language pair",
+        "there is no binarised data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
+        "Check the path, or make the data with fairseq-preprocess.",
+    ),
+    (
+        r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)",
+        "{path} holds no binarised data for the subset {split!r}. Check the data directory and --gen-subset, "
+        "or make the data with fairseq-preprocess.",
+    ),
+    (
+        r"Size of sample #(?P<sample>\d+) is invalid \(=(?P<size>.*?)\) since max_positions=(?P<limit>.*?), skip",
+        "sentence {sample} (counted from 0) has {size} tokens, the limit is {limit}. Shorten it, or leave such "
+        "sentences out with --skip-invalid-size-inputs-valid-test (no translation is written for them).",
+    ),
+    (
+        r"Source and target must contain the same number of examples",
+        "the two sides of the binarised data have different numbers of sentences. Make both text files equally long, "
+        "line by line, and binarise them again.",
+    ),
+    (
+        r"could not parse ModelProto from (?P<path>.*)",
+        "{path} is damaged or no sentencepiece model. Copy it again, or give the file that the training data was made "
+        "with.",
+    ),
+    (
+        _NO_MEMORY,
+        "there is not enough memory for this. Give smaller sizes, lengths or batches.",
+    ),
+    (
+        r"Model file not found: (?P<path>.*)",
+        "{path}: there is no such checkpoint. Check the path.",
+    ),
+    (
+        r"--finetune-from-model (?P<path>.*) does not exist",
+        "--finetune-from-model {path}: there is no such checkpoint. Check the path.",
+    ),
+    (
+        # The last is how --amp fails on CPUs.
+        r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
+        r"|'GradScaler' object has no attribute '_backoff_factor'",
+        "the training diverged: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
+        "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file).",
+    ),
+    (
+        r"Seed must be between 0 and 2\*\*32 - 1",
+        "--seed: give a number from 0 to 4294967295.",
+    ),
+    (
+        r"The dataset is empty\. This could indicate",
+        "no sentence pair is left: there is none, or each is longer than --max-tokens, --max-source-positions or "
+        "--max-target-positions allow. Raise these limits, or check the data.",
+    ),
+    (
+        r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)",
+        "a sentence is longer than the {limit} tokens that a batch may have. Raise --max-tokens, or "
+        "--max-tokens-valid for the validation set.",
+    ),
+    (
+        r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices",
+        "--distributed-world-size {asked}: this machine has {there} GPUs. Give at most that; processes on CPUs are "
+        "started by torchrun, as the recipes do with CPUS=2.",
+    ),
+    (
+        r"Cannot use a fixed learning rate schedule with (?P<name>\w+)",
+        "--lr: give one value, from which --lr-scheduler {name} makes its own.",
+    ),
+    (
+        r"(?:Criterion|Optimizer) does not match; please reset",
+        "the checkpoint that the training would go on from was made with another --criterion or --optimizer. Give the "
+        "same, or another --save-dir to begin a new training, or --reset-optimizer to go on without its state.",
+    ),
+    (
+        r"Cannot resume training due to dataloader mismatch",
+        "the checkpoint that the training would go on from was made with other data or batches: an epoch had more of "
+        "them. Give the same, or --reset-dataloader to begin with the first epoch's data.",
+    ),
+    (
+        r"cannot access local variable 'valid_losses'",
+        "an epoch has not a single update: --skip-remainder-batch leaves out what does not fill --update-freq batches. "
+        "Leave it out, or give a smaller --update-freq or --max-tokens.",
+    ),
+)
+
+
+def explain(error):
+    """One sentence for `error`, or None if its traceback is the best there is."""
+    usage = usage_error_in(error)
+    if usage is not None:
+        return str(usage)
+    # While fairseq looks for the cause of a NaN, it may fail itself.
+    said = next((cause for cause in causes(error) if isinstance(cause, FloatingPointError)), error)
+    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(said))  # numpy 2 shows its numbers so
+    for pattern, sentence in _FAIRSEQ:
+        match = re.search(pattern, text)
+        if match:
+            return sentence.format(**match.groupdict())
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this. Give smaller sizes, lengths or batches."
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}. Check the path."
+    metric = _metric_not_measured(error)
+    if metric is not None:
+        return (
+            f"--best-checkpoint-metric {metric}: the validation does not measure it. Choose loss, nll_loss or ppl, or "
+            "bleu with --eval-bleu."
+        )
+    if isinstance(error, ImportError):
+        return None
+    for package, function, argument, sentence in (
+        ("fairseq", "load_checkpoint_to_cpu", "path", explain_unreadable),
+        ("fairseq", "add_from_file", "f", explain_damaged_dictionary),
+        ("fairseq", "__init__", "codes", explain_damaged_codes),
+    ):
+        path = _argument(error, package, function, argument)
+        if isinstance(path, str):
+            return sentence(error, path)
+    return None
+
+
+def _argument(error, package, function, name):
+    """What a function of a package that `error` was raised in was given, or None."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if code.co_name == function and f"/{package}/" in code.co_filename and name in frame.f_locals:
+            return frame.f_locals[name]
+    return None
+
+
+def _metric_not_measured(error):
+    """The metric that fairseq looked for among the results of a validation when `error` was raised, or None."""
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    at_validation = frames[-1:] in (["validate"], ["get_valid_stats"])
+    return error.args[0] if isinstance(error, KeyError) and at_validation else None
+
+
+def explain_damaged_dictionary(error, path):
+    """One sentence for what fairseq's ``Dictionary.load`` raised on `path`."""
+    return (
+        f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
+        "the text again."
+    )
+
+
+def explain_damaged_codes(error, path):
+    """One sentence for what subword-nmt's ``BPE`` raised on the codes at `path`."""
+    return (
+        f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them ({_first_line(error)}). Copy it "
+        "again, or give the file that the training data was made with."
+    )
+
+
+def _first_line(error):
+    return next(iter(str(error).splitlines()), type(error).__name__)[:120].rstrip(". ")
+
+
+def explain_unreadable(error, path):
+    """One sentence for what loading the checkpoint at `path` raised, or None if the file is not the reason.
+
+    torch's own text advises to load without its safeguard, and is never shown.
+    """
+    text = str(error)
+    unsafe = re.search(r"GLOBAL (\S+)", text)
+    if isinstance(error, pickle.UnpicklingError) and unsafe:
+        return (
+            f"{path} was refused: it holds objects that could run code when loaded ({unsafe.group(1)}), which no "
+            "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
+        )
+    # Of a damaged file torch seeks beyond the end, which is an OSError.
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+        return None
+    if isinstance(error, ImportError | MemoryError) or re.search(_NO_MEMORY, text):
+        return None
+    # Any other error may come of bytes that happen to begin as a pickle, an archive or an old format does.
+    return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."

@@ -1,0 +1,99 @@
+"""Position vectors of one side of the model, over real tokens counted from 0."""
+
+import math
+
+import torch
+from fairseq.modules import FairseqDropout, LayerNorm, SinusoidalPositionalEmbedding
+from torch import nn
+
+from posnet_fairseq.shared.errors import UsageError
+
+POSITION_EMBEDDINGS = ("sinusoidal", "learned", "none")
+
+
+class Positions(nn.Module):
+    """Position embeddings, added to the words and handed to the mixers.
+
+    Sinusoidal ones (Vaswani et al., 2017) are added to scaled words, x√D + p; learned ones (Gehring et al.,
+    2017) before scaling, (x + p)√D: the two ways in which the results of the PosNet paper were made.
+    Mixers get the sinusoidal ones as they are and the learned ones through one LayerNorm that all layers of
+    a side share, in both cases after dropout. One draw of that dropout serves all sentences of a batch. With ``none``
+    the words are left alone.
+
+    Args:
+        kind: one of :data:`POSITION_EMBEDDINGS`.
+        max_positions: L, the longest sentence.
+        embed_dim: D.
+        dropout: on the vectors handed to mixers.
+        option: the command-line option that sets `max_positions`, for the error's text.
+        for_mixers: whether any mixer of this side reads positions.
+    """
+
+    def __init__(self, kind, max_positions, embed_dim, dropout, option, for_mixers):
+        super().__init__()
+        self.max_positions = max_positions
+        self.scale = math.sqrt(embed_dim)
+        self.option = option
+        self.learned = kind == "learned"
+        if kind == "none":
+            self.weight = None
+        elif self.learned:
+            self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
+        else:
+            vectors = SinusoidalPositionalEmbedding.get_embedding(max_positions, embed_dim)
+            self.register_buffer("weight", vectors, persistent=False)
+        self.norm = LayerNorm(embed_dim) if self.learned and for_mixers else None
+        self.dropout = FairseqDropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
+
+    def add_to(self, words, first=0):
+        """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
+        return self._add(words, None if self.weight is None else self._vectors(first + words.size(1))[first:])
+
+    def add_at(self, words, positions):
+        """Scaled words (B, N, D) plus the positions that an index (N,) names."""
+        return self._add(words, None if self.weight is None else self.weight.index_select(0, positions))
+
+    def _add(self, words, vectors):
+        if vectors is None:
+            return words * self.scale
+        return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
+
+    def for_mixers(self, count):
+        """The vectors of positions 0 ... count - 1 as mixers get them, (count, D); None if no mixer reads them."""
+        if self.dropout is None:
+            return None
+        vectors = self._vectors(count)
+        return self.dropout(vectors if self.norm is None else self.norm(vectors))
+
+    def serve_words_only(self):
+        """Drop what only mixers need: their energies are stored."""
+        self.norm = self.dropout = None
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        if self.norm is not None and f"{prefix}weight" in state_dict and f"{prefix}norm.weight" not in state_dict:
+            self.serve_words_only()
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def check_length(self, longest):
+        """Refuse sentences of more than L real tokens.
+
+        Raises:
+            UsageError: `longest` is more than L.
+        """
+        if longest > self.max_positions:
+            raise UsageError(
+                f"a sentence of {longest} tokens (its end symbol counted) is longer than the {self.max_positions} "
+                f"positions of this model. Shorten or leave out such sentences, or train with a larger {self.option}."
+            )
+
+    def _vectors(self, count):
+        """Those of positions 0 ... count - 1, also beyond L.
+
+        Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
+        have no end; of learned ones the last stands for all beyond.
+        """
+        if count <= self.max_positions:
+            return self.weight[:count]
+        if self.learned:
+            return self.weight[torch.arange(count).clamp(max=self.max_positions - 1)]
+        return SinusoidalPositionalEmbedding.get_embedding(count, self.weight.size(1)).to(self.weight)
