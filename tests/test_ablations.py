@@ -1,13 +1,13 @@
 """The rows of docs/ablations.md are those of the papers' tables. test_documented_commands.py runs them."""
 
-import documents
 import pytest
 import torch
-from commands import USER_DIR
 from fairseq import options
 
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from support import documents
+from support.commands import USER_DIR
 
 DOCUMENT = documents.ROOT / "docs/ablations.md"
 COMMANDS = [command for command in documents.commands(DOCUMENT) if command.text.startswith("$TRAIN ")]

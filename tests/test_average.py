@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_bad_input import checkpoint
 
 from posnet_fairseq.cli.average import Candidate, average, candidates, choose, doubts, gap, lost_best
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint
 
 
 def run(*scores, maximize=False):

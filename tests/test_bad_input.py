@@ -1,58 +1,23 @@
 """Every mistake ends in one sentence and exit code 2, in posnet's commands and in fairseq's."""
 
-import logging
 import os
 import pickle
 from argparse import Namespace
 
-import commands
 import pytest
 import torch
-from building import model_options
 
 from posnet_fairseq.cli import average, translate
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
-from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
+from support import commands
+from support.checkpoints import checkpoint
+from support.commands import fails
 
 
 class Malicious:
     def __reduce__(self):
         return os.system, ("touch malicious-code-ran",)
-
-
-def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
-    """A checkpoint as fairseq writes it, with a dictionary beside it."""
-    cfg = model_options(mixer, **options)
-    entries = synthetic.task(words)
-    path.parent.mkdir(exist_ok=True)
-    for language in ("xx", "yy"):
-        entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
-    data = {"_name": "translation", "data": str(path.parent), "source_lang": "xx", "target_lang": "yy"}
-    state = {
-        "args": None,
-        "cfg": {"model": vars(cfg) | {"_name": f"{mixer.replace('attention', 'transformer_pos')}_tiny"}, "task": data},
-        "model": MixerTransformer.build_model(cfg, entries).state_dict(),
-        "optimizer_history": [{"num_updates": updates, "best_loss": None}],
-        "extra_state": {"val_loss": loss},
-        "last_optimizer_state": {"large": torch.zeros(3)},
-    }
-    torch.save(state, path)
-    return path
-
-
-def fails(capsys, main, *arguments):
-    """The one line that a command prints when it refuses its input."""
-    logging.disable(logging.WARNING)  # which fairseq's commands of other tests have switched on
-    with pytest.raises(SystemExit) as error:
-        main([str(argument) for argument in arguments])
-    logging.disable(logging.NOTSET)
-    assert error.value.code == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.strip().split("\n")
-    return line
 
 
 def test_translate_missing_checkpoint(capsys, tmp_path):

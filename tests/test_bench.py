@@ -1,13 +1,13 @@
 import pytest
 import torch
-from commands import SMALL_BENCH
-from test_bad_input import checkpoint, fails
 
 from posnet_fairseq.bench import decode, layers, length, memory, models, timing, translution
 from posnet_fairseq.cli import bench
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint
+from support.commands import SMALL_BENCH, fails
 
 
 def test_interleaved_runs_in_turn_and_leaves_the_warm_up_out():

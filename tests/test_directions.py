@@ -1,9 +1,7 @@
 """Text is split as it was for training, whichever way of its data a model translates."""
 
-import archives
 import pytest
 import torch
-from building import model_options
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import load_indexed_dataset
 
@@ -13,6 +11,8 @@ from posnet_fairseq.fairseq_plugin.checkpoints import Vocabulary
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.tokenisation import pipeline_of
+from support import archives
+from support.building import model_options
 
 # What the languages are told apart by: abbreviations, apostrophes, hyphens, quotes, capitals.
 MARKED = {

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from building import MAX_POSITIONS, build_model, pad, sentences
-from test_bad_input import checkpoint, fails
-from test_precompute import precomputed
 
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.cli.export import _greedy
 from posnet_fairseq.inference.onnx import OnnxTranslator, write
 from posnet_fairseq.inference.precompute import precompute
+from support.building import MAX_POSITIONS, build_model, pad, sentences
+from support.checkpoints import checkpoint, precomputed
+from support.commands import fails
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from building import MAX_POSITIONS, WORDS, build_language_model, pad, replaced, sentences
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.fairseq_plugin import synthetic
@@ -12,6 +11,7 @@ from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_a
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.options import apply_gpt_arch
+from support.building import MAX_POSITIONS, WORDS, build_language_model, pad, replaced, sentences
 
 every_mixer = pytest.mark.parametrize("mixer", [name for name in mixer_names() if "decoder" in get_mixer(name).places])
 TOLERANCE = {"rtol": 0, "atol": 1e-5}

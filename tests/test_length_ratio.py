@@ -2,19 +2,19 @@
 
 import shutil
 
-import commands
 import pytest
 import torch
-from building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
 from fairseq import options
 from fairseq_cli import preprocess
-from test_bad_input import fails
 
 from posnet_fairseq.cli import length_ratio as command
 from posnet_fairseq.fairseq_plugin import length_ratio, synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
+from support import commands
+from support.building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
+from support.commands import fails
 
 
 @pytest.fixture(scope="module")

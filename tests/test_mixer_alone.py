@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from building import build_mixer, settings
 
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from support.building import build_mixer, settings
 
 
 def test_every_mixer_refuses_a_place_where_it_cannot_stand():

@@ -1,12 +1,12 @@
 import pytest
 import torch
-from building import WORDS, build_model, model_options
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from support.building import WORDS, build_model, model_options
 
 # Parameters of the Base model in millions, with a dictionary of 43,650 words and 128 positions, tables stored:
 # PosNet (Schmidt and Di Gangi, WMT 2023) Tables 2 and 6.

@@ -4,17 +4,12 @@ import re
 
 import pytest
 import torch
-from test_bad_input import checkpoint, fails
 
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.fairseq_plugin.checkpoints import build_model, read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
-
-
-def precomputed(path, *arguments):
-    out = path.parent / "fast.pt"
-    precompute.main([str(path), "--out", str(out), *map(str, arguments)])
-    return out
+from support.checkpoints import checkpoint, precomputed
+from support.commands import fails
 
 
 def test_what_made_the_tables_is_dropped(tmp_path, capsys):

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from building import build_model
 from fairseq import optim
 from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
+
+from support.building import build_model
 
 TABLE = "encoder.layers.0.self_attn.on_keys"
 

@@ -1,7 +1,7 @@
 import pytest
-from archives import Server
 
 from posnet_fairseq.shared.progress import Report
+from support.archives import Server
 
 
 @pytest.fixture

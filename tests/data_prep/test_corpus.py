@@ -9,12 +9,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import archives
 import pytest
 
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish, stages
 from posnet_fairseq.text.tokenisation import pipeline_of
+from support import archives
 
 PAIRS = [
     (f"The cat number {n} sleeps under the old house.", f"Die Katze Nummer {n} schläft unter dem alten Haus.")

@@ -6,12 +6,12 @@ import io
 import lzma
 import tarfile
 
-import archives
 import pytest
 
 from posnet_data_prep.sources import extract as extraction
 from posnet_data_prep.sources.extract import extract
 from posnet_fairseq.shared.errors import UsageError
+from support import archives
 
 
 class Bar:

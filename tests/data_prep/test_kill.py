@@ -10,9 +10,10 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-import archives
 import pytest
-from commands import ROOT
+
+from support import archives
+from support.commands import ROOT
 
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """

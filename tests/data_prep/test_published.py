@@ -5,7 +5,6 @@ import json
 import subprocess
 from collections import Counter
 
-import archives
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
@@ -16,14 +15,10 @@ from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.sources import reading
 from posnet_fairseq.fairseq_plugin.length_ratio import measure
 from posnet_fairseq.text.tokenisation import Words, pipeline_of
+from support import archives
+from support.archives import MADE
 
 # Fewer merges than the paper's: the invented texts have not so many words.
-MADE = {
-    "iwslt14.de-en": (archives.iwslt14, ("de", "en"), ["60"]),
-    "wmt14.en-de": (archives.wmt14_de, ("en", "de"), ["60"]),
-    "wmt14.en-fr": (archives.wmt14_fr, ("en", "fr"), ["60"]),
-    "wmt18.en-zh": (archives.wmt18_zh, ("en", "zh"), ["200", "20"]),
-}
 
 
 def lines_of(path):

@@ -4,13 +4,13 @@ import re
 import subprocess
 import sys
 
-import documents
 import pytest
-from commands import ROOT
 
 from posnet_fairseq import registry
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.transformer import options as model_config  # noqa: F401  (the first registers the mixers)
+from support import documents
+from support.commands import ROOT
 
 DOCS = ROOT / "docs"
 

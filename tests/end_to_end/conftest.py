@@ -1,8 +1,9 @@
-import commands
 import pytest
-from corpus import make_corpus
 from fairseq import options
 from fairseq_cli import preprocess
+
+from support import commands
+from support.corpus import make_corpus
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,10 @@
 
 import re
 
-from commands import fairseq_fails, train_arguments
 from fairseq import options
 from fairseq_cli import preprocess
+
+from support.commands import fairseq_fails, train_arguments
 
 
 def test_sides_of_unequal_length(tmp_path):

@@ -2,10 +2,11 @@
 
 import re
 
-import documents
 import pytest
-from commands import ROOT, program, run_program
-from reader import PLACEHOLDERS, SMALLER, Reader, typed
+
+from support import documents
+from support.commands import ROOT, program, run_program
+from support.reader import PLACEHOLDERS, SMALLER, Reader, typed
 
 COMMANDS = [command for path in documents.FILES for command in documents.commands(path)]
 

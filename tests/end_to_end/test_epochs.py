@@ -2,13 +2,13 @@
 
 import shutil
 
-import commands
 import pytest
-from corpus import make_corpus
-from test_training import assert_same_weights
 
 from posnet_data_prep import prepare
 from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from support import commands
+from support.checkpoints import assert_same_weights
+from support.corpus import make_corpus
 
 SAVING = "--no-epoch-checkpoints --disable-validation --save-interval-updates".split()
 TEN = ("--batch-size", "24")  # updates an epoch

@@ -1,11 +1,11 @@
 """Every architecture trains, resumes and translates under fairseq's own commands."""
 
-import commands
 import pytest
 import torch
 
 from posnet_fairseq.cli import length_ratio, translate
 from posnet_fairseq.registry import get_mixer, mixer_names
+from support import commands
 
 CROSS = [name for name in mixer_names() if "cross" in get_mixer(name).places]
 

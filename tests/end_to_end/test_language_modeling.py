@@ -4,11 +4,11 @@ import logging
 import random
 import re
 
-import commands
 import pytest
 
 from posnet_data_prep import prepare
 from posnet_fairseq.cli import average, plot, translate
+from support import commands
 
 BLOCKS = "--task language_modeling --tokens-per-sample 24 --batch-size 16 --required-batch-size-multiple 1".split()
 SMALL_MODEL = (

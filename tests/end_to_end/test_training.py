@@ -1,23 +1,12 @@
 """Training that is cut short, spread over processes, or started through hydra."""
 
-import commands
 import pytest
 import torch
 from mend import mend
 
 from posnet_fairseq.cli import average
-
-
-def weights(path):
-    return torch.load(path, weights_only=True)["model"]
-
-
-def assert_same_weights(path, other, **tolerance):
-    ours, theirs = weights(path), weights(other)
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        torch.testing.assert_close(ours[name], theirs[name], msg=lambda m, name=name: f"{name}: {m}", **tolerance)
-
+from support import commands
+from support.checkpoints import assert_same_weights, weights
 
 SHORT = "--max-update 24 --save-interval-updates 4 --no-epoch-checkpoints --disable-validation".split()
 

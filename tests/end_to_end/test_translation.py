@@ -2,17 +2,17 @@
 
 import re
 
-import commands
 import pytest
 import sacrebleu
 import torch
-from corpus import make_corpus, translate
 
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.cli import translate as translate_command
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import band
+from support import commands
+from support.corpus import make_corpus, translate
 
 FLOOR = 90.0
 BEAM_SEARCH = "--beam 4 --max-len-a 2 --max-len-b 5".split()

@@ -1,5 +1,6 @@
 import pytest
-import tiny_models
+
+from support import tiny_models
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 import pytest
-from commands import SMALL_BENCH
-from test_bad_input import fails
 
 from posnet_fairseq.cli import bench
+from support.commands import SMALL_BENCH, fails
 
 
 def test_sacrebleus_paired_test(capsys):

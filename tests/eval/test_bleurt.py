@@ -10,12 +10,12 @@ import pytest
 import torch
 from bleurt_pytorch import BleurtForSequenceClassification, BleurtTokenizer
 from safetensors.torch import load_file, save_file
-from tiny_models import corpus, make_bleurt, scores
 
 from posnet_eval.metrics import bleurt as implementation
 from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.metrics.bleurt import Bleurt
 from posnet_fairseq.shared.errors import UsageError
+from support.tiny_models import corpus, make_bleurt, scores
 
 LONG = "the cat sat on the old bridge " * 300
 LINES = corpus(24)

@@ -1,8 +1,8 @@
 import numpy as np
-from made_up import Mean
 
 from posnet_eval.metrics._base import MetricOptions
 from posnet_eval.statistics.buckets import by_length
+from support.made_up import Mean
 
 
 def buckets(lines, scores):

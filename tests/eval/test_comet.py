@@ -12,11 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_models
 import torch
 import yaml
-from commands import ROOT
-from tiny_models import checkpoint, corpus, in_hub_cache, make_comet, scores
 
 from posnet_eval.metrics import comet as implementation
 from posnet_eval.metrics._base import MetricOptions, Segment
@@ -24,6 +21,9 @@ from posnet_eval.metrics._networks import read_weights
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.comet import against_library
 from posnet_fairseq.shared.errors import UsageError
+from support import tiny_models
+from support.commands import ROOT
+from support.tiny_models import checkpoint, corpus, in_hub_cache, make_comet, scores
 
 LONG = "the cat sat on the old bridge " * 300
 

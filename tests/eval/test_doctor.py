@@ -1,10 +1,10 @@
 import pytest
 import yaml
-from tiny_models import in_hub_cache, make_bleurt, make_comet
 
 from posnet_eval.metrics.bleurt import Bleurt
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.cli import doctor
+from support.tiny_models import in_hub_cache, make_bleurt, make_comet
 
 
 def found():

@@ -1,26 +1,8 @@
-import random
-
 import pytest
 
 from posnet_eval.inputs.hygiene import remarks
 from posnet_eval.inputs.similarity import first_out_of_step, of_another_text
-
-WORDS = ["".join(random.Random(number).choices("aeioubdfglmnrstßä", k=2 + number % 7)) for number in range(400)]
-
-
-def text(size, seed=1):
-    generator = random.Random(seed)
-    return [" ".join(generator.choices(WORDS, k=generator.randrange(3, 9))) for _ in range(size)]
-
-
-def translated(lines, seed=2):
-    """As a fair system would: a third of the words is another one."""
-    generator = random.Random(seed)
-    return [
-        " ".join(word if generator.random() < 0.67 else generator.choice(WORDS) for word in line.split())
-        for line in lines
-    ]
-
+from support.made_up import text, translated
 
 REFERENCE = text(40)
 

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_models import TEXT, corpus
 
 from posnet_eval.score import main
+from support.tiny_models import TEXT, corpus
 
 ARGUMENTS = (
     "--source s.en --reference r.de --system a=a.de b=b.de --metrics comet,bleurt,bleu --cpu --resamples 100".split()

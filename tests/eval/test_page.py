@@ -5,13 +5,13 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 
-import made_up
 import numpy as np
 import pytest
 
 from posnet_eval.report import browser, examples
 from posnet_eval.report.page import render
 from posnet_eval.report.word_diff import changes
+from support import made_up
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = "</script><script>alert(1)</script> <!-- <b>\"bold\" & 'it' 快乐的猫 שלום ‮😀\u2028"

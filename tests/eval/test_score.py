@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import sacrebleu
 import yaml
-from made_up import sacrebleu_test_set
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
-from test_hygiene import text, translated
 
 from posnet_eval import metrics
 from posnet_eval.inputs.texts import read_output
@@ -23,6 +21,7 @@ from posnet_eval.metrics._base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
 from posnet_fairseq.shared.errors import UsageError
+from support.made_up import sacrebleu_test_set, text, translated
 
 SIZE = 60
 FILES = ["report.csv", "report.html", "report.json", "report.md", "report.tex"]

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny_models import corpus
 
 from posnet_eval.metrics import _networks, _neural
 from posnet_eval.metrics import bleurt as bleurt_module
 from posnet_eval.metrics import comet as comet_module
 from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.score import main
+from support.tiny_models import corpus
 
 LINES = corpus(24)
 # Sources and references shared by translations, as with several systems.

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from made_up import Mean
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
@@ -12,6 +11,7 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics._base import MetricOptions, Segment
 from posnet_eval.statistics import significance
 from posnet_fairseq.bench import wmt17
+from support.made_up import Mean
 
 SEED = 12345  # sacreBLEU's
 THEIRS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}

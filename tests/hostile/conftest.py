@@ -1,10 +1,9 @@
-import commands
-import hostile
 import pytest
-from corpus import make_corpus
 
 import posnet_fairseq.models.mixer_transformer  # noqa: F401  (registers the architectures)
 from posnet_data_prep.prepare import main as prepare
+from support import commands, hostile
+from support.corpus import make_corpus
 
 
 @pytest.fixture(scope="session")

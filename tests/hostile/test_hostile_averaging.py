@@ -3,8 +3,9 @@
 import shutil
 
 import torch
-from damaged import changed, put
-from hostile import Row, play, table
+
+from support.damaged import changed, put
+from support.hostile import Row, play, table
 
 TWO = "posnet-average run --num 2 --out out.pt"
 FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))

@@ -9,11 +9,11 @@ import zipfile
 
 import pytest
 import torch
-from damaged import changed, one, tar, weight
-from hostile import Row, play, table
 
 from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
+from support.damaged import changed, one, tar, weight
+from support.hostile import Row, play, table
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"

@@ -13,16 +13,16 @@ import sys
 import threading
 from pathlib import Path
 
-import commands
 import pytest
 import sentencepiece
 import torch
-from hostile import Row, play, run, table
-from training_log_of import training_log
 
 from posnet_fairseq.cli import translate
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
+from support import commands
+from support.hostile import Row, play, run, table
+from support.training_log import training_log
 
 AVERAGE = "posnet-average run --num 1 --out"
 PRECOMPUTE = "posnet-precompute model.pt --out"

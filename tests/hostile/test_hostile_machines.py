@@ -3,12 +3,12 @@
 import shlex
 import subprocess
 
-import commands
 import pytest
-from hostile import ENDS, Row, play, table
 
 from posnet_data_prep.datasets import DATASETS, QUICKSTART
 from posnet_fairseq.registry import get_mixer, mixer_names
+from support import commands
+from support.hostile import ENDS, Row, play, table
 
 RECIPES = shlex.quote(str(commands.ROOT / "recipes"))
 # Variables that would otherwise come from outside.

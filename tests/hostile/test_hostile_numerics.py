@@ -1,8 +1,9 @@
 """Sizes and options that make no model, on a command line and in a checkpoint."""
 
 import torch
-from commands import USER_DIR
-from hostile import Row, play, table
+
+from support.commands import USER_DIR
+from support.hostile import Row, play, table
 
 
 def stored(**options):

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import commands
 import pytest
 import sentencepiece
-from hostile import Row, copy_of, play, table
-from training_log_of import training_log
 
 from posnet_fairseq.shared.files import a_path, path_text
+from support import commands
+from support.hostile import Row, copy_of, play, table
+from support.training_log import training_log
 
 # What a path is for.
 CHECKPOINT = "checkpoint"

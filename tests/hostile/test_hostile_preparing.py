@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 
-from hostile import Row, play, table
+from support.hostile import Row, play, table
 
 CORPUS = "posnet-prepare corpus --workers 1 --merges 20 --out out"
 TRAIN = f"{CORPUS} --train text/train.xx text/train.yy"

@@ -4,15 +4,15 @@ import csv
 import shlex
 import sqlite3
 
-import commands
 import pytest
 import samples
-from hostile import Row, play, table
 
 from posnet_eval.report.latex import escaped
 from posnet_eval.statistics import cache
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import visible
+from support import commands
+from support.hostile import Row, play, table
 
 CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")

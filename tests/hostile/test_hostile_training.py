@@ -2,8 +2,8 @@
 
 import shutil
 
-from damaged import put
-from hostile import Row, play, table
+from support.damaged import put
+from support.hostile import Row, play, table
 
 MADE = ("trained", "trained/*")
 

@@ -5,12 +5,13 @@ import json
 import math
 import shutil
 
-import commands
 import sentencepiece
 import torch
-from damaged import changed, one, tar, weight
-from hostile import Row, play, table
 from sentencepiece import sentencepiece_model_pb2
+
+from support import commands
+from support.damaged import changed, one, tar, weight
+from support.hostile import Row, play, table
 
 TRANSLATE = "posnet-translate model.pt --input text/test.xx"
 QUICK = "--beam 1 --max-len-b 2"

@@ -1,9 +1,7 @@
 """The laws for every registered mixer, in every place where it may stand, with every gate."""
 
-import laws
 import pytest
 import torch
-from building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.banded import BandedMixer
@@ -11,6 +9,8 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from support import laws
+from support.building import MAX_POSITIONS, build_case, mixer_cases, pad, sentences
 
 every_case = pytest.mark.parametrize("case", list(mixer_cases()), ids=str)
 

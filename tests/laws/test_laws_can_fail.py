@@ -2,10 +2,8 @@
 
 import dataclasses
 
-import laws
 import pytest
 import torch
-from building import MAX_POSITIONS, Case, build_case
 
 from posnet_fairseq.inference import precompute
 from posnet_fairseq.mixers.bases import banded, position_based, token_mixer
@@ -13,6 +11,8 @@ from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
 from posnet_fairseq.ops import static_mixing
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer import positions
+from support import laws
+from support.building import MAX_POSITIONS, Case, build_case
 
 
 def _without_padding_mask(monkeypatch):

@@ -2,17 +2,16 @@
 
 import dataclasses
 
-import laws
-import mixer_laws
 import pytest
 import torch
-from building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
 from torch.autograd.function import once_differentiable
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from support import laws, mixer_laws
+from support.building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
 
 CASES = [case for case in mixer_cases() if case.options or case.gate == get_mixer(case.mixer).default_gate]
 STEPPING = [case for case in CASES if case.place != "encoder"]

@@ -1,10 +1,10 @@
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from support import reference
+from support.building import build_mixer
 
 PLACES = ("encoder", "decoder")
 every_place = pytest.mark.parametrize("place", PLACES)

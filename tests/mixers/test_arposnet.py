@@ -1,11 +1,10 @@
 import pytest
-import reference
-from building import build_mixer
-from test_aposnet import absolute_energy, vectors
-from test_rposnet import relative_energy
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from support import reference
+from support.building import build_mixer, vectors
+from support.formulas import absolute_energy, relative_energy
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from building import build_mixer
-from test_aposnet import vectors
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
@@ -11,6 +9,7 @@ from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import push
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.registry import get_mixer, mixer_names
+from support.building import build_mixer, vectors
 
 BANDED = [
     (name, options)

@@ -1,13 +1,13 @@
 import cmath
 
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.ops.fourier import real_transform
 from posnet_fairseq.shared.errors import UsageError
+from support import reference
+from support.building import build_mixer
 
 
 def wave(steps, length):

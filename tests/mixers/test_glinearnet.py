@@ -1,9 +1,9 @@
 import pytest
-import reference
-from building import build_mixer, settings
-from test_linearnet import naive_linearnet
 
 from posnet_fairseq.registry import get_mixer
+from support import reference
+from support.building import build_mixer, settings
+from support.formulas import naive_linearnet
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

@@ -1,11 +1,11 @@
 import pytest
-import reference
 import torch
-from building import build_mixer, settings
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer
+from support import reference
+from support.building import build_mixer, settings
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

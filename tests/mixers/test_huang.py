@@ -1,8 +1,8 @@
 import pytest
-import reference
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
+from support import reference
+from support.building import build_mixer
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

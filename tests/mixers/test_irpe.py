@@ -1,25 +1,15 @@
-import math
-
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
 from posnet_fairseq.ops.offsets import piecewise_index
 from posnet_fairseq.shared.errors import UsageError
+from support import reference
+from support.building import build_mixer
+from support.formulas import piecewise
 
 every_place = pytest.mark.parametrize("place", PLACES)
-
-
-def piecewise(x, beta):
-    """iRPE (Wu et al., ICCV 2021) Eq. 18 with α : β : γ = 1 : 2 : 8."""
-    alpha, gamma = beta / 2, 4 * beta
-    if abs(x) <= alpha:
-        return round(x)
-    bucket = round(alpha + math.log(abs(x) / alpha) / math.log(gamma / alpha) * (beta - alpha))
-    return int(math.copysign(min(beta, bucket), x))
 
 
 def naive_irpe(mixer, x, y):
@@ -93,9 +83,8 @@ def test_halves_are_rounded_to_the_even_number():
 
 
 def test_tables_start_at_zero():
-    from building import settings
-
     from posnet_fairseq.registry import get_mixer
+    from support.building import settings
 
     cls = get_mixer("irpe")
     for options in ({"irpe_on": "qkv"}, {"irpe_mode": "bias"}):

@@ -1,18 +1,13 @@
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from support import reference
+from support.building import build_mixer
+from support.formulas import naive_linearnet
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
-
-
-def naive_linearnet(mixer, x, y):
-    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 13: no softmax, what may not be seen counts 0."""
-    weights = reference.masked(mixer, lambda h, n, m: mixer.weight[h, n, m], len(x), len(y), hidden=0.0)
-    return reference.mix_one_sentence(mixer, x, y, weights)
 
 
 @every_place

@@ -1,9 +1,9 @@
 import pytest
-import reference
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from support import reference
+from support.building import build_mixer
 
 every_place = pytest.mark.parametrize("place", PLACES)
 

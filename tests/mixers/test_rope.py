@@ -1,13 +1,13 @@
 import math
 
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.shared.errors import UsageError
+from support import reference
+from support.building import build_mixer
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

@@ -1,27 +1,14 @@
 import pytest
-import reference
 import torch
-from building import build_mixer
-from test_aposnet import vectors
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
 from posnet_fairseq.shared.errors import UsageError
+from support import reference
+from support.building import build_mixer, vectors
+from support.formulas import relative_energy
 
 every_place = pytest.mark.parametrize("place", PLACES)
-
-
-def relative_energy(mixer, energy, positions):
-    """PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 9 and 10 as a function (h, n, m)."""
-    q = reference.project(positions, energy.query_proj, mixer.num_heads)
-    table = reference.split(energy.relative, mixer.num_heads)
-    limit = energy.reach
-
-    def of_pair(h, n, m):
-        offset = reference.clip(reference.at(mixer, n) - m, limit)
-        return q[h][n] @ table[h][offset + limit] / mixer.head_dim**0.5
-
-    return of_pair
 
 
 def naive_rposnet(positions, memory_positions):

@@ -1,11 +1,11 @@
 import pytest
-import reference
 import torch
-from building import build_mixer
-from test_irpe import piecewise
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from support import reference
+from support.building import build_mixer
+from support.formulas import piecewise
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 every_index = pytest.mark.parametrize("index", ["clip", "piecewise"])

@@ -1,12 +1,12 @@
 import math
 
 import pytest
-import reference
 import torch
-from building import build_mixer
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from support import reference
+from support.building import build_mixer
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 

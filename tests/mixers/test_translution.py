@@ -1,12 +1,12 @@
 import pytest
-import reference
 import torch
 import torch.nn.functional as F
-from building import build_mixer, build_model
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import by_offset
+from support import reference
+from support.building import build_mixer, build_model
 
 PLACES = ("encoder", "decoder")
 every_place = pytest.mark.parametrize("place", PLACES)

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from building import build_case, build_language_model, build_model, mixer_cases
 
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.plots.inspection import observe
+from support.building import build_case, build_language_model, build_model, mixer_cases
 
 SOURCE, TARGET = torch.tensor([7, 8, 9, 10, 11, 12, 13, 2]), torch.tensor([9, 20, 21, 5, 6, 2])
 COLUMNS, ROWS = [f"s{i}" for i in range(8)], [f"t{i}" for i in range(6)]

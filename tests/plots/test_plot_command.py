@@ -7,15 +7,16 @@ import re
 import numpy as np
 import pytest
 import torch
-from building import WORDS, build_language_model, language_model_options
 from PIL import Image
-from test_bad_input import checkpoint, fails
-from training_log_of import training_log
 
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.plots import comparison, curves, matrices, page, style
 from posnet_fairseq.plots.inspection import Mixing
+from support.building import WORDS, build_language_model, language_model_options
+from support.checkpoints import checkpoint
+from support.commands import fails
+from support.training_log import training_log
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
 

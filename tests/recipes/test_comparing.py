@@ -11,13 +11,13 @@ from pathlib import Path
 import compare
 import comparison
 import pytest
-from commands import ROOT
 from systems import System, chosen, read_systems
-from training_log_of import training_log
 
 from posnet_fairseq.cli.mixers import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from support.commands import ROOT
+from support.training_log import training_log
 
 LISTS = sorted((ROOT / "recipes/systems").glob("*.txt"))
 

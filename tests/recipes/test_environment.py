@@ -5,9 +5,10 @@ import shutil
 import subprocess
 import sys
 
-import commands
 import pytest
-from hostile import contents
+
+from support import commands
+from support.hostile import contents
 
 # Instead of the minutes that making one takes. python, pip and the stamp are all that the script looks at.
 STUBS = """

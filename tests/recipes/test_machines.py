@@ -7,11 +7,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import commands
 import machines
 import pytest
 from machines import Share, agree
 from torch.distributed import HashStore
+
+from support import commands
 
 RANK = "recipes/lib/rank.py"
 OPTIONS = ["data", "--lr", "1", "--save-dir", "run/checkpoints", "--seed", "1"]

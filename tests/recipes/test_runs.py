@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 
 import before_training
-import commands
 import pytest
 import torch
-from corpus import make_corpus
 from training import fairseq_arguments
-from training_log_of import losses
 
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.shared.errors import UsageError
+from support import commands
+from support.corpus import make_corpus
+from support.training_log import losses
 
 # A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
 # (SENTENCES), so that of the checkpoints after 2, 4, 6 and 8 one ends an epoch.

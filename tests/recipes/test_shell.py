@@ -5,10 +5,10 @@ import os
 import stat
 import subprocess
 
-import commands
 import pytest
 
 from posnet_eval.metrics import METRICS
+from support import commands
 
 RECIPES = commands.ROOT / "recipes"
 SCRIPTS = sorted(

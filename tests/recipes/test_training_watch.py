@@ -10,10 +10,10 @@ import pytest
 import torch
 from checkpoints_kept import COPIES, most_kept, remove_old
 from mend import mend
-from test_bad_input import checkpoint
 
 from posnet_fairseq.cli.average import Candidate, choose
 from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint
 
 VALID = '2026 | INFO | valid | {{"valid_ppl": "{}", "valid_num_updates": "{}"}}\n'
 

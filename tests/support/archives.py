@@ -260,3 +260,11 @@ class Server:
     def close(self):
         self._server.shutdown()
         self._server.server_close()
+
+
+MADE = {
+    "iwslt14.de-en": (iwslt14, ("de", "en"), ["60"]),
+    "wmt14.en-de": (wmt14_de, ("en", "de"), ["60"]),
+    "wmt14.en-fr": (wmt14_fr, ("en", "fr"), ["60"]),
+    "wmt18.en-zh": (wmt18_zh, ("en", "zh"), ["200", "20"]),
+}

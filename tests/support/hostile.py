@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import commands
 import pytest
 
 from posnet_fairseq.shared.failures import explain
+from support import commands
 
 ENDS = 2  # the exit code of a refusal
 

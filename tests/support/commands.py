@@ -1,5 +1,6 @@
 """fairseq's and posnet's commands, in this process (each would take seconds to start) or in one of their own."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -8,11 +9,12 @@ import time
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
 from fairseq import checkpoint_utils
 
 import posnet_fairseq
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
 
 # Small and quick to train. The tests of a size are elsewhere.
@@ -103,3 +105,16 @@ def fairseq_fails(command, *arguments):
     assert process.returncode == 2, output
     assert "Traceback" not in output, output
     return output.strip().split("\n")[-1]
+
+
+def fails(capsys, main, *arguments):
+    """The one line that a command prints when it refuses its input."""
+    logging.disable(logging.WARNING)  # which fairseq's commands of other tests have switched on
+    with pytest.raises(SystemExit) as error:
+        main([str(argument) for argument in arguments])
+    logging.disable(logging.NOTSET)
+    assert error.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.strip().split("\n")
+    return line

@@ -3,9 +3,9 @@
 import io
 
 import torch
-from building import MAX_POSITIONS, pad, replaced, sentences
 
 from posnet_fairseq.inference.precompute import precompute
+from support.building import MAX_POSITIONS, pad, replaced, sentences
 
 TOLERANCE = {"rtol": 0, "atol": 1e-5}
 

@@ -9,17 +9,16 @@ import sys
 import venv
 from pathlib import Path
 
-import archives
-import documents
 import yaml
-from commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
 from fairseq.models import import_models
-from made_up import sacrebleu_test_set
-from test_published import MADE
 
 import posnet_fairseq
 from posnet_data_prep.datasets import ARCHIVES, DATASETS, QUICKSTART
 from posnet_data_prep.sources import reading
+from support import archives, documents
+from support.archives import MADE
+from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
+from support.made_up import sacrebleu_test_set
 
 # Files that are there before the first command: lines of each, in all languages. All else is made by commands.
 GIVEN = {"my": 600, "test": 5, "base": 5, "rposnet": 5}

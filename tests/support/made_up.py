@@ -186,3 +186,20 @@ def _difference(metric, means, outputs, a, b, weights):
     shift = min(1.0, 2 * min(float((resampled <= 0).mean()), float((resampled >= 0).mean())))
     win = float((sign * resampled > 0).mean() + (resampled == 0).mean() / 2)
     return Difference(value, low, high, None if same else p, shift, win, int(np.sign(sign * value)), same)
+
+
+WORDS = ["".join(random.Random(number).choices("aeioubdfglmnrstßä", k=2 + number % 7)) for number in range(400)]
+
+
+def text(size, seed=1):
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randrange(3, 9))) for _ in range(size)]
+
+
+def translated(lines, seed=2):
+    """As a fair system would: a third of the words is another one."""
+    generator = random.Random(seed)
+    return [
+        " ".join(word if generator.random() < 0.67 else generator.choice(WORDS) for word in line.split())
+        for line in lines
+    ]

@@ -151,3 +151,11 @@ def pad(rows, left=False, width=None):
         else:
             into[: len(row)] = row
     return batch
+
+
+def vectors(count, width=8):
+    """Of more positions than tokens: in cross-attention ⌊γn⌋ is looked up."""
+    return {
+        name: torch.randn(2 * count, width, dtype=torch.float64, requires_grad=True)
+        for name in ("positions", "memory_positions")
+    }

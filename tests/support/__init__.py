@@ -1,0 +1,1 @@
+"""Helpers of the tests: small models, references, laws, made-up corpora and archives, commands."""

@@ -1,0 +1,45 @@
+"""Checkpoints of small models."""
+
+import torch
+
+from posnet_fairseq.cli import precompute
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from support.building import model_options
+
+
+def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
+    """A checkpoint as fairseq writes it, with a dictionary beside it."""
+    cfg = model_options(mixer, **options)
+    entries = synthetic.task(words)
+    path.parent.mkdir(exist_ok=True)
+    for language in ("xx", "yy"):
+        entries.source_dictionary.save(str(path.parent / f"dict.{language}.txt"))
+    data = {"_name": "translation", "data": str(path.parent), "source_lang": "xx", "target_lang": "yy"}
+    state = {
+        "args": None,
+        "cfg": {"model": vars(cfg) | {"_name": f"{mixer.replace('attention', 'transformer_pos')}_tiny"}, "task": data},
+        "model": MixerTransformer.build_model(cfg, entries).state_dict(),
+        "optimizer_history": [{"num_updates": updates, "best_loss": None}],
+        "extra_state": {"val_loss": loss},
+        "last_optimizer_state": {"large": torch.zeros(3)},
+    }
+    torch.save(state, path)
+    return path
+
+
+def precomputed(path, *arguments):
+    out = path.parent / "fast.pt"
+    precompute.main([str(path), "--out", str(out), *map(str, arguments)])
+    return out
+
+
+def weights(path):
+    return torch.load(path, weights_only=True)["model"]
+
+
+def assert_same_weights(path, other, **tolerance):
+    ours, theirs = weights(path), weights(other)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], msg=lambda m, name=name: f"{name}: {m}", **tolerance)
