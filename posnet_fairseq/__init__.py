@@ -1,6 +1,32 @@
-"""posnet: token mixers in place of self-attention, a plugin for fairseq (``--user-dir posnet_fairseq``).
+"""posnet: token mixers in place of self-attention, for PyTorch, and for fairseq with ``--user-dir``.
 
-Importing :mod:`posnet_fairseq.models` registers the plugin, which is what fairseq does with ``--user-dir``.
+Importing :mod:`posnet_fairseq.models` registers the fairseq plugin, which is what fairseq does with ``--user-dir``.
+Nothing else here needs fairseq.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from posnet_fairseq.mixers.bases.building import build_mixer
+    from posnet_fairseq.registry import mixer_names
+
+# Public names by the module that defines them. They are imported when they are used: torch takes a second.
+_PUBLIC = {
+    "build_mixer": "posnet_fairseq.mixers.bases.building",
+    "mixer_names": "posnet_fairseq.mixers.bases.building",
+}
+
+__all__ = ["__version__", "build_mixer", "mixer_names"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,7 +3,6 @@ import torch
 
 from posnet_fairseq.bench import decode, layers, length, memory, models, timing, translution
 from posnet_fairseq.cli import bench
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
@@ -78,7 +77,7 @@ def test_the_formula_written_out_is_the_mixer(name):
     mixer = layers.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()
     x = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True)
     inputs, upstream = [x, *mixer.parameters()], torch.randn_like(x)
-    ours, theirs = mixer(x, x, MixingContext())[0], translution.written_out(mixer, x)
+    ours, theirs = mixer(x, x), translution.written_out(mixer, x)
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad(output, inputs, upstream) for output in (ours, theirs)]
     torch.testing.assert_close(*gradients)
@@ -104,7 +103,7 @@ def test_no_vector_of_a_pair_exists(name, clip):
     mixer = layers.build(name, "decoder", width, heads, tokens, translution_clip=clip)
     x = torch.randn(batch, tokens, width, requires_grad=True)
     gradients = sum(parameter.nbytes for parameter in mixer.parameters())
-    peak = memory.peak_bytes(layers.training(mixer, x, MixingContext()))
+    peak = memory.peak_bytes(layers.training(mixer, x))
     unit, vectors_of_pairs = x.nbytes + 4 * batch * heads * tokens**2, 4 * batch * tokens**2 * width
     assert peak - gradients < 8 * unit < vectors_of_pairs / 2
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.mixers.bases.hypotheses import Reordering
+from posnet_fairseq.mixers.bases.decoding_state import order_of_sentences
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ from posnet_fairseq.mixers.bases.hypotheses import Reordering
     ],
 )
 def test_order_of_sentences(order, before, expected):
-    found, hypotheses = Reordering(torch.tensor(order, dtype=torch.long)).of_sentences(*before)
+    found, hypotheses = order_of_sentences(torch.tensor(order, dtype=torch.long), *before)
     assert (None if found is None else found.tolist(), hypotheses) == expected

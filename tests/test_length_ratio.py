@@ -12,6 +12,7 @@ from posnet_fairseq.fairseq_plugin import length_ratio, synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.transformer.length_ratio import parse
 from support import commands
 from support.building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
 from support.commands import fails
@@ -118,7 +119,7 @@ def test_sentences_for_damaged_dictionaries(data, tmp_path, monkeypatch):
     ("given", "pair"), [("1.05", (21, 20)), ("2", (2, 1)), ("0.5", (1, 2)), ("auto", None), (None, None)]
 )
 def test_is_kept_as_a_fraction(given, pair):
-    assert length_ratio.parse(given) == pair
+    assert parse(given) == pair
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "1e-9", "1e7", "1e300", "many", "nan", "inf", "1/0", ""])
@@ -165,8 +166,11 @@ def test_positions_beyond_the_longest_target_are_looked_up():
 
 
 def test_queries_stand_at_the_floor():
-    from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+    from posnet_fairseq.mixers.bases.context import MixingContext
+    from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 
-    offsets = MixingContext(length_ratio=(5, 4), first=2).offsets(5, 3)
+    state = DecodingState(batch_size=1)
+    state.position = 2
+    offsets = MixingContext(length_ratio=(5, 4), state=state).offsets(5, 3)
     assert offsets[:, 0].tolist() == [2, 3, 5, 6, 7]  # ⌊2.5⌋, ⌊3.75⌋, 5, ⌊6.25⌋, ⌊7.5⌋
     assert offsets[0].tolist() == [2, 1, 0]

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -82,20 +81,10 @@ def test_parameters_that_change_before_the_backward_pass_are_refused(monkeypatch
     """As autograd does where nothing is made again."""
     monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
     mixer = build_mixer("shaw")
-    monkeypatch.setattr(mixer, "outweighs", lambda keys: True)
+    monkeypatch.setattr(mixer, "should_recompute", lambda keys: True)
     x = torch.randn(2, 5, 8, dtype=torch.float64)
-    output, _ = mixer(x, x, MixingContext())
+    output = mixer(x, x)
     with torch.no_grad():
         mixer.relative_key.add_(1)
     with pytest.raises(RuntimeError, match="relative_key of Shaw has been modified by an inplace operation"):
         output.sum().backward()
-
-
-def test_states_of_other_lengths_are_refused():
-    mixer, state = build_mixer("lightconv", "decoder"), {}
-    token = torch.randn(1, 1, 8, dtype=torch.float64)
-    for first in (0, 1):
-        mixer(token, token, MixingContext(first=first, ahead=4, state=mixer.decoding_state(state)))
-    for first in (1, 3):
-        with pytest.raises(UsageError, match=f"a step at position {first}: its state has seen 2 tokens"):
-            mixer(token, token, MixingContext(first=first, ahead=4, state=mixer.decoding_state(state)))

@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.mixers.attention import Attention
-from posnet_fairseq.mixers.bases.token_mixer import PLACES, TokenMixer
-from posnet_fairseq.models.mixer_transformer import arch_names
+from posnet_fairseq.mixers.bases.settings import PLACES
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import _MIXERS, get_mixer, mixer_names, option_fields, register_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.architectures import arch_names
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())
 

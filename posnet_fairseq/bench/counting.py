@@ -12,11 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.transformer.options import apply_arch
+from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.sizes import of_arch
 
 # What a count is made of, as exponents of K̂ = 2K + 1 rows of a table, N tokens, width D, and E = H·C, the width of
@@ -102,10 +102,9 @@ def _count(name, clip_distance, length, width, narrow):
     with torch.device("meta"):
         mixer = cls(settings).eval()
         tokens, positions = torch.empty(1, length, width), torch.empty(length, width)
-        context = MixingContext(positions=positions)
-        total, stored = _flops(lambda: mixer(tokens, tokens, context)), 0
+        total, stored = _flops(lambda: mixer(tokens, positions=positions)), 0
         if isinstance(mixer, PositionBasedMixer):
-            offsets = context.offsets(length, length, tokens.device)
+            offsets = MixingContext(device=tokens.device).offsets(length, length)
             stored = _flops(lambda: mixer.energy(offsets, positions, positions))
     return total / 2, (total - stored) / 2
 

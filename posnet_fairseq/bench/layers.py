@@ -9,7 +9,6 @@ from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.options import configure
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
@@ -75,10 +74,10 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     if padded and place == "encoder":
         mask = torch.zeros(batch, length, dtype=torch.bool, device=device)
         mask[-max(1, batch // 10) :, length - max(1, length // 10) :] = True
-    context = MixingContext(positions=positions, padding_mask=mask)
+    arguments = {"positions": positions, "padding_mask": mask}
     built = {name: build_mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
-    calls = {name: forward(mixer, x, context) for name, mixer in built.items()}
-    trainings = {name: training(mixer, x, context) for name, mixer in built.items()}
+    calls = {name: forward(mixer, x, **arguments) for name, mixer in built.items()}
+    trainings = {name: training(mixer, x, **arguments) for name, mixer in built.items()}
     seconds = {"forward": interleaved(calls, rounds), "training": interleaved(trainings, rounds)}
     results = {name: {"peak": peak_bytes(trainings[name])} for name in built}
     for what, measured in seconds.items():
@@ -88,25 +87,25 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     return results
 
 
-def forward(mixer, x, context):
+def forward(mixer, x, **arguments):
     """A function that calls a mixer without gradients."""
 
     def call():
         with torch.inference_mode():
-            mixer.eval()(x, x, context)
+            mixer.eval()(x, **arguments)
         wait()
 
     return call
 
 
-def training(mixer, x, context):
+def training(mixer, x, **arguments):
     """A function that calls a mixer and its backward pass."""
 
     def call():
         inputs = [x, *mixer.parameters()]
-        if context.positions is not None:
-            inputs.append(context.positions)
-        output, _ = mixer.train()(x, x, context)
+        if arguments.get("positions") is not None:
+            inputs.append(arguments["positions"])
+        output = mixer.train()(x, **arguments)
         torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
         wait()
 

@@ -10,10 +10,9 @@ from posnet_fairseq.bench.layers import BASELINE, build_mixer, forward
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
-from posnet_fairseq.mixers.bases.hypotheses import Reordering
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.transformer.sizes import SIZES
 
 FAIRSEQ = "fairseq's attention"
@@ -50,7 +49,7 @@ def encoder_layer(mixers, length, size="base", rounds=5):
     torch.manual_seed(1)
     x = torch.randn(1, length, SIZES[size].embed_dim)
     built = {name: _built(name, "encoder", size, length) for name in [BASELINE, *mixers]}
-    calls = {name: forward(mixer, x, MixingContext()) for name, mixer in built.items()}
+    calls = {name: forward(mixer, x) for name, mixer in built.items()}
     return _figures(calls, {name: peak_bytes(call) for name, call in calls.items()}, rounds)
 
 
@@ -107,24 +106,24 @@ class _Step:
             name: tensor if tensor.shape == first[name].shape else _longer(tensor, length - 1)
             for name, tensor in second.items()
         }
-        self.shared, self.state_bytes = {}, sum(tensor.nbytes for tensor in self.rows.values())
+        self.tables, self.state_bytes = {}, sum(tensor.nbytes for tensor in self.rows.values())
 
     def _state_after(self, steps):
-        state = DecodingState({}, {})
-        for step in range(steps):
-            self._mix(step, state)
+        state = self.mixer.init_state(len(self.x))
+        for _ in range(steps):
+            self._mix(state)
         return dict(state.rows)
 
     @torch.inference_mode()
-    def _mix(self, step, state):
-        self.mixer(self.x, self.x, MixingContext(first=step, ahead=self.length, state=state))
+    def _mix(self, state):
+        self.mixer.step(self.x, state, rows=self.length)
 
     def __call__(self):
         for _ in range(STEPS):
-            self.shared["steps"] = self.length - 1  # those that are made up
-            state = DecodingState(dict(self.rows), self.shared)
-            self._mix(self.length - 1, state)
-            state.move(Reordering(self.order))
+            state = DecodingState(len(self.x))
+            state.position, state.rows, state.tables = self.length - 1, dict(self.rows), self.tables
+            self._mix(state)
+            state.reorder(self.order)
 
 
 def _longer(tensor, length):

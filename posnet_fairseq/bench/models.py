@@ -12,7 +12,7 @@ from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.transformer.options import apply_arch
+from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.sizes import SIZES
 
 BASELINE = "fairseq transformer"

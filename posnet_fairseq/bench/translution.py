@@ -9,7 +9,6 @@ import torch
 from posnet_fairseq.bench import layers
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 
 NAME, NARROW = "translution", "alpha_translution"
@@ -102,8 +101,8 @@ def run(mixers, length, sentences, embed_dim, num_heads, rounds, compare=True):
         name: layers.build(name, "decoder", embed_dim, num_heads, length).to(device)
         for name in dict.fromkeys([layers.BASELINE, NAME, *mixers])
     }
-    context = MixingContext(positions=torch.randn(length, embed_dim, device=device, requires_grad=True))
-    calls = {name: layers.training(mixer, x, context) for name, mixer in built.items()}
+    positions = torch.randn(length, embed_dim, device=device, requires_grad=True)
+    calls = {name: layers.training(mixer, x, positions=positions) for name, mixer in built.items()}
     seconds = interleaved(calls | {"products": products(length, sentences, embed_dim)}, rounds)
     results = {}
     for name, call in calls.items():

@@ -64,7 +64,7 @@ def _plugin():
         return
     yield Finding("fairseq", True, f"imports, from {Path(fairseq.__file__).parent}")
     try:
-        from posnet_fairseq.models.mixer_transformer import arch_names
+        from posnet_fairseq.transformer.architectures import arch_names
     except Exception as error:
         yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
         return

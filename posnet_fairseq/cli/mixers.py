@@ -12,13 +12,15 @@ from rich.table import Table
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.cli._numbers import check_numbers
-from posnet_fairseq.mixers.bases.options import choices, kind
+from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
+from posnet_fairseq.mixers.bases.options import choices
+from posnet_fairseq.mixers.bases.options import plain_type as kind
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.transformer.options import MixerTransformerConfig, per_layer
+from posnet_fairseq.transformer.options import per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")

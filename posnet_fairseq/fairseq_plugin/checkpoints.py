@@ -19,14 +19,16 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.mixers.bases.options import choices, kind
-from posnet_fairseq.models.mixer_language_model import MixerLanguageModel, gpt_arch_names
-from posnet_fairseq.models.mixer_transformer import MixerTransformer, arch_names
+from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig, MixerTransformerConfig
+from posnet_fairseq.mixers.bases.options import choices
+from posnet_fairseq.mixers.bases.options import plain_type as kind
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import DamagedError, UsageError
 from posnet_fairseq.shared.failures import explain_damaged_dictionary, explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
-from posnet_fairseq.transformer.options import MixerLanguageModelConfig, MixerTransformerConfig
+from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
 # Facts in the extra_state of checkpoints that posnet's commands made of others.
 MADE = ("averaged", "precomputed", "copied")

@@ -1,39 +1,15 @@
 """γ, source tokens per target token: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
 
-It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same in every precision.
+Measured on binarised data.
 """
 
-from fractions import Fraction
 from pathlib import Path
 
 from fairseq.data.data_utils import infer_language_pair
 
 from posnet_fairseq.fairseq_plugin.binarised import sentence_sizes
 from posnet_fairseq.shared.errors import UsageError
-
-AUTO = "auto"
-UNKNOWN = (0, 0)
-LOWEST, HIGHEST = Fraction(1, 100), 100
-
-
-def parse(value):
-    """Source and target tokens for a ``--length-ratio``, or None for ``auto``.
-
-    Raises:
-        UsageError: it is no number, or an absurd one.
-    """
-    if value in (None, AUTO):
-        return None
-    try:
-        ratio = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        ratio = 0
-    if not LOWEST <= ratio <= HIGHEST:
-        raise UsageError(
-            f"--length-ratio {value}: give a number from {float(LOWEST)} to {HIGHEST}, such as 1.05, or auto."
-        )
-    ratio = ratio.limit_denominator(10**6)
-    return ratio.numerator, ratio.denominator
+from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
 
 
 def measure(folder, source=None, target=None):

@@ -1,13 +1,37 @@
 """What is said when a checkpoint's weights do not fit a model."""
 
+import json
+from typing import Any
+
+import torch
+
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
+
+# Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
+MIXERS = "mixers_version"
+_PLACE_FLAGS = {"encoder": "--encoder-self-mixer", "decoder": "--decoder-self-mixer", "cross": "--cross-mixer"}
 
 
 class ExplainedLoading:
-    """Part of a fairseq model, in front of fairseq's own class: loading that names what does not fit."""
+    """A part of fairseq models, before fairseq's own class: loading that names what does not fit."""
 
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As fairseq's, but what does not fit is named as what it is.
+    def store_mixers(self) -> None:
+        """Store the names and options of the mixers with the weights.
+
+        fairseq gives :meth:`load_state_dict` the options of the present run, not those of the checkpoint, and weights
+        of other options may have the same shapes.
+        """
+        text = json.dumps({name: mixer.description for name, mixer in self._mixers().items()})
+        self.register_buffer(MIXERS, torch.tensor(list(text.encode())))
+
+    def _mixers(self) -> dict[str, TokenMixer]:
+        return {name: module for name, module in self.named_modules() if isinstance(module, TokenMixer)}
+
+    def load_state_dict(
+        self, state_dict: dict[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """Load weights as fairseq does; what does not fit is named.
 
         Raises:
             UsageError: the checkpoint was trained with a dictionary of another size, with other mixers or options, or
@@ -24,7 +48,9 @@ class ExplainedLoading:
                         f"{which} has {entries} entries, but the checkpoint was trained with {trained}. "
                         "Give the data directory that it was trained on."
                     )
+        self._refuse_other_mixers(state_dict)
         ours = self.state_dict()
+        state_dict = without_mixer_versions(state_dict) | {MIXERS: ours[MIXERS]}
         for name, tensor in state_dict.items():
             if name in ours and tensor.is_floating_point() != ours[name].is_floating_point():
                 raise UsageError(
@@ -39,8 +65,36 @@ class ExplainedLoading:
                 f"the checkpoint does not fit the options: {_first_difference(state_dict, self)}"
             ) from error
 
+    def _refuse_other_mixers(self, state_dict: dict[str, Any]) -> None:
+        """Refuse the weights of other mixers or options before torch complains about names and shapes."""
+        stored = _stored_mixers(state_dict)
+        for name, mixer in self._mixers().items():
+            theirs = stored.get(name, mixer.description)
+            if theirs != mixer.description:
+                raise UsageError(
+                    f"the checkpoint was trained with {_PLACE_FLAGS[mixer.place]} {theirs}, but the options say "
+                    f"{mixer.description}. Give the options it was trained with, or another --save-dir to train a new "
+                    "model."
+                )
 
-def refuse_not_finite(weights, path=None):
+
+def _stored_mixers(state_dict: dict[str, Any]) -> dict[str, str]:
+    """Names and options of the mixers that a checkpoint's weights are of, by module; older ones have one for each."""
+
+    def text(codes: torch.Tensor) -> str:
+        return bytes(codes.tolist()).decode(errors="replace")
+
+    end = ".mixer_version"
+    older = {name.removesuffix(end): text(codes) for name, codes in state_dict.items() if name.endswith(end)}
+    return json.loads(text(state_dict[MIXERS])) if MIXERS in state_dict else older
+
+
+def without_mixer_versions(weights: dict[str, Any]) -> dict[str, Any]:
+    """Weights without the stored names and options of mixers."""
+    return {name: tensor for name, tensor in weights.items() if not name.endswith((MIXERS, ".mixer_version"))}
+
+
+def refuse_not_finite(weights: dict[str, Any], path: object = None) -> None:
     """Refuse weights that are infinite or no numbers.
 
     Args:
@@ -58,7 +112,7 @@ def refuse_not_finite(weights, path=None):
             )
 
 
-def _first_difference(state_dict, model):
+def _first_difference(state_dict: dict[str, Any], model: Any) -> str:
     """A sentence on the first weight that one has and the other has not, or that differs in shape."""
     theirs, ours = (
         dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())

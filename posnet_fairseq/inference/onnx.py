@@ -17,12 +17,16 @@ from torch.export import Dim
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies
+from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext, TokenMixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.causal import DecoderState
 
 OPSET = 20
+PLACES = ("self_attn", "cross_attn")
 # Tokens of the sentences that graphs are traced with.
 EXAMPLE = 5
 
@@ -83,14 +87,13 @@ class Encoder(nn.Module):
         for layer in self.encoder.layers:
             normed = layer.self_attn_norm(x)
             # Weights that are asked for are made in one plain way, with no choices that depend on the data.
-            context = MixingContext(padding_mask=padding_mask, need_weights=layer.self_attn.static)
-            x = layer.feed_forward(x + layer.self_attn(normed, normed, context)[0])
+            mixed = layer.self_attn(normed, padding_mask=padding_mask, need_weights=layer.self_attn.static)
+            x = layer.feed_forward(x + (mixed[0] if layer.self_attn.static else mixed))
         memory = self.encoder.final_norm(x)
         states = []
         for layer in self.decoder.layers:
-            incremental_state = {}
-            state = layer.cross_attn.decoding_state(incremental_state)
-            context = MixingContext(state=state)
+            state = DecodingState(None)
+            context = MixingContext(state=state, device=memory.device)
             layer.cross_attn.value(memory, context)
             if hasattr(layer.cross_attn, "keys"):
                 layer.cross_attn.keys(memory, context)
@@ -117,35 +120,31 @@ class Step(nn.Module):
         """
         positions = self.decoder.positions
         x = positions.add_at(self.decoder.embed_tokens(tokens[:, None]), position)
-        incremental_state = {}
+        mixing = [self._states(position, padding_mask) for _ in self.decoder.layers]
         for part, state in zip(self.parts, states, strict=True):
-            mixer = getattr(self.decoder.layers[part.layer], part.place)
-            mixer.decoding_state(incremental_state).rows[part.name] = state
-        self_context = MixingContext(first=position, ahead=positions.max_positions)
-        cross_context = MixingContext(
-            padding_mask=padding_mask,
-            first=position,
-            ahead=positions.max_positions,
-            length_ratio=self.length_ratio,
-        )
-        for layer in self.decoder.layers:
-            x, _ = layer(x, None, self_context, cross_context, incremental_state=incremental_state)
-        new = []
-        for part in self.parts:
-            if part.place == "self_attn":
-                mixer = self.decoder.layers[part.layer].self_attn
-                new.append(mixer.decoding_state(incremental_state).rows[part.name])
+            mixing[part.layer][PLACES.index(part.place)].rows[part.name] = state
+        for layer, of_layer in zip(self.decoder.layers, mixing, strict=True):
+            x, _ = layer(x, None, states=of_layer, rows=positions.max_positions)
+        new = [mixing[part.layer][0].rows[part.name] for part in self.parts if part.place == "self_attn"]
         scores = self.decoder.output_layer(self.decoder.final_norm(x))[:, 0]
         return scores, *new
+
+    def _states(self, position, padding_mask):
+        """The states of a layer's self-attention and cross-attention at a step, without their tensors."""
+        cross = DecodingState(None, padding_mask=padding_mask, length_ratio=self.length_ratio)
+        cross.sentences = 0  # open in the graph
+        of_self = DecodingState(None)
+        of_self.position = cross.position = position
+        return of_self, cross
 
 
 def state_parts(model):
     """The parts of the decoder's state, in the order of layers: a list of :class:`Part`."""
     tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
-    encoder_out, incremental_state, seen = model.encoder(tokens), {}, []
-    for length in (1, 2):
-        model.decoder(tokens[:, :length], encoder_out=encoder_out, incremental_state=incremental_state)
-        seen.append(_rows(model, incremental_state))
+    encoded, state, seen = model.encoder.encode(tokens), DecoderState(), []
+    for token in tokens.split(1, dim=1):
+        model.decoder.features(token, encoded, state)
+        seen.append(_rows(state, encoded))
     parts = []
     for key, tensor in seen[1].items():
         grows = tensor.shape != seen[0][key].shape
@@ -154,13 +153,13 @@ def state_parts(model):
     return parts
 
 
-def _rows(model, incremental_state):
-    """The tensors of an incremental state by layer, place and name."""
+def _rows(state, encoded):
+    """The tensors of a decoder's state by layer, place and name."""
     return {
         (index, place, name): tensor
-        for index, layer in enumerate(model.decoder.layers)
-        for place in ("self_attn", "cross_attn")
-        for name, tensor in sorted(getattr(layer, place).decoding_state(incremental_state).rows.items())
+        for index, states in enumerate(zip(state.layers, encoded.cross_states, strict=True))
+        for place, of_place in zip(PLACES, states, strict=True)
+        for name, tensor in sorted(of_place.rows.items())
     }
 
 

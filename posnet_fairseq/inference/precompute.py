@@ -2,9 +2,9 @@
 
 import torch
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.offsets import scaled
 
 
@@ -48,7 +48,7 @@ def store(mixer, queries, keys, context):
         queries, keys: the most that it will be given.
         context: a :class:`MixingContext` with the positions of all of them, and γ.
     """
-    at = context.at(queries, mixer.mixer_version.device)
+    at = context.scaled_positions(queries).to(mixer.out_proj.weight.device)
     for index, energy in enumerate(mixer.energies):
         if not isinstance(energy, StoredEnergy):
             table = energy.table(at, keys, context.positions, mixer.memory_positions(context))

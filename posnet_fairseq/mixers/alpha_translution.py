@@ -1,12 +1,15 @@
 """α-Translution: attention plus a narrow Translution."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
 from posnet_fairseq.mixers.bases.options import option
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.relative import plus_products
@@ -30,7 +33,7 @@ class AlphaTranslution(OffsetMixer):
 
         alpha_dim: int = option("C: features of a head in the relative part (Translution Section 3.4)", default=8)
 
-        def __post_init__(self):
+        def __post_init__(self) -> None:
             super().__post_init__()
             if self.alpha_dim < 1:
                 raise UsageError(f"--alpha-dim {self.alpha_dim}: give 1 or more, such as 8.")
@@ -39,11 +42,11 @@ class AlphaTranslution(OffsetMixer):
     arch_options: ClassVar = {"translution_clip": 16}
 
     @classmethod
-    def matrix_width(cls, settings):
+    def matrix_width(cls, settings: MixerSettings) -> int:
         """H·C."""
         return settings.options.alpha_dim * settings.num_heads
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.narrow_width = self.matrix_width(settings)
         self.matrices = self.offset_matrices(settings)
@@ -59,15 +62,15 @@ class AlphaTranslution(OffsetMixer):
     def _narrow(self):
         return linear(self.embed_dim, self.narrow_width, bias=False)
 
-    def project_queries(self, query, context):
+    def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
         """q_n and x_n A^Q next to each other, (B, H, N, d + C)."""
         return self._beside(super().project_queries(query, context), self.narrow_query, query)
 
-    def project_keys(self, memory, context):
+    def project_keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
         """k_m and x_m A^K."""
         return self._beside(super().project_keys(memory, context), self.narrow_key, memory)
 
-    def project_values(self, memory):
+    def project_values(self, memory: Tensor | None) -> Tensor:
         """v_m and x_m A^V."""
         return self._beside(super().project_values(memory), self.narrow_value, memory)
 
@@ -79,14 +82,14 @@ class AlphaTranslution(OffsetMixer):
     def _apart(self, x):
         return x[..., : self.head_dim], x[..., self.head_dim :]
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         (q, narrow_q), (k, narrow_k) = self._apart(q), self._apart(k)
         if self.narrow_query is None:
             return q @ k.mT
         return plus_products(self.matrices.energy(narrow_q, narrow_k), q, k)
 
-    def mix_values(self, weights, v, index):
+    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """(B, H, N, d)."""
         v, narrow_v = self._apart(v)
         if self.widen is None:

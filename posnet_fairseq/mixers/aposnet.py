@@ -1,8 +1,10 @@
 """aPosNet: attention between absolute positions."""
 
+from torch import Tensor
+
 from posnet_fairseq.mixers.bases.energies import Energy, enough
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.registry import register_mixer
 
@@ -10,13 +12,13 @@ from posnet_fairseq.registry import register_mixer
 class AbsoluteEnergy(Energy):
     """(W_Q ñ)·(W_K m̃) / √d: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 8, ñ at ⌊γn⌋ in cross-attention."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         self.num_heads = settings.num_heads
         self.query_proj = linear(settings.embed_dim, settings.embed_dim)
         self.key_proj = linear(settings.memory_dim, settings.embed_dim)
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, N, M)."""
         q = self.query_proj(enough(positions, len(at), "positions")[at]).unflatten(1, (self.num_heads, -1))
         k = self.key_proj(enough(memory_positions, keys, "memory_positions")[:keys]).unflatten(1, (self.num_heads, -1))
@@ -36,6 +38,6 @@ class APosNet(PositionBasedMixer):
     reads_memory_positions = True
     reads_length_ratio = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies.append(AbsoluteEnergy(settings))

@@ -3,7 +3,7 @@
 from posnet_fairseq.mixers.aposnet import AbsoluteEnergy
 from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.rposnet import RelativeEnergy
 from posnet_fairseq.registry import register_mixer
 
@@ -23,6 +23,6 @@ class ARPosNet(PositionBasedMixer):
     reads_memory_positions = True
     reads_length_ratio = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies.extend([RelativeEnergy(settings), AbsoluteEnergy(settings)])

@@ -1,8 +1,12 @@
 """Multi-head attention, the Transformer's own mixer."""
 
+from typing import Any
+
 import torch.nn.functional as F
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -11,11 +15,11 @@ from posnet_fairseq.registry import register_mixer
 class Attention(ContentBasedMixer):
     """α̂_nm = q_n·k_m / √d: Vaswani et al. (2017); PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 1-3."""
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return q @ k.mT
 
-    def mix(self, query, memory, context):
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """By torch's own kernel, unless the weights are asked for, which it keeps to itself."""
         if context.need_weights:
             return super().mix(query, memory, context)

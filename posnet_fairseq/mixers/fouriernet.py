@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.options import option
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import per_length, real_transform
 from posnet_fairseq.registry import register_mixer
@@ -35,7 +38,7 @@ class FourierNet(TokenMixer):
     static = True
 
     @classmethod
-    def check(cls, settings):
+    def check(cls, settings: MixerSettings) -> None:
         """FNet has no values that could be gated."""
         if settings.options.fourier_2d and settings.gate != "none":
             raise UsageError(
@@ -43,15 +46,17 @@ class FourierNet(TokenMixer):
                 "or leave out --fourier-2d."
             )
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.two_dimensional = settings.options.fourier_2d
         if self.two_dimensional:
-            self.gating = self.out_proj = None
+            self.gating = self.out_proj = None  # type: ignore[assignment]  # FNet has neither
 
-    def forward(self, query, memory, context):
-        """As :meth:`TokenMixer.forward`; there are no weights to return."""
-        self.check_call(query, memory, context)
+    def mix_and_project(
+        self, query: Tensor, memory: Tensor | None, context: MixingContext
+    ) -> tuple[Tensor, Tensor | None]:
+        """As in other mixers; there are no weights to return."""
+        assert memory is not None
         if self.two_dimensional:
             return per_length(lambda x: torch.fft.fft2(x).real, memory, context.padding_mask), None
         mixed = per_length(real_transform, self.gating.value(memory), context.padding_mask)

@@ -3,16 +3,18 @@
 import math
 
 import torch
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).
 CENTRES = {"encoder": (-1, 0, 1), "decoder": (-1, 0)}
 
 
-def centres(place, num_heads):
+def centres(place: str, num_heads: int) -> Tensor:
     """o_h, where each head looks from its query: (H,), whole numbers."""
     cycle = CENTRES[place]
     return torch.tensor([cycle[head % len(cycle)] for head in range(num_heads)])
@@ -24,13 +26,13 @@ class Curves(Energy):
     # Beyond it weights are below 1e-49, less than the smallest number in float32.
     reach = 16
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         steps = torch.arange(self.reach, -self.reach - 1, -1)  # m - n
         distances = steps - centres(settings.place, settings.num_heads)[:, None]
         self.register_buffer("distances", distances[:, None], persistent=False)
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2R + 1): every query has the same. In float64, whatever the model's precision."""
         return torch.exp(-(self.distances.double() ** 2) / 2) / math.sqrt(2 * math.pi)
 
@@ -42,6 +44,6 @@ class GaussianNet(BandedMixer):
     softmax = False
     tails = False
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies.append(Curves(settings))

@@ -1,9 +1,12 @@
 """Gated positional self-attention."""
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer
@@ -19,24 +22,26 @@ class GPSA(ContentBasedMixer):
 
     places = ("encoder", "decoder")
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         neighbour = -centres(settings.place, settings.num_heads).float()  # the offset n - m of what a head looks at
         self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbour), 2 * neighbour], dim=1))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """That of tokens, (B, H, N, M)."""
         return q @ k.mT
 
-    def position_energy(self, offsets):
+    def position_energy(self, offsets: Tensor) -> Tensor:
         """That of positions, (1, H, N, M), in float32 at least: squares of distances do not fit in half precision."""
         dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
         square, linear = self.position_weight.to(dtype).T[:, :, None, None]
         offsets = offsets.to(dtype)
         return (square * offsets**2 + linear * offsets).unsqueeze(0)
 
-    def weights(self, q, k, index, padding_mask, future):
+    def weights(
+        self, q: Tensor, k: Tensor | None, index: Any, padding_mask: Tensor | None, future: Tensor | None
+    ) -> Tensor:
         """The mean of both, weighted by the gate; `index` are the offsets."""
         content = super().weights(q, k, index, padding_mask, future)
         position = normalized(self.position_energy(index), padding_mask, future)

@@ -1,7 +1,12 @@
 """Huang's relative positions for queries and keys."""
 
+from typing import Any
+
+from torch import Tensor
+
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import ClipDistance
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
@@ -20,16 +25,16 @@ class Huang(ContentBasedMixer):
     Config = ClipDistance
     places = ("encoder", "decoder")
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
         self.relative = table(2 * self.clip_distance + 1, settings.embed_dim)
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of the table, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
         return plus_products(spread(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)

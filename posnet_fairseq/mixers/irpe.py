@@ -1,12 +1,13 @@
 """iRPE in one dimension."""
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from fairseq.dataclass import ChoiceEnum
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import check_offsets, option
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import zeros_without_decay
 from posnet_fairseq.ops.offsets import table_index
@@ -28,18 +29,18 @@ class IRPE(ContentBasedMixer):
     class Config:
         """Section 3.2 of the paper. In one dimension Cross and Product coincide, and Euclidean and Quantization."""
 
-        irpe_mode: ChoiceEnum(["contextual", "bias"]) = option(
+        irpe_mode: Literal["contextual", "bias"] = option(
             "vectors that tokens are multiplied with, or scalars (iRPE Eqs. 14-17)",
             default="contextual",
         )
-        irpe_on: ChoiceEnum(["k", "q", "v", "qk", "qv", "kv", "qkv"]) | None = option(
+        irpe_on: Literal["k", "q", "v", "qk", "qv", "kv", "qkv"] | None = option(
             "what contextual vectors are on: queries, keys, values (iRPE Eqs. 15-17; default: k)", default=None
         )
-        irpe_share_heads: ChoiceEnum(["shared", "separate"]) | None = option(
+        irpe_share_heads: Literal["shared", "separate"] | None = option(
             "one table for all heads (iRPE Table 2; default: shared in contextual mode, separate in bias mode)",
             default=None,
         )
-        irpe_index: ChoiceEnum(["piecewise", "clip"]) = option(
+        irpe_index: Literal["piecewise", "clip"] = option(
             "how distances share rows of a table (iRPE Eqs. 18 and 9)", default="piecewise"
         )
         irpe_beta: int = option("β: tables have 2β + 1 rows (iRPE Eq. 18)", default=16, reach=True)
@@ -47,7 +48,7 @@ class IRPE(ContentBasedMixer):
             "do not tell left from right (iRPE Eqs. 19-21; default: directed, Eqs. 22-25)", default=False
         )
 
-        def __post_init__(self):
+        def __post_init__(self) -> None:
             if self.irpe_beta < 1:
                 raise UsageError(f"--irpe-beta {self.irpe_beta}: give 1 or more, such as 16.")
             check_offsets("--irpe-beta", self.irpe_beta)
@@ -63,7 +64,7 @@ class IRPE(ContentBasedMixer):
     places = PLACES
     reads_length_ratio = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         options = settings.options
         self.index_kind = options.irpe_index
@@ -81,13 +82,13 @@ class IRPE(ContentBasedMixer):
             zeros_without_decay(rows, width) if letter in on else None for letter in "qkv"
         )
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of the tables, (N, M)."""
         if self.directed:
             return table_index(self.index_kind, offsets, self.beta)
         return table_index(self.index_kind, offsets.abs(), self.beta) - self.beta
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         added = []
         if self.bias is not None:
@@ -98,13 +99,13 @@ class IRPE(ContentBasedMixer):
             added.append(key_energy(k, self._per_head(self.on_queries) * self.scale, index))
         return plus_products(sum(added), q, k) if added else q @ k.mT
 
-    def mix_values(self, weights, v, index):
+    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + r^V[I])."""
         mixed = super().mix_values(weights, v, index)
         if self.on_values is None:
             return mixed
         return mixed + collect(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
 
-    def _per_head(self, table):
+    def _per_head(self, table: Tensor) -> Tensor:
         """(1, T, d) if heads share the table, else (H, T, d)."""
         return split_table(table, table.size(1) // self.head_dim)

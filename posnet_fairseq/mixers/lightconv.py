@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.registry import register_mixer
 
@@ -12,12 +15,12 @@ from posnet_fairseq.registry import register_mixer
 class Kernel(Energy):
     """W_h[clip(n - m, ±K)]: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         self.reach = settings.options.clip_distance
         self.weight = table(settings.num_heads, 2 * self.reach + 1)
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2K + 1): every query has the same."""
         return self.weight[:, None]
 
@@ -42,7 +45,7 @@ class LightConv(BandedMixer):
 
     default_gate = "glu"
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.tails = settings.options.lightconv_global_context
         self.energies.append(Kernel(settings))

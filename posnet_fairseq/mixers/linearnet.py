@@ -2,9 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
@@ -21,7 +22,7 @@ class LinearNet(PositionBasedMixer):
     softmax = False
 
     @classmethod
-    def check(cls, settings):
+    def check(cls, settings: MixerSettings) -> None:
         """W grows with the square of the longest sentence."""
         if settings.max_positions > MOST_POSITIONS:
             side = "source" if settings.place == "encoder" else "target"
@@ -30,14 +31,14 @@ class LinearNet(PositionBasedMixer):
                 f"columns for every head of every layer. Give at most {MOST_POSITIONS}, such as 128."
             )
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         length = settings.max_positions
         self.weight = nn.Parameter(torch.empty(settings.num_heads, length, length))
         for matrix in self.weight:
             nn.init.xavier_uniform_(matrix)
 
-    def energy(self, offsets, positions, memory_positions):
+    def energy(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Rows and columns of W; a batch padded beyond L has zeros there."""
         queries, keys = offsets.shape
         length = self.weight.size(1)

@@ -1,8 +1,12 @@
 """Relative attention: queries of tokens, keys of relative positions."""
 
+from typing import Any
+
+from torch import Tensor
+
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import ClipDistance
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
@@ -23,15 +27,15 @@ class Relative(ContentBasedMixer):
     reads_length_ratio = True
     has_keys = False
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
         self.relative_key = table(2 * self.clip_distance + 1, settings.embed_dim)
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of the table, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return spread(q @ split_table(self.relative_key, self.num_heads).mT, index)

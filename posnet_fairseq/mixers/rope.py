@@ -1,8 +1,11 @@
 """RoPE: queries and keys turned by their position."""
 
 import torch
+from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
+from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -19,7 +22,7 @@ class RoPE(Attention):
     places = ("encoder", "decoder")
 
     @classmethod
-    def check(cls, settings):
+    def check(cls, settings: MixerSettings) -> None:
         """Features are turned in pairs."""
         width = settings.embed_dim // settings.num_heads
         if width % 2:
@@ -29,13 +32,13 @@ class RoPE(Attention):
                 f"by rope. Choose heads so that --{side}-embed-dim {settings.embed_dim} / heads is even."
             )
 
-    def project_queries(self, query, context):
+    def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
         """q_n turned by n."""
         return self._turn(super().project_queries(query, context), context.first)
 
-    def project_keys(self, memory, context):
+    def project_keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
         """k_m turned by m; steps remember it so."""
         return self._turn(super().project_keys(memory, context), context.first)
 
-    def _turn(self, x, first):
+    def _turn(self, x: Tensor, first: int) -> Tensor:
         return rotate(x, torch.arange(first, first + x.size(2), device=x.device))

@@ -1,9 +1,11 @@
 """rPosNet: attention of absolute to relative positions."""
 
+from torch import Tensor
+
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy, enough
 from posnet_fairseq.mixers.bases.options import ClipDistance
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear, table
 from posnet_fairseq.registry import register_mixer
@@ -12,14 +14,14 @@ from posnet_fairseq.registry import register_mixer
 class RelativeEnergy(Energy):
     """(W_Q ñ)·E_rel[clip(⌊γn⌋ - m, ±K)] / √d: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 9 and 10."""
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         self.num_heads = settings.num_heads
         self.reach = settings.options.clip_distance
         self.query_proj = linear(settings.embed_dim, settings.embed_dim)
         self.relative = table(2 * self.reach + 1, settings.embed_dim)
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, N, 2K + 1)."""
         q = self.query_proj(enough(positions, len(at), "positions")[: len(at)]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ split_table(self.relative, self.num_heads).mT * q.size(-1) ** -0.5
@@ -40,6 +42,6 @@ class RPosNet(BandedMixer):
     reads_positions = True
     reads_length_ratio = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies.append(RelativeEnergy(settings))

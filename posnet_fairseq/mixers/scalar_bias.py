@@ -1,11 +1,13 @@
 """Attention with a scalar for every relative position."""
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from fairseq.dataclass import ChoiceEnum
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.ops.relative import plus_products
@@ -23,23 +25,23 @@ class ScalarBias(ContentBasedMixer):
     class Config(ClipDistance):
         """How distances share scalars."""
 
-        scalar_bias_index: ChoiceEnum(["clip", "piecewise"]) = option(
+        scalar_bias_index: Literal["clip", "piecewise"] = option(
             "distances beyond K share one scalar, or distances share ever more (iRPE Eqs. 9 and 18)",
             default="clip",
         )
 
     places = ("encoder", "decoder")
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
         self.index_kind = settings.options.scalar_bias_index
         self.bias = table(self.num_heads, 2 * self.clip_distance + 1)
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of the table, (N, M)."""
         return table_index(self.index_kind, offsets, self.clip_distance)
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return plus_products(self.bias[:, index].unsqueeze(0), q, k)

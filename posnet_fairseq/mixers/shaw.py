@@ -1,10 +1,13 @@
 """Shaw's relative position representations."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
-from posnet_fairseq.mixers.bases.token_mixer import PLACES
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
@@ -32,22 +35,22 @@ class Shaw(ContentBasedMixer):
     places = PLACES
     reads_length_ratio = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
         rows = 2 * self.clip_distance + 1
         self.relative_key = table(rows, settings.embed_dim)
         self.relative_value = table(rows, settings.embed_dim) if settings.options.shaw_values else None
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of the tables, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return plus_products(spread(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
 
-    def mix_values(self, weights, v, index):
+    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + E_V[clip(n - m)])."""
         mixed = super().mix_values(weights, v, index)
         if self.relative_value is None:

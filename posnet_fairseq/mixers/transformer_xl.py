@@ -1,9 +1,12 @@
 """Transformer-XL's relative positions."""
 
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.relative import plus_products, spread
@@ -21,13 +24,13 @@ class TransformerXL(ContentBasedMixer):
 
     places = ("encoder", "decoder")
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.relative_proj = linear(settings.embed_dim, settings.embed_dim, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(settings.embed_dim))
         self.position_bias = nn.Parameter(torch.zeros(settings.embed_dim))
 
-    def prepare(self, offsets):
+    def prepare(self, offsets: Tensor) -> Tensor:
         """Rows of a table, (N, M), and the table (H, T, d): W_R s for all distances of this call."""
         # From the rightmost key to the leftmost as the last query sees them; in the decoder none is right of its query.
         keys = offsets.size(1)
@@ -36,11 +39,11 @@ class TransformerXL(ContentBasedMixer):
         table = self.relative_proj(sinusoids(distances, self.embed_dim).to(self.relative_proj.weight))
         return (offsets - lowest).clamp(min=0), split_table(table, self.num_heads)
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         rows, table = index
         energy = spread((q + self._per_head(self.position_bias)) @ table.mT, rows)
         return plus_products(energy, q + self._per_head(self.content_bias), k)
 
-    def _per_head(self, bias):
+    def _per_head(self, bias: Tensor) -> Tensor:
         return bias.view(self.num_heads, 1, self.head_dim) * self.scale

@@ -1,10 +1,11 @@
 """Translution: attention's choice of tokens with a convolution's matrices."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 
 
@@ -20,7 +21,7 @@ class Translution(OffsetMixer):
     # paper, it would be 28 times in base.
     arch_options: ClassVar = {"translution_clip": 4, "translution_layers": 2}
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.matrices = self.offset_matrices(settings)
         if self.matrices.queries is not None:
@@ -30,10 +31,10 @@ class Translution(OffsetMixer):
         if self.matrices.values is not None and settings.gate == "none":
             self.gating.value_proj = nn.Identity()
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return self.matrices.energy(q, k)
 
-    def mix_values(self, weights, v, index):
+    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm x_m W^V_{n-m}."""
         return self.matrices.mix(weights, v)

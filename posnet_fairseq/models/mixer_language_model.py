@@ -1,15 +1,18 @@
 """Language models and their architectures: the GPTs of the Translution paper, with every mixer of a decoder."""
 
 import functools
+from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 
+from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig
+from posnet_fairseq.fairseq_plugin.interface import MixerLanguageModelDecoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.language_model import LanguageModelDecoder
-from posnet_fairseq.transformer.options import MixerLanguageModelConfig, apply_gpt_arch, check
+from posnet_fairseq.transformer.architectures import apply_gpt_arch
+from posnet_fairseq.transformer.checks import check
 from posnet_fairseq.transformer.sizes import GPT_SIZES
 
 MODEL_NAME = "mixer_language_model"
@@ -20,11 +23,11 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
     """A pre-norm decoder whose self-attention may be any token mixer, for fairseq's task ``language_modeling``."""
 
     @classmethod
-    def build_model(cls, cfg, task):
+    def build_model(cls, cfg: Any, task: Any) -> "MixerLanguageModel":
         """Build a model for a fairseq task with one dictionary.
 
         Args:
-            cfg: options after :func:`posnet_fairseq.transformer.options.apply_gpt_arch`.
+            cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_gpt_arch`.
             task: a fairseq task.
 
         Raises:
@@ -40,12 +43,9 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path
         )
-        return cls(LanguageModelDecoder(cfg, dictionary, embedding))
-
-
-def gpt_arch_names():
-    """All architectures, sorted by mixer, in the order of sizes."""
-    return list(_ARCHS)
+        model = cls(MixerLanguageModelDecoder(cfg, dictionary, embedding))
+        model.store_mixers()
+        return model
 
 
 _ARCHS = {

@@ -1,25 +1,24 @@
 """The encoder-decoder model and its architectures, every registered mixer times every size."""
 
 import functools
+from typing import Any
 
+from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
 
 from posnet_fairseq.fairseq_plugin import length_ratio
+from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
+from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.inference.precompute import is_precomputed
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.decoder import MixerDecoder
-from posnet_fairseq.transformer.encoder import MixerEncoder
-from posnet_fairseq.transformer.options import (
-    PLACE_OPTIONS,
-    MixerTransformerConfig,
-    apply_arch,
-    check,
-    mixer_at,
-    places,
-)
+from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.checks import check
+from posnet_fairseq.transformer.length_ratio import parse
+from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import SIZES
 
 MODEL_NAME = "mixer_transformer"
@@ -33,11 +32,11 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
     """
 
     @classmethod
-    def build_model(cls, cfg, task):
+    def build_model(cls, cfg: Any, task: Any) -> "MixerTransformer":
         """Build a model for a fairseq task with a source and a target dictionary.
 
         Args:
-            cfg: options after :func:`posnet_fairseq.transformer.options.apply_arch`.
+            cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_arch`.
             task: a fairseq task.
 
         Raises:
@@ -63,10 +62,11 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         ratio = length_ratio.of_model(cfg, task) if reads_length_ratio else None
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio)
         model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
-        model.given_length_ratio = length_ratio.parse(cfg.length_ratio)
+        model.store_mixers()
+        model.given_length_ratio = parse(cfg.length_ratio)
         return model
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> "MixerTransformer":
         """Switch between training and evaluation.
 
         Raises:
@@ -78,8 +78,14 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
             )
         return super().train(mode)
 
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As :meth:`ExplainedLoading.load_state_dict`; another length ratio than the one given does not fit either."""
+    def load_state_dict(
+        self, state_dict: dict[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """Load weights, unless they were trained with another length ratio than the options give.
+
+        Raises:
+            UsageError: see :meth:`ExplainedLoading.load_state_dict`; or the length ratios differ.
+        """
         stored = state_dict.get("decoder.length_ratio_version")
         if self.given_length_ratio and stored is not None and tuple(stored.tolist()) != self.given_length_ratio:
             source, target = stored.tolist()
@@ -90,7 +96,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 
-def _check_shared(cfg, source, target):
+def _check_shared(cfg: Any, source: Dictionary, target: Dictionary) -> None:
     if source != target:
         raise UsageError(
             "--share-all-embeddings: the data has two different dictionaries. Binarise it with "
@@ -103,11 +109,6 @@ def _check_shared(cfg, source, target):
         )
     if cfg.decoder_embed_path and cfg.decoder_embed_path != cfg.encoder_embed_path:
         raise UsageError("--share-all-embeddings: give --encoder-embed-path alone, it serves both sides.")
-
-
-def arch_names():
-    """All architectures, sorted by mixer, in the order of sizes."""
-    return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
 
 
 for _name in mixer_names():

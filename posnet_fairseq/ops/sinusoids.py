@@ -3,7 +3,10 @@
 Angles are computed in float64, in every precision of the model: they are few, and large positions lose digits.
 """
 
+import math
+
 import torch
+import torch.nn.functional as F
 
 
 def frequencies(count, base=10000.0, device=None):
@@ -24,6 +27,17 @@ def sinusoids(offsets, width):
     half = (width + 1) // 2
     angles = offsets[:, None] * frequencies(half, device=offsets.device)
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+
+
+def sinusoidal_embedding(count, width):
+    """Position embeddings of positions 0 ... count - 1 as fairseq has them, (count, D) in float32.
+
+    Sines, then cosines, with wave lengths from 2π to 20,000π; of an odd width the last feature is 0.
+    """
+    half = width // 2
+    waves = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / max(1, half - 1)))
+    angles = torch.arange(count, dtype=torch.float)[:, None] * waves
+    return F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
 def rotate(x, positions):

@@ -25,27 +25,34 @@ class SharedWeights:
         return mix_static(self.weights[None].to(value.dtype), value)
 
 
-def mix_real(weights, value, padding_mask, padded_queries):
+def is_exact(part: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
+    """Whether the weight on padding can be taken out of sums over all tokens without losing digits.
+
+    Args:
+        part: (B, H, N), how much of each query's weight is on real tokens.
+        dtype: of the values.
+        padded_queries: (B, N), True at queries whose result does not matter; None if all matter.
+    """
+    real = part if padded_queries is None else part.masked_fill(padded_queries[:, None], 1)
+    return bool(real.min() >= SMALLEST_PART.get(dtype, 1e-10))
+
+
+def mix_real(weights: "SharedWeights", value: Tensor, part: Tensor) -> Tensor:
     """Weighted means of the real tokens of each sentence, by weights of all tokens that sum to 1.
 
-    The weight on padding is taken out of the sums and out of what they are divided by.
+    The weight on padding is taken out of the sums and out of what they are divided by; :func:`is_exact` tells whether
+    that is exact.
 
     Args:
         weights: :class:`SharedWeights` or the like.
-        value: (B, H, M, d).
-        padding_mask: (B, M), True at padding.
-        padded_queries: (B, N), True at queries that do not matter; None if all do.
+        value: (B, H, M, d), zeros at padding.
+        part: (B, H, N), how much of each query's weight is on real tokens.
 
     Returns:
-        (B, H, N, d); None if it would not be exact.
+        (B, H, N, d).
     """
-    part = weights.part(padding_mask)
-    real = part if padded_queries is None else part.masked_fill(padded_queries[:, None], 1)
     smallest = SMALLEST_PART.get(value.dtype, 1e-10)
-    if real.min() < smallest:
-        return None
-    mixed = weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0))
-    return (mixed / part.masked_fill(part < smallest, 1)[..., None]).to(value.dtype)
+    return (weights.mix(value) / part.masked_fill(part < smallest, 1)[..., None]).to(value.dtype)
 
 
 def mix_static(weights, value):

@@ -1,7 +1,7 @@
 """What the mixers of a model do with a sentence, for people to look at."""
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -117,7 +117,7 @@ class _Watcher:
 
     def __enter__(self):
         self._hooks = [
-            self.mixer.register_forward_pre_hook(self._ask_for_weights),
+            self.mixer.register_forward_pre_hook(self._ask_for_weights, with_kwargs=True),
             self.mixer.register_forward_hook(self._note),
         ]
         if isinstance(self.mixer, PositionBasedMixer) and self.mixer.softmax:
@@ -141,13 +141,14 @@ class _Watcher:
 
         self.mixer.energy = noted  # of this instance; popped on the way out
 
-    def _ask_for_weights(self, mixer, arguments):
-        query, memory, context = arguments
-        self._query, self._memory, self._context = query, memory, context
-        return query, memory, replace(context, need_weights=True)
+    def _ask_for_weights(self, mixer, arguments, options):
+        self._query, self._memory = (*arguments, *arguments)[:2]
+        self._length_ratio, self._asked = options.get("length_ratio", (1, 1)), options.get("need_weights", False)
+        return arguments, options | {"need_weights": True}
 
     def _note(self, mixer, arguments, result):
-        self._weights = result[1]
+        mixed, self._weights = result
+        return result if self._asked else mixed
 
     def _note_energy(self, energy, *_):
         self._energy = energy
@@ -162,8 +163,8 @@ class _Watcher:
 
     def mixing(self, layer, queries, keys):
         """A :class:`Mixing`."""
-        mixer, context = self.mixer, self._context
-        offsets = context.offsets(len(queries), len(keys))
+        mixer, at = self.mixer, scaled(torch.arange(len(queries)), self._length_ratio)
+        offsets = at[:, None] - torch.arange(len(keys))
         if isinstance(mixer, PositionBasedMixer):
             hidden = mixer.hidden(offsets)
         else:
@@ -186,7 +187,7 @@ class _Watcher:
             energies=seen(self._energy),
             added=seen(self._added),
             reach=_reach(mixer),
-            at=scaled(torch.arange(len(queries)), context.length_ratio),
+            at=at,
             query_gates=query_gates,
             token_gates=token_gates,
         )

@@ -1,1 +1,1 @@
-"""The pre-norm Transformer around the mixers, as encoder and decoder of fairseq's."""
+"""A pre-norm Transformer around the mixers, in plain PyTorch."""

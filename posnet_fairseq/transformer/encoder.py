@@ -1,26 +1,96 @@
 """The encoder."""
 
-from fairseq.models import FairseqEncoder
-from fairseq.modules import FairseqDropout, LayerNorm
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from posnet_fairseq.mixers.bases.hypotheses import Reordering
+from torch import Tensor, nn
+
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
+from posnet_fairseq.mixers.bases.dropout import Dropout
+from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.layout import front_order, reorder
-from posnet_fairseq.transformer.layers import EncoderLayer, layer_stack
-from posnet_fairseq.transformer.options import position_kind, position_readers
-from posnet_fairseq.transformer.positions import Positions
+from posnet_fairseq.transformer.layers import EncoderLayer
+from posnet_fairseq.transformer.placement import position_kind, position_readers
 
 
-class MixerEncoder(FairseqEncoder):
-    """Embeddings, the layers, a final LayerNorm.
+@dataclass(frozen=True)
+class EncoderOutput:
+    """A batch of encoded sentences, S of them, and what decoding keeps of each.
 
-    Sentences are put in front of their padding first, so ``encoder_out`` and its padding mask are padded on
-    the right wherever fairseq padded the source; ``src_order`` is how they were moved. ``positions`` are the vectors
-    of positions that mixers got.
+    Attributes:
+        states: (S, M, D), padding behind the tokens.
+        padding_mask: (S, M), True at padding.
+        has_padding: whether there is any.
+        order: (S, M) the order that moved the tokens of each source before its padding, or None if they were there.
+        positions: (M, D) vectors of positions as the mixers got them, or None.
+        beam: hypotheses of each sentence, which share its row.
+        embedding: (S, M, D) of the words, without positions.
+        layers: (S, M, D) the input of the first layer and the output of every layer; empty unless asked for.
+        cross_states: in step-by-step decoding, the state of each layer's cross-attention.
     """
 
-    def __init__(self, cfg, dictionary, embed_tokens):
-        super().__init__(dictionary)
-        self.padding_idx = dictionary.pad()
+    states: Tensor
+    padding_mask: Tensor
+    has_padding: bool
+    order: Tensor | None = None
+    positions: Tensor | None = None
+    beam: int = 1
+    embedding: Tensor | None = None
+    layers: tuple[Tensor, ...] = ()
+    cross_states: list[DecodingState] = field(default_factory=list)
+
+    def reorder(self, order: Tensor) -> "EncoderOutput":
+        """The output for hypotheses `order`, (R,), as beam search picks and repeats them.
+
+        Repetitions are stored once and counted in :attr:`beam` while those of a sentence follow one another. The
+        states of cross-attention move along.
+        """
+        sentences, beam = order_of_sentences(order, self.states.size(0), self.beam)
+        for state in self.cross_states:
+            state.select(sentences, beam)
+        return self._select(sentences, beam)
+
+    def with_all_hypotheses(self) -> "EncoderOutput":
+        """The output with a row for every hypothesis, as a full pass reads it."""
+        if self.beam == 1:
+            return self
+        return replace(
+            self,
+            states=self.states.repeat_interleave(self.beam, dim=0),
+            padding_mask=self.padding_mask.repeat_interleave(self.beam, dim=0),
+            order=None if self.order is None else self.order.repeat_interleave(self.beam, dim=0),
+            beam=1,
+            embedding=None,
+            layers=(),
+            cross_states=[],
+        )
+
+    def _select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
+        if sentences is None:
+            return replace(self, beam=beam)
+        return replace(
+            self,
+            states=self.states.index_select(0, sentences),
+            padding_mask=self.padding_mask.index_select(0, sentences),
+            order=None if self.order is None else self.order.index_select(0, sentences),
+            beam=beam,
+            embedding=None if self.embedding is None else self.embedding.index_select(0, sentences),
+            layers=tuple(layer.index_select(0, sentences) for layer in self.layers),
+        )
+
+
+class Encoder(nn.Module):
+    """Embeddings, the layers, a final LayerNorm.
+
+    Args:
+        cfg: options of the model.
+        embed_tokens: embedding of the source's words.
+        padding_idx: id of the padding symbol.
+    """
+
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int) -> None:
+        super().__init__()
+        self.padding_idx = padding_idx
         self.embed_tokens = embed_tokens
         self.positions = Positions(
             kind=position_kind(cfg, "encoder"),
@@ -30,20 +100,16 @@ class MixerEncoder(FairseqEncoder):
             option="--max-source-positions",
             for_mixers=bool(position_readers(cfg, "encoder")),
         )
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = layer_stack(cfg, EncoderLayer, cfg.encoder_layers, cfg.encoder_layerdrop)
-        self.final_norm = LayerNorm(cfg.encoder_embed_dim)
+        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.layers = nn.ModuleList(EncoderLayer(cfg, layer) for layer in range(cfg.encoder_layers))
+        self.final_norm = nn.LayerNorm(cfg.encoder_embed_dim)
 
-    def forward(self, src_tokens, src_lengths=None, return_all_hiddens=False):
+    def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:
         """Encode a batch.
 
         Args:
-            src_tokens: (B, M) token ids, padded on either side.
-            src_lengths: not needed; part of fairseq's interface.
-            return_all_hiddens: also return the input of the first layer and the output of every layer.
-
-        Returns:
-            dict of lists, as fairseq's encoders return it, plus ``src_order``, ``positions`` and ``hypotheses``.
+            src_tokens: (S, M) token ids, padded on either side.
+            return_layers: keep the input of the first layer and the output of every layer.
 
         Raises:
             UsageError: a sentence is longer than ``--max-source-positions``.
@@ -58,38 +124,24 @@ class MixerEncoder(FairseqEncoder):
         x = self.dropout(self.positions.add_to(embedding))
         has_padding = bool(padding_mask.any())
         positions = self.positions.for_mixers(src_tokens.size(1))
-        states = [x]
+        layers = [x]
         for layer in self.layers:
             x = layer(x, padding_mask=padding_mask if has_padding else None, positions=positions)
-            states.append(x)
-        x = self.final_norm(x)
-        return {
-            "encoder_out": [x.transpose(0, 1)],  # M x B x D
-            "encoder_padding_mask": [padding_mask],  # B x M
-            "encoder_embedding": [embedding],  # B x M x D
-            "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
-            "src_tokens": [],
-            "src_lengths": [(~padding_mask).sum(dim=1, keepdim=True)],  # B x 1
-            "src_order": [] if order is None else [order],  # B x M
-            "positions": [] if positions is None else [positions],  # M x D, those of every sentence
-            "hypotheses": [1],  # of each sentence, which share its row of the above
-        }
+            layers.append(x)
+        return EncoderOutput(
+            self.final_norm(x),
+            padding_mask,
+            has_padding,
+            order,
+            positions,
+            embedding=embedding,
+            layers=tuple(layers) if return_layers else (),
+        )
 
-    def reorder_encoder_out(self, encoder_out, new_order):
-        """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats.
+    def forward(self, src_tokens: Tensor) -> EncoderOutput:
+        """Encode a batch, as :meth:`encode`."""
+        return self.encode(src_tokens)
 
-        Repetitions are kept once, and counted in ``hypotheses``, as long as those of a sentence stand together.
-        """
-        (hypotheses,) = encoder_out["hypotheses"]
-        sentences = len(encoder_out["src_lengths"][0])
-        order, hypotheses = Reordering(new_order).of_sentences(sentences, hypotheses)
-        reordered = encoder_out | {"hypotheses": [hypotheses]}
-        if order is not None:
-            for name in reordered.keys() - {"positions", "hypotheses"}:
-                dim = 1 if name in ("encoder_out", "encoder_states") else 0
-                reordered[name] = [tensor.index_select(dim, order) for tensor in encoder_out[name]]
-        return reordered
-
-    def max_positions(self):
-        """The longest source."""
+    def max_positions(self) -> int:
+        """The longest sentence."""
         return self.positions.max_positions

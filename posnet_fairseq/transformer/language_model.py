@@ -1,29 +1,52 @@
 """The decoder of a language model."""
 
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
-from posnet_fairseq.ops.layout import inverse, reorder
-from posnet_fairseq.transformer.causal import CausalDecoder
+from typing import Any
+
+from torch import Tensor, nn
+
+from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.layers import LanguageModelLayer
 
 
-class LanguageModelDecoder(CausalDecoder):
-    """A stack of causal layers without cross-attention."""
+class LanguageModel(CausalDecoder):
+    """A stack of causal layers without cross-attention.
+
+    Args:
+        cfg: options of the model.
+        embed_tokens: embedding of the words.
+        padding_idx: id of the padding symbol.
+    """
 
     length_option = "--tokens-per-sample"
 
-    def __init__(self, cfg, dictionary, embed_tokens):
-        super().__init__(cfg, dictionary, embed_tokens, LanguageModelLayer, cfg.share_decoder_input_output_embed)
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int) -> None:
+        super().__init__(cfg, embed_tokens, padding_idx, LanguageModelLayer, cfg.share_decoder_input_output_embed)
 
-    def extract_features(self, prev_output_tokens, encoder_out=None, incremental_state=None):
-        """As :meth:`CausalDecoder.forward` without the output projection."""
-        tokens, order, first, ahead = self._new_tokens(prev_output_tokens, incremental_state)
-        positions = self.positions.for_mixers(ahead)
-        context = MixingContext(first=first, ahead=ahead)
+    def features(self, tokens: Tensor, state: DecoderState | None = None) -> Features:
+        """Everything before the output projection, for a full pass or a step.
+
+        Args:
+            tokens: (B, N) token ids, padded on either side; in a step the last one of each text, (B, 1).
+            state: of the step; None in a full pass. It is advanced.
+
+        Raises:
+            UsageError: a text is longer than the model's positions.
+        """
+        first, order = 0, None
+        if state is None:
+            (tokens, order), rows = self._front(tokens), tokens.size(1)
+        else:
+            first, rows = state.position, self._begin_step(tokens, state)
+        positions = self.positions.for_mixers(rows)
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
-        states = [x]
-        for layer in self.layers:
-            x = layer(x, context, positions=positions, incremental_state=incremental_state)
-            states.append(x)
-        x = reorder(self.final_norm(x), inverse(order))
-        states = [reorder(state, inverse(order)).transpose(0, 1) for state in states]
-        return x, {"attn": [None], "inner_states": states}
+        layers = [x]
+        for index, layer in enumerate(self.layers):
+            x = layer(x, positions=positions, state=None if state is None else state.layers[index], rows=rows)
+            layers.append(x)
+        if state is not None:
+            state.position += 1
+        return self._features(layers, None, order)
+
+    def forward(self, tokens: Tensor, state: DecoderState | None = None) -> Tensor:
+        """Scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
+        return self.output_layer(self.features(tokens, state).x)

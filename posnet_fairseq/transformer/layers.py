@@ -1,62 +1,101 @@
 """Encoder and decoder layers, pre-norm. Between the models of this package only the token mixers differ."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
-from fairseq import utils
-from fairseq.distributed import fsdp_wrap
-from fairseq.modules import FairseqDropout, LayerDropModuleList, LayerNorm
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.ops.initialisation import linear
-from posnet_fairseq.transformer.options import build_mixer
+from posnet_fairseq.transformer.placement import build_mixer
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return F.gelu(x.float()).type_as(x)
+
+
+def _gelu_accurate(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+def _linear(x: Tensor) -> Tensor:
+    return x
+
+
+# By the names that fairseq gives them.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": _gelu,
+    "gelu_fast": _gelu_accurate,
+    "gelu_accurate": _gelu_accurate,
+    "tanh": torch.tanh,
+    "linear": _linear,
+}
 
 
 class FeedForward(nn.Module):
     """W_2 f(W_1 LayerNorm(x)), with dropout and the residual connection."""
 
-    def __init__(self, cfg, embed_dim, inner_dim):
+    def __init__(self, cfg: Any, embed_dim: int, inner_dim: int) -> None:
         super().__init__()
-        self.norm = LayerNorm(embed_dim)
+        self.norm = nn.LayerNorm(embed_dim)
         self.inner = linear(embed_dim, inner_dim)
         self.outer = linear(inner_dim, embed_dim)
-        self.activation = utils.get_activation_fn(cfg.activation_fn)
-        self.activation_dropout = FairseqDropout(cfg.activation_dropout, module_name=self.__class__.__name__)
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.activation = ACTIVATIONS[str(cfg.activation_fn)]
+        self.activation_dropout = Dropout(cfg.activation_dropout, module_name=self.__class__.__name__)
+        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) to (B, N, D)."""
         inner = self.activation_dropout(self.activation(self.inner(self.norm(x))))
         return x + self.dropout(self.outer(inner))
 
 
 class _SelfAttentionLayer(nn.Module):
-    """What all layers begin with: self-attention by the mixer of their side."""
+    """Self-attention by the mixer of a side, then feed-forward.
 
-    def __init__(self, cfg, side, layer, **settings):
+    Args:
+        cfg: options of the model.
+        side: ``encoder`` or ``decoder``.
+        layer: its number, from 0.
+        projection_bias: whether projections to queries, keys and values have biases.
+    """
+
+    def __init__(self, cfg: Any, side: str, layer: int, projection_bias: bool = True) -> None:
         super().__init__()
-        self.self_attn = build_mixer(cfg, side, layer, **settings)
-        self.self_attn_norm = LayerNorm(getattr(cfg, f"{side}_embed_dim"))
-        self.dropout = FairseqDropout(cfg.dropout, module_name=self.__class__.__name__)
+        self.self_attn = build_mixer(cfg, side, layer, projection_bias)
+        self.self_attn_norm = nn.LayerNorm(getattr(cfg, f"{side}_embed_dim"))
+        self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
 
-    def attend(self, x, context):
-        """(B, N, D) to (B, N, D), with the residual connection."""
+    def add_feed_forward(self, cfg: Any, side: str) -> None:
+        """Build the second part of the layer, after all mixers: the order decides the weights that a seed gives."""
+        self.feed_forward = FeedForward(cfg, getattr(cfg, f"{side}_embed_dim"), getattr(cfg, f"{side}_ffn_embed_dim"))
+
+    def attend(
+        self, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, state: DecodingState | None, rows: int
+    ) -> Tensor:
+        """(B, N, D) to (B, N, D), with the residual connection; with a state one step of decoding."""
         normed = self.self_attn_norm(x)
-        mixed, _ = self.self_attn(normed, normed, context)
+        if state is None:
+            mixed = self.self_attn(normed, padding_mask=padding_mask, positions=positions)
+        else:
+            mixed = self.self_attn.step(normed, state, positions, rows)
         return x + self.dropout(mixed)
 
 
 class EncoderLayer(_SelfAttentionLayer):
     """Self-attention by the encoder's mixer, then feed-forward."""
 
-    def __init__(self, cfg, layer):
+    def __init__(self, cfg: Any, layer: int) -> None:
         super().__init__(cfg, "encoder", layer)
-        self.feed_forward = FeedForward(cfg, cfg.encoder_embed_dim, cfg.encoder_ffn_embed_dim)
+        self.add_feed_forward(cfg, "encoder")
 
-    def forward(self, x, padding_mask=None, positions=None):
-        """(B, N, D) to (B, N, D). `padding_mask` and `positions` as in :class:`MixingContext`."""
-        return self.feed_forward(self.attend(x, MixingContext(positions=positions, padding_mask=padding_mask)))
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        """(B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
+        return self.feed_forward(self.attend(x, padding_mask, positions, None, 0))
 
 
 class LanguageModelLayer(_SelfAttentionLayer):
@@ -65,71 +104,68 @@ class LanguageModelLayer(_SelfAttentionLayer):
     As in the GPTs of the Translution paper, projections to queries, keys and values have no biases.
     """
 
-    def __init__(self, cfg, layer):
+    def __init__(self, cfg: Any, layer: int) -> None:
         super().__init__(cfg, "decoder", layer, projection_bias=False)
-        self.feed_forward = FeedForward(cfg, cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim)
+        self.add_feed_forward(cfg, "decoder")
 
-    def forward(self, x, context, positions=None, incremental_state=None):
-        """(B, N, D) to (B, N, D). Arguments as those of :class:`DecoderLayer`."""
-        state = self.self_attn.decoding_state(incremental_state)
-        return self.feed_forward(self.attend(x, replace(context, positions=positions, state=state)))
+    def forward(
+        self, x: Tensor, positions: Tensor | None = None, state: DecodingState | None = None, rows: int = 0
+    ) -> Tensor:
+        """(B, N, D) to (B, N, D). Arguments as in :class:`DecoderLayer`."""
+        return self.feed_forward(self.attend(x, None, positions, state, rows))
 
 
 class DecoderLayer(_SelfAttentionLayer):
     """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
 
-    def __init__(self, cfg, layer):
+    def __init__(self, cfg: Any, layer: int) -> None:
         super().__init__(cfg, "decoder", layer)
         self.cross_attn = build_mixer(cfg, "cross", layer)
-        # Where no query token has a part in it, a norm of them would be trained in vain.
-        self.cross_attn_norm = LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
-        self.feed_forward = FeedForward(cfg, cfg.decoder_embed_dim, cfg.decoder_ffn_embed_dim)
+        # A norm of queries that the mixer does not read would be trained in vain.
+        self.cross_attn_norm = nn.LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
+        self.add_feed_forward(cfg, "decoder")
 
     def forward(
         self,
-        x,
-        memory,
-        self_context,
-        cross_context,
-        positions=None,
-        memory_positions=None,
-        incremental_state=None,
-    ):
-        """One layer for a full pass or a step.
+        x: Tensor,
+        memory: Tensor | None,
+        padding_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        memory_positions: Tensor | None = None,
+        length_ratio: tuple[int, int] = (1, 1),
+        states: tuple[DecodingState, DecodingState] | None = None,
+        rows: int = 0,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One layer, for a full pass or a step.
 
         Args:
             x: (B, N, D); in a step N = 1.
-            memory: the encoder's output, (B, M, D).
-            self_context, cross_context: a :class:`MixingContext` for each of the two mixers, without vectors of
-                positions and states.
-            positions, memory_positions: as in :class:`MixingContext`. Activation checkpointing wants tensors that
-                have gradients by themselves.
-            incremental_state: fairseq's, in a step.
+            memory: the encoder's output, (B, M, D); not read in a step, whose state has it.
+            padding_mask: (B, M), of the memory.
+            positions, memory_positions: vectors of positions, as the mixers get them. They are arguments of their own
+                because activation checkpointing wants tensors that have gradients by themselves.
+            length_ratio: γ as source tokens, target tokens.
+            states: in a step, those of self-attention and cross-attention.
+            rows: in a step, as in :meth:`posnet_fairseq.mixers.bases.token_mixer.TokenMixer.step`.
+            need_weights: also return the cross-attention weights.
 
         Returns:
-            (B, N, D), and the cross-attention weights if their context asks for them, (B or 1, H, N, M), else None.
+            (B, N, D), and the cross-attention weights if asked for, (B or 1, H, N, M), else None.
         """
-        state = self.self_attn.decoding_state(incremental_state)
-        x = self.attend(x, replace(self_context, positions=positions, state=state))
-
-        state = self.cross_attn.decoding_state(incremental_state)
-        context = replace(cross_context, positions=positions, memory_positions=memory_positions, state=state)
-        mixed, attn = self.cross_attn(self.cross_attn_norm(x), memory, context)
-        return self.feed_forward(x + self.dropout(mixed)), attn
-
-
-def layer_stack(cfg, layer, count, layerdrop):
-    """`count` layers, each `layer` (cfg, index), in fairseq's list.
-
-    LayerDrop, activation checkpointing and sharding work as for fairseq's own models.
-    """
-
-    def build(index):
-        built = layer(cfg, index)
-        if cfg.checkpoint_activations or cfg.offload_activations:
-            built = checkpoint_wrapper(built, offload_to_cpu=cfg.offload_activations)
-        return fsdp_wrap(built)
-
-    layers = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
-    layers.extend(build(index) for index in range(count))
-    return layers
+        x = self.attend(x, None, positions, None if states is None else states[0], rows)
+        query = self.cross_attn_norm(x)
+        if states is None:
+            mixed = self.cross_attn(
+                query,
+                memory,
+                padding_mask=padding_mask,
+                positions=positions,
+                memory_positions=memory_positions,
+                length_ratio=length_ratio,
+                need_weights=need_weights,
+            )
+        else:
+            mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
+        mixed, weights = mixed if need_weights else (mixed, None)
+        return self.feed_forward(x + self.dropout(mixed)), weights

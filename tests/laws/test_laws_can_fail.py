@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from posnet_fairseq.inference import precompute
-from posnet_fairseq.mixers.bases import banded, position_based, token_mixer
+from posnet_fairseq.mixers.bases import banded, context, decoding_state, position_based, positions
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
 from posnet_fairseq.ops import static_mixing
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer import positions
 from support import laws
 from support.building import MAX_POSITIONS, Case, build_case
 
@@ -22,8 +21,8 @@ def _without_padding_mask(monkeypatch):
 def _with_padding_of_the_first_sentence(monkeypatch):
     mix_real = position_based.mix_real
 
-    def first_for_all(weights, value, mask, queries):
-        return mix_real(weights, value, mask[:1].expand_as(mask), queries)
+    def first_for_all(weights, value, part):
+        return mix_real(weights, value, part[:1].expand_as(part))
 
     monkeypatch.setattr(position_based, "mix_real", first_for_all)
 
@@ -33,14 +32,18 @@ def _seeing_the_future(monkeypatch):
 
 
 def _without_reorder(monkeypatch):
-    monkeypatch.setattr(token_mixer.TokenMixer, "reorder_incremental_state", lambda *_: None)
+    monkeypatch.setattr(decoding_state.DecodingState, "reorder", lambda *_: None)
 
 
 def _off_by_one_step(monkeypatch):
     step = RPosNet.step
 
-    def late(self, query, memory, context):
-        return step(self, query, memory, dataclasses.replace(context, first=max(0, context.first - 1)))
+    def late(self, query, state, *arguments):
+        true = state.position
+        state.position = max(0, true - 1)
+        result = step(self, query, state, *arguments)
+        state.position = true + 1
+        return result
 
     monkeypatch.setattr(RPosNet, "step", late)
 
@@ -57,11 +60,11 @@ def _forgetting_what_is_far(monkeypatch):
 def _dividing_by_nothing(monkeypatch):
     """0 / 0 where a sentence has no real token."""
 
-    def divided(weights, value, mask, queries):
-        mixed = weights.mix(value.masked_fill(mask[:, None, :, None], 0))
-        return (mixed / weights.part(mask)[..., None]).to(value.dtype)
+    def divided(weights, value, part):
+        return (weights.mix(value) / part[..., None]).to(value.dtype)
 
     monkeypatch.setattr(position_based, "mix_real", divided)
+    monkeypatch.setattr(position_based, "is_exact", lambda *_: True)
 
 
 def _with_constant_weights(monkeypatch):
@@ -91,12 +94,12 @@ def _with_a_number_that_is_not_saved(monkeypatch):
 
 
 def _with_a_length_ratio_of_one_in_steps(monkeypatch):
-    offsets = token_mixer.MixingContext.offsets
+    offsets = context.MixingContext.offsets
 
     def forgetful(self, *arguments):
         return offsets(self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), *arguments)
 
-    monkeypatch.setattr(token_mixer.MixingContext, "offsets", forgetful)
+    monkeypatch.setattr(context.MixingContext, "offsets", forgetful)
 
 
 def _compiled_to_something_else(monkeypatch):

@@ -10,7 +10,8 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from support import laws, mixer_laws
+from posnet_fairseq.testing import mixer_laws
+from support import laws
 from support.building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
 
 CASES = [case for case in mixer_cases() if case.options or case.gate == get_mixer(case.mixer).default_gate]
@@ -37,8 +38,8 @@ LONG = [
     mixer_laws.what_needs_no_gradient_changes_no_other,
 ]
 IN_STEPS = [
-    mixer_laws.a_prompt_is_refused_or_right,
-    mixer_laws.a_step_that_was_left_out_is_refused_or_right,
+    mixer_laws.a_prompt_is_refused,
+    mixer_laws.steps_equal_the_full_pass,
 ]
 
 
@@ -51,7 +52,7 @@ def as_for_long_sentences(monkeypatch):
     monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
     monkeypatch.setattr(band, "SMALLEST_BLOCK", 2)
     monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
-    monkeypatch.setattr(TokenMixer, "outweighs", lambda *_: True)
+    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: True)
 
 
 def named(law):

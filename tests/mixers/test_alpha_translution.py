@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from support import reference
 from support.building import build_mixer
 
@@ -78,4 +77,4 @@ def test_without_relative_parts_it_is_attention(place):
             projection.weight.mul_(2)
             projection.bias.mul_(2)
     x = torch.randn(2, 9, 8, dtype=torch.float64)
-    torch.testing.assert_close(mixer(x, x, MixingContext())[0], attention(x, x, MixingContext())[0])
+    torch.testing.assert_close(mixer(x, x), attention(x, x))

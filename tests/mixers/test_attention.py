@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.settings import PLACES
 from support import reference
 from support.building import build_mixer
 
@@ -33,9 +34,8 @@ def test_asking_for_weights_changes_nothing_and_they_are_the_ones_used(place):
     query = torch.randn(2, 6, 8, dtype=torch.float64)
     memory = torch.randn(2, 9, 8, dtype=torch.float64) if place == "cross" else query
     padding = None if place == "decoder" else torch.arange(memory.size(1)) >= torch.tensor([[4], [9]])
-    plain, nothing = mixer(query, memory, MixingContext(padding_mask=padding))
-    same, weights = mixer(query, memory, MixingContext(padding_mask=padding, need_weights=True))
-    assert nothing is None
+    plain = mixer(query, memory, padding_mask=padding)
+    same, weights = mixer(query, memory, padding_mask=padding, need_weights=True)
     torch.testing.assert_close(same, plain)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
     context = (weights @ mixer.value(memory, MixingContext())).transpose(1, 2).flatten(2)

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import push
 from posnet_fairseq.ops.static_mixing import mix_real
@@ -40,7 +39,7 @@ def random_case(name, options, place, seed):
     if place == "cross":
         query = torch.randn(len(memory), number(1, 150), mixer.embed_dim, dtype=torch.float64, requires_grad=True)
         real = ...
-    context = MixingContext(
+    context = dict(
         padding_mask=padding_mask if place != "decoder" and padding_mask.any() else None,
         length_ratio=(number(30, 90), number(30, 90)) if place == "cross" else (1, 1),
         **vectors(1000, mixer.embed_dim),
@@ -50,8 +49,8 @@ def random_case(name, options, place, seed):
 
 def run(mixer, query, memory, real, context, monkeypatch, fewest_blocks):
     monkeypatch.setattr(band, "FEWEST_BLOCKS", fewest_blocks)
-    output = mixer(query, memory, context)[0][real]
-    inputs = [query, memory, context.positions, *mixer.parameters()]
+    output = mixer(query, memory, **context)[real]
+    inputs = [query, memory, context["positions"], *mixer.parameters()]
     cotangent = torch.randn(output.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     return output, torch.autograd.grad(output, inputs, cotangent, allow_unused=True)
 
@@ -73,21 +72,20 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
     options = options if name == "gaussiannet" else options | {"clip_distance": 7}
     mixer = build_mixer(name, "decoder", "gelu", **options)
     positions = vectors(steps)["positions"]
-    state, sizes = {}, set()
+    mixer.max_positions, state, sizes = steps, mixer.init_state(3 * beam), set()
     history = torch.empty(3 * beam, 0, 8, dtype=torch.float64)
     with torch.no_grad():
         for step in range(steps):
             new = torch.randn(len(history), 1, 8, dtype=torch.float64, generator=generator)
             history = torch.cat([history, new], dim=1)
-            context = MixingContext(positions=positions, first=step, ahead=steps, state=mixer.decoding_state(state))
-            output, _ = mixer(new, new, context)
+            output = mixer.step(new, state, positions, rows=steps)
             if step in (0, 1, 6, 7, 8, 20, 255, 1000):
-                full, _ = mixer(history, history, MixingContext(positions=positions))
+                full = mixer(history, history, positions=positions)
                 torch.testing.assert_close(output[:, 0], full[:, -1], **CLOSE)
-            sizes.add(sum(tensor.nbytes for tensor in mixer.decoding_state(state).rows.values()) / len(history))
+            sizes.add(sum(tensor.nbytes for tensor in state.rows.values()) / len(history))
             order = torch.randint(beam, (len(history) // beam, beam), generator=generator)
             order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
-            mixer.reorder_incremental_state(state, order)
+            state.reorder(order)
             history = history[order]
     assert sizes == {8 * (mixer.band.reach + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
 
@@ -100,7 +98,8 @@ def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     weights = band.BandWeights.softmax(which, (1, 1), torch.zeros(1, length, 5), length)
     value = torch.full((2, 1, length, 1), 100.0, dtype=torch.float16)
     torch.testing.assert_close(weights.mix(value), value)
-    torch.testing.assert_close(mix_real(weights, value, mask, mask)[0], value[0])
+    real = value.masked_fill(mask[:, None, :, None], 0)
+    torch.testing.assert_close(mix_real(weights, real, weights.part(mask))[0], value[0])
     slots = torch.zeros(1, 1, 3, 1)
     for step in range(length):
         slots = push(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
@@ -130,22 +129,18 @@ def test_blocks_grow_with_the_length(ratio):
 
 def test_steps_have_gradients():
     mixer = build_mixer("lightconv", "decoder", clip_distance=2, lightconv_global_context=True)
-    x, state, outputs = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True), {}, []
-    for step in range(6):
-        token = x[:, step : step + 1]
-        outputs.append(mixer(token, token, MixingContext(first=step, ahead=6, state=mixer.decoding_state(state)))[0])
-    full, _ = mixer(x, x, MixingContext())
+    x, state = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True), mixer.init_state(1)
+    outputs = [mixer.step(token, state) for token in x.split(1, dim=1)]
+    full = mixer(x, x)
     (steps,) = torch.autograd.grad(torch.cat(outputs, dim=1).pow(2).sum(), x)
     torch.testing.assert_close(steps, *torch.autograd.grad(full.pow(2).sum(), x), **CLOSE)
 
 
 def test_dropout_that_is_retained_drops_in_steps_too():
     mixer = build_mixer("rposnet", "decoder")
-    mixer.dropout.p, mixer.dropout.apply_during_inference = 0.5, True
-    token, p = torch.randn(40, 1, 8, dtype=torch.float64), vectors(2)
-    first, second = (
-        mixer(token, token, MixingContext(ahead=2, state=mixer.decoding_state({}), **p))[0] for _ in range(2)
-    )
+    mixer.dropout.p, mixer.dropout.retained = 0.5, True
+    token, positions = torch.randn(40, 1, 8, dtype=torch.float64), vectors(16)["positions"]
+    first, second = (mixer.step(token, mixer.init_state(40), positions) for _ in range(2))
     assert not torch.equal(first, second)
 
 
@@ -156,8 +151,8 @@ def test_weight_that_lies_on_padding_is_found_out():
         mixer.energies[0].weight[:, 0] = 1000.0  # of tokens on the far right
     x, mask = torch.randn(2, 9, 8, dtype=torch.float64), torch.zeros(2, 9, dtype=torch.bool)
     mask[1, 3:] = True
-    together, _ = mixer(x, x, MixingContext(padding_mask=mask))
-    alone, _ = mixer(x[1:, :3], x[1:, :3], MixingContext())
+    together = mixer(x, x, padding_mask=mask)
+    alone = mixer(x[1:, :3])
     torch.testing.assert_close(together[1, :3], alone[0], **CLOSE)
 
 
@@ -178,7 +173,7 @@ def test_compiled_band_is_the_band(monkeypatch):
     x = torch.randn(2, 9, 8, dtype=torch.float64, requires_grad=True)
 
     def gradients(run):
-        return torch.autograd.grad(run(x, x, MixingContext())[0].pow(2).sum(), [x, *mixer.parameters()])
+        return torch.autograd.grad(run(x, x).pow(2).sum(), [x, *mixer.parameters()])
 
     torch._dynamo.reset()
     torch.testing.assert_close(gradients(torch.compile(mixer, backend="aot_eager")), gradients(mixer))

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from support import reference
 from support.building import build_mixer
 
@@ -39,6 +38,6 @@ def test_gradcheck(place):
 def test_heads_look_at_their_neighbours():
     mixer = build_mixer("gaussiannet", num_heads=4)
     x = torch.randn(1, 9, 8, dtype=torch.float64)
-    _, weights = mixer(x, x, MixingContext(need_weights=True))
+    _, weights = mixer(x, x, need_weights=True)
     assert weights[0, :, 4].argmax(-1).tolist() == [3, 4, 5, 3]
     assert weights[0, 1, 4, 4].item() == pytest.approx(1 / math.sqrt(2 * math.pi))

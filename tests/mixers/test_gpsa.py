@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.registry import get_mixer
 from support import reference
 from support.building import build_mixer, settings
@@ -42,5 +41,5 @@ def test_heads_start_at_their_neighbours():
     with torch.no_grad():
         mixer.gate.fill_(50)  # positions only
     x = torch.randn(1, 9, 8)
-    _, weights = mixer(x, x, MixingContext(need_weights=True))
+    _, weights = mixer(x, x, need_weights=True)
     assert weights[0, :, 4].argmax(-1).tolist() == [3, 4, 5, 3]

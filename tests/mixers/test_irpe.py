@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.settings import PLACES
 from posnet_fairseq.ops.offsets import piecewise_index
 from posnet_fairseq.shared.errors import UsageError
 from support import reference
@@ -102,8 +102,8 @@ def test_clipped_and_on_keys_it_is_shaw_with_shared_heads(place):
         shaw.relative_key.copy_(irpe.on_keys.repeat(1, shaw.num_heads))
     _same_but(irpe, shaw)
     x, y = torch.randn(2, 3, 9, 8, dtype=torch.float64)
-    memory, context = y if place == "cross" else x, MixingContext(length_ratio=(5, 4) if place == "cross" else (1, 1))
-    torch.testing.assert_close(irpe(x, memory, context)[0], shaw(x, memory, context)[0])
+    memory, ratio = y if place == "cross" else x, (5, 4) if place == "cross" else (1, 1)
+    torch.testing.assert_close(irpe(x, memory, length_ratio=ratio), shaw(x, memory, length_ratio=ratio))
 
 
 def _same_but(of, to):

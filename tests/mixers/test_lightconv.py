@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from support import reference
 from support.building import build_mixer
 
@@ -55,6 +55,6 @@ def test_with_global_context_and_a_wide_kernel_it_moves_with_its_input():
     """K ≥ L - 1: energies depend on n - m alone, so the ratios of two weights do not change along the diagonal."""
     mixer = build_mixer("lightconv", clip_distance=9, lightconv_global_context=True)
     x = torch.randn(1, 10, 8, dtype=torch.float64)
-    _, weights = mixer(x, x, MixingContext(need_weights=True))
+    _, weights = mixer(x, x, need_weights=True)
     ratios = weights[0, :, :, 1:] / weights[0, :, :, :-1]
     torch.testing.assert_close(ratios[:, 1:, 1:], ratios[:, :-1, :-1])

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.shared.errors import UsageError
 from support import reference
 from support.building import build_mixer

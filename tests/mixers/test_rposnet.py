@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.settings import PLACES
 from posnet_fairseq.shared.errors import UsageError
 from support import reference
 from support.building import build_mixer, vectors
@@ -36,9 +36,9 @@ def test_gradcheck(place):
 
 def test_weights_need_no_token():
     mixer, p = build_mixer("rposnet"), vectors(5)
-    context = MixingContext(positions=p["positions"], need_weights=True)
     x, y = torch.randn(2, 3, 5, 8, dtype=torch.float64)
-    assert torch.equal(mixer(x, x, context)[1], mixer(y, y, context)[1])
+    (_, ours), (_, theirs) = (mixer(z, positions=p["positions"], need_weights=True) for z in (x, y))
+    assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("clip_distance", [0, -4])
@@ -63,5 +63,5 @@ def test_with_a_table_for_every_offset_it_is_any_softmax_over_positions():
                 relative.query_proj.weight[n - m + length - 1, n] = wanted[n, m] * width**0.5
     x = torch.randn(3, length, width, dtype=torch.float64)
     positions = torch.eye(length, width, dtype=torch.float64)
-    _, weights = mixer(x, x, MixingContext(positions=positions, need_weights=True))
+    _, weights = mixer(x, x, positions=positions, need_weights=True)
     torch.testing.assert_close(weights[0, 0], wanted.softmax(-1))

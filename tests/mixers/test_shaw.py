@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.token_mixer import PLACES, MixingContext
+from posnet_fairseq.mixers.bases.settings import PLACES
 from support import reference
 from support.building import build_mixer
 
@@ -50,4 +50,4 @@ def test_without_relative_vectors_it_is_attention(place):
     attention.load_state_dict({name: p for name, p in shaw.named_parameters() if "relative" not in name}, strict=False)
     x, y = torch.randn(2, 3, 7, 8, dtype=torch.float64)
     memory = y if place == "cross" else x
-    torch.testing.assert_close(shaw(x, memory, MixingContext())[0], attention(x, memory, MixingContext())[0])
+    torch.testing.assert_close(shaw(x, memory), attention(x, memory))

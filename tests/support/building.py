@@ -13,7 +13,8 @@ from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.options import PLACE_OPTIONS, apply_arch, apply_gpt_arch
+from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
+from posnet_fairseq.transformer.options import PLACE_OPTIONS
 
 MAX_POSITIONS = 24
 

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
 
-from posnet_fairseq.mixers.bases.token_mixer import MixingContext
-
 LENGTHS = (1, 2, 7, 63)
 SHORT = (1, 2, 7)
 # γ in cross-attention: source and target tokens.
@@ -109,7 +107,7 @@ def assert_equal_to_reference(mixer, reference, lengths=LENGTHS, **context):
         mixer: in float64. In cross-attention the memory's sentences are as long as the queries', in another order.
         reference: function of the mixer, the queries (N, D) and the memory (M, D) of one sentence, to (N, D).
         lengths: of the sentences; the batch is padded to the longest.
-        context: what :class:`MixingContext` gets besides the padding mask and γ.
+        context: other arguments than the padding mask and γ.
     """
     queries = [_tokens(mixer, n) for n in lengths]
     memories = [_tokens(mixer, n) for n in lengths[::-1]] if mixer.place == "cross" else queries
@@ -123,7 +121,7 @@ def assert_equal_to_reference(mixer, reference, lengths=LENGTHS, **context):
 
     batch = _padded(queries, max(lengths))
     memory = batch if memories is queries else _padded(memories, max(lengths))
-    fast, _ = mixer(batch, memory, MixingContext(**context))
+    fast = mixer(batch, memory, **context)
     outputs = [row[:n] for row, n in zip(fast, lengths, strict=True)]
     gradients = torch.autograd.grad(_pair(outputs, cotangents), inputs, allow_unused=True)
 
@@ -143,7 +141,7 @@ def assert_gradcheck(mixer, length=4, **context):
 
     def mix(x, y, *_):
         memory = y if mixer.place == "cross" else x
-        return mixer(x, memory, MixingContext(length_ratio=ratio, **context))[0]
+        return mixer(x, memory, length_ratio=ratio, **context)
 
     assert gradcheck(mix, (x, y, *mixer.parameters()))
 

@@ -1,13 +1,15 @@
-"""Base of the position-based mixers whose weights are those of clipped offsets."""
-
-from dataclasses import replace
+"""Base of the position-based mixers that weigh clipped offsets."""
 
 import torch
+from torch import Tensor
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
+from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.ops.ring import by_slot, push
+from posnet_fairseq.ops.static_mixing import SharedWeights
 
 
 class BandedMixer(PositionBasedMixer):
@@ -20,46 +22,49 @@ class BandedMixer(PositionBasedMixer):
         tails: whether offsets beyond ±R are mixed at all.
     """
 
-    tails = True
+    tails: bool = True
 
     @property
-    def band(self):
+    def band(self) -> Band:
         """Which offsets have a weight of their own."""
         return Band(self.energies[0].reach, self.tails, self.causal)
 
-    def hidden(self, offsets):
+    def hidden(self, offsets: Tensor) -> Tensor | None:
         """Also what lies beyond the reach of a band without tails."""
         return self.band.hidden(offsets)
 
-    def shared_weights(self, queries, keys, context):
+    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> SharedWeights | BandWeights:
         """Those of clipped offsets where that is faster."""
         if not self.band.is_faster(queries, keys):
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
 
-    def _band_weights(self, queries, keys, context):
-        at = replace(context, first=0).at(queries, self.mixer_version.device)
+    def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:
+        at = scaled(torch.arange(queries, device=context.device), context.length_ratio)
         memory_positions = self.memory_positions(context)
         energy = self.energies[0].table(at, keys, context.positions, memory_positions).expand(-1, queries, -1)
         make = BandWeights.softmax if self.softmax else BandWeights.plain
         return make(self.band, context.length_ratio, energy, keys)
 
-    def step(self, query, memory, context):
-        """With the last R values and, of all earlier ones, the sum."""
-        if self.place == "cross" or self.drop_probability:
-            return super().step(query, memory, context)
-        weights = context.state.keep_table("weights", context.ahead, lambda: self._weights_by_slot(context))
+    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
+        """With the last R values and the sum of all earlier ones."""
+        assert context.state is not None
+        if self.place == "cross" or self.drop_probability or context.need_weights:
+            return super().mix_step(query, memory, context)
+        assert memory is not None
+        weights = context.state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
         new = split_heads(self.gating.value(memory), self.num_heads)
-        step, slots = context.step(query.device), context.state.keep("values", lambda: self._empty_slots(new))
+        step = context.query_index()
+        slots = context.state.get_or_create("values", lambda: self._empty_slots(new))
         slots = context.state.rows["values"] = push(slots, new, step, self.band)
         mixed = weights.index_select(1, step).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
 
-    def _empty_slots(self, new):
+    def _empty_slots(self, new: Tensor) -> Tensor:
         batch, heads, _, width = new.shape
         dtype = torch.promote_types(new.dtype, torch.float32)
         return torch.zeros(batch, heads, self.band.reach + 1, width, dtype=dtype, device=new.device)
 
-    def _weights_by_slot(self, context):
-        weights = self._band_weights(context.ahead, context.ahead, context).weights
+    def _weights_by_slot(self, context: MixingContext) -> Tensor:
+        weights = self._band_weights(context.table_rows, context.table_rows, context).weights
         return by_slot(weights[..., self.band.reach :], self.band)

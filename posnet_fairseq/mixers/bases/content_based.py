@@ -1,9 +1,13 @@
 """Base of the mixers whose weights depend on tokens."""
 
 import functools
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
+from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.heads import split_heads
@@ -18,39 +22,40 @@ class ContentBasedMixer(TokenMixer):
         has_keys: whether there is a key projection.
     """
 
-    has_keys = True
+    has_keys: ClassVar[bool] = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.scale = self.head_dim**-0.5
-        self.query_proj = self._projection(settings, settings.embed_dim)
+        self.query_proj: nn.Module = self._projection(settings, settings.embed_dim)
         if self.has_keys:
-            self.key_proj = self._projection(settings, settings.memory_dim)
+            self.key_proj: nn.Module = self._projection(settings, settings.memory_dim)
 
     @staticmethod
-    def _projection(settings, width):
+    def _projection(settings: MixerSettings, width: int) -> nn.Linear:
         return linear(width, settings.embed_dim, gain=ONE_OF_THREE, bias=settings.projection_bias)
 
-    def project_queries(self, query, context):
+    def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
         """q_n, (B, H, N, d)."""
         return split_heads(self.query_proj(query), self.num_heads)
 
-    def project_keys(self, memory, context):
+    def project_keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
         """k_m of the tokens of this call, (B, H, M, d)."""
         return split_heads(self.key_proj(memory), self.num_heads)
 
-    def keys(self, memory, context):
-        """k_m of all memory tokens, (B, H, M, d), those of earlier steps included."""
-        return self.of_memory("key", lambda: self.project_keys(memory, context), context)
+    def keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
+        """k_m of all memory tokens, (B, H, M, d), including those of earlier steps."""
+        return self.cached_projection("key", lambda: self.project_keys(memory, context), context)
 
-    def prepare(self, offsets):
-        """What :meth:`energy` and :meth:`mix_values` want to know of the offsets ⌊γn⌋ - m: once a call.
+    def prepare(self, offsets: Tensor) -> Any:
+        """The index that :meth:`energy` and :meth:`mix_values` get, made once a call.
 
-        They are (N, M), or (1, M) if all queries are hypotheses at one position.
+        Args:
+            offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position.
         """
         return offsets
 
-    def energy(self, q, k, index):
+    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
         """α̂ before masking.
 
         Args:
@@ -63,36 +68,38 @@ class ContentBasedMixer(TokenMixer):
         """
         raise NotImplementedError
 
-    def weights(self, q, k, index, padding_mask, future):
+    def weights(
+        self, q: Tensor, k: Tensor | None, index: Any, padding_mask: Tensor | None, future: Tensor | None
+    ) -> Tensor:
         """α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
         return normalized(self.energy(q, k, index), padding_mask, future)
 
-    def mix_values(self, weights, v, index):
+    def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm v_m, (B, H, N, d)."""
         return weights @ v
 
-    def part_size(self, energies):
-        """How many times the usual number of sentences are mixed at once, of a batch with so many energies."""
+    def part_size(self, energies: int) -> int:
+        """How many times the usual number of sentences are mixed at once, for the number of energies of a batch."""
         return 1
 
-    def mix(self, query, memory, context):
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """Values mixed with the weights of their energies."""
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
         keys = v.size(2)
-        queries = 1 if context.hypotheses > 1 else q.size(2)
-        offsets = context.offsets(queries, keys, q.device)
+        queries = 1 if context.beam > 1 else q.size(2)
+        offsets = context.offsets(queries, keys)
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
-        # As it is now, also where weights are made again in the backward pass.
+        # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(F.dropout, p=self.drop_probability)
 
-        def weigh(q, k, padding_mask):
+        def weigh(q: Tensor, k: Tensor | None, padding_mask: Tensor | None) -> Tensor:
             return self.weights(q, k, index, padding_mask, future).to(v.dtype)
 
-        def attend(q, k, v, padding_mask):
+        def attend(q: Tensor, k: Tensor | None, v: Tensor, padding_mask: Tensor | None) -> Tensor:
             return self.mix_values(drop(weigh(q, k, padding_mask)), v, index)
 
         if context.need_weights:
@@ -100,5 +107,5 @@ class ContentBasedMixer(TokenMixer):
             return self.mix_values(drop(weights), v, index), weights
         energies = self.num_heads * q.size(2) * keys
         counted = max(1, energies // self.part_size(len(q) * energies))
-        recompute = self.outweighs(keys)
+        recompute = self.should_recompute(keys)
         return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None

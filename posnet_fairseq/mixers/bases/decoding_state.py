@@ -1,64 +1,129 @@
 """What a mixer remembers between decoding steps."""
 
-import torch
+from collections.abc import Callable
 
-from posnet_fairseq.shared.errors import UsageError
+import torch
+from torch import Tensor
 
 
 class DecodingState:
-    """A view of one mixer's part of fairseq's incremental state.
+    """The state of one mixer in step-by-step decoding.
+
+    :meth:`posnet_fairseq.mixers.bases.token_mixer.TokenMixer.init_state` makes it.
 
     Args:
-        rows: dict of tensors with a row per hypothesis, (B, ...), or per sentence: moved when the beam is reordered.
-        shared: dict of what all rows share: never moved.
+        batch_size: hypotheses, B; None in an exported graph, where it is open.
+        memory: (S, M, memory_dim) tokens that cross-attention mixes, a row per sentence; None in self-attention. The
+            first step projects it, later ones do without it.
+        padding_mask: (S, M), True at padding, or None.
+        memory_positions: (P, memory_dim) vectors of the memory's positions, or None.
+        length_ratio: γ as source tokens, target tokens.
+
+    Attributes:
+        position: of the next token, from 0.
+        sentences: S in cross-attention, None in self-attention.
+        beam: hypotheses of each sentence, which follow one another and share a row of the memory; 1 in self-attention.
+        rows: tensors with a row per hypothesis (self-attention) or per sentence (cross-attention).
+        tables: tensors that all rows share.
     """
 
-    def __init__(self, rows, shared):
-        self.rows = rows
-        self.shared = shared
+    def __init__(
+        self,
+        batch_size: int | None,
+        memory: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        memory_positions: Tensor | None = None,
+        length_ratio: tuple[int, int] = (1, 1),
+    ) -> None:
+        self.position = 0
+        self.batch_size = batch_size
+        self.memory = memory
+        self.padding_mask = padding_mask
+        self.memory_positions = memory_positions
+        self.length_ratio = length_ratio
+        self.sentences = None if memory is None else memory.size(0)
+        self.beam = 1 if self.sentences is None or batch_size is None else batch_size // self.sentences
+        self.rows: dict[str, Tensor] = {}
+        self.tables: dict[str, Tensor] = {}
 
-    def advance(self, position):
-        """Note that the token at a position is the new one of this step.
-
-        Raises:
-            UsageError: it is not the one after that of the last step.
-        """
-        expected = self.shared.get("steps", 0)
-        if position != expected:
-            raise UsageError(
-                f"a step at position {position}: its state has seen {expected} tokens, so the next stands at position "
-                f"{expected}. Give all tokens of a hypothesis one after another."
-            )
-        self.shared["steps"] = expected + 1
-
-    def append(self, name, new):
-        """Remember `new`, (B, H, N, d), behind what was appended before. Returns all of it, (B, H, M, d)."""
+    def append(self, name: str, new: Tensor) -> Tensor:
+        """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last."""
         if name in self.rows:
             new = torch.cat([self.rows[name], new], dim=2)
         self.rows[name] = new
         return new
 
-    def keep(self, name, make):
-        """Make a tensor at the first step, return the same one at all later steps."""
+    def get_or_create(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        """The tensor with a name, made at the first step."""
         if name not in self.rows:
             self.rows[name] = make()
         return self.rows[name]
 
-    def keep_table(self, name, rows, make):
-        """A table over positions, (H, rows, M), made anew only when more rows are wanted than before."""
-        if name not in self.shared or self.shared[name].size(1) < rows:
-            self.shared[name] = make()
-        return self.shared[name]
+    def table(self, name: str, rows: int, make: Callable[[], Tensor]) -> Tensor:
+        """A table over positions, (H, rows or more, M), made again only when it has fewer rows."""
+        if name not in self.tables or self.tables[name].size(1) < rows:
+            self.tables[name] = make()
+        return self.tables[name]
 
-    def move(self, reordering):
-        """Reorder rows that belong to hypotheses, by a :class:`posnet_fairseq.mixers.bases.hypotheses.Reordering`."""
-        for name, tensor in self.rows.items():
-            self.rows[name] = tensor.index_select(0, reordering.order)
+    def reorder(self, order: Tensor) -> None:
+        """Continue with other hypotheses, as beam search does.
 
-    def move_sentences(self, reordering):
-        """Reorder rows that all hypotheses of a sentence share."""
-        before = self.shared.get("hypotheses", 1)
-        for name, tensor in self.rows.items():
-            order, self.shared["hypotheses"] = reordering.of_sentences(len(tensor), before)
-            if order is not None:
-                self.rows[name] = tensor.index_select(0, order)
+        Args:
+            order: (R,) numbers of the hypotheses to continue with, those of one sentence after each other.
+        """
+        if self.sentences is None:
+            self.batch_size = order.size(0)
+            self.rows = {name: tensor.index_select(0, order) for name, tensor in self.rows.items()}
+        else:
+            self.select(*order_of_sentences(order, self.sentences, self.beam))
+
+    def select(self, order: Tensor | None, beam: int) -> None:
+        """Reorder the sentences of cross-attention; arguments are what :func:`order_of_sentences` returns."""
+        assert self.sentences is not None
+        if order is not None:
+            self.sentences = order.size(0)
+            self.rows = {name: tensor.index_select(0, order) for name, tensor in self.rows.items()}
+            if self.memory is not None:
+                self.memory = self.memory.index_select(0, order)
+            if self.padding_mask is not None:
+                self.padding_mask = self.padding_mask.index_select(0, order)
+        self.beam = beam
+        self.batch_size = self.sentences * beam
+
+
+def order_of_sentences(order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
+    """What a new order of hypotheses means for the tensors that all hypotheses of a sentence share.
+
+    Comparing makes a GPU wait, so this is called once for all layers.
+
+    Args:
+        order: (R,) numbers of hypotheses.
+        sentences: S, before.
+        beam: hypotheses of each sentence, before.
+
+    Returns:
+        (S,) numbers of sentences, None if they stay as they are; and the hypotheses of each sentence, 1 if those of a
+        sentence no longer follow one another.
+    """
+    count, unmoved = order.size(0), torch.arange(sentences, device=order.device)
+    if beam == 1 and count > sentences > 0 and count % sentences == 0:
+        times = count // sentences
+        if torch.equal(order, unmoved.repeat_interleave(times)):  # the beginning of a search
+            return None, times
+    of_hypotheses = torch.div(order, beam, rounding_mode="floor")
+    by_sentence = of_hypotheses[::beam]
+    if count % beam or not torch.equal(of_hypotheses, by_sentence.repeat_interleave(beam)):
+        return of_hypotheses, 1
+    return (None if torch.equal(by_sentence, unmoved) else by_sentence), beam
+
+
+def table_rows(position: int, max_positions: int) -> int:
+    """How many queries a table shared by decoding steps is made for.
+
+    Doubling keeps the total cost of making tables again below that of the last one.
+
+    Args:
+        position: of the step, from 0.
+        max_positions: L, the most that are ever needed.
+    """
+    return min(max_positions, max(16, 1 << (position + 1).bit_length()))

@@ -1,7 +1,7 @@
-"""Energies that no token has a part in, and what is stored in their place before inference."""
+"""Energies of positions, and the tables that replace them before inference."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.ops.relative import spread
@@ -16,9 +16,9 @@ class Energy(nn.Module):
             energies of their own.
     """
 
-    reach = None
+    reach: int | None = None
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """What can be stored before inference.
 
         Args:
@@ -32,22 +32,22 @@ class Energy(nn.Module):
         """
         raise NotImplementedError
 
-    def forward(self, offsets, positions, memory_positions):
+    def forward(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
         queries, keys = offsets.shape
         table = self.table(offsets[:, 0], keys, positions, memory_positions)
         return table if self.reach is None else spread(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
 
 
-def enough(vectors: torch.Tensor | None, count: int, name: str) -> torch.Tensor:
-    """`vectors`, (P, D), with a row for each of so many positions at least.
+def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
+    """`vectors`, (P, D), where P is `count` or more.
 
     Raises:
-        UsageError: there are fewer, or none. `name` is what the context calls them.
+        UsageError: there are fewer, or none. `name` is the argument that gives them.
     """
     if vectors is None or vectors.size(0) < count:
         given = "none" if vectors is None else vectors.size(0)
-        raise UsageError(f"{name}: give the vectors of {count} positions in the context; there are {given}.")
+        raise UsageError(f"{name}: give the vectors of {count} positions; there are {given}.")
     return vectors
 
 
@@ -59,18 +59,18 @@ class StoredEnergy(Energy):
         reach: the other's.
     """
 
-    def __init__(self, table, reach):
+    def __init__(self, table: Tensor, reach: int | None) -> None:
         super().__init__()
         self.reach = reach
         self.stored = nn.Parameter(table, requires_grad=False)
 
-    def table(self, at, keys, positions, memory_positions):
+    def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Rows and columns of the stored one. Batches padded beyond it repeat the last: nobody reads them."""
         table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
         return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
 
 
-def _cut_or_repeat(table, dim, size):
+def _cut_or_repeat(table: Tensor, dim: int, size: int) -> Tensor:
     there = table.size(dim)
     if size <= there:
         return table.narrow(dim, 0, size)

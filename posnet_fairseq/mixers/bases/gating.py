@@ -1,7 +1,7 @@
 """Gated values: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 4, and the GLU of LightConv (Wu et al., 2019)."""
 
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 
@@ -22,7 +22,7 @@ class Gating(nn.Module):
         bias: of W_V.
     """
 
-    def __init__(self, kind, embed_dim, memory_dim, bias=True):
+    def __init__(self, kind: str, embed_dim: int, memory_dim: int, bias: bool = True) -> None:
         super().__init__()
         self.kind = kind
         width = 2 * embed_dim if kind == "glu" else embed_dim
@@ -30,13 +30,13 @@ class Gating(nn.Module):
         self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
 
-    def value(self, memory):
+    def value(self, memory: Tensor) -> Tensor:
         """Tokens (B, M, memory_dim) to values (B, M, D)."""
         value = self.value_proj(memory)
         if self.kind == "gelu":
             return self.value_norm(F.gelu(value))
         return F.glu(value) if self.kind == "glu" else value
 
-    def forward(self, context, query):
+    def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the query tokens (B, N, D)."""
         return context if self.gate_proj is None else context * F.gelu(self.gate_proj(query))

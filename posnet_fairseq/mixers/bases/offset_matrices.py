@@ -2,17 +2,17 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
-from fairseq.dataclass import ChoiceEnum
-from torch import nn
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.options import option
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops import by_offset
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE
-from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError, flag
 
 # Of one projection of a layer: 8 GiB in float32.
@@ -31,12 +31,13 @@ class OffsetOptions:
         reach=True,
     )
     translution_layers: int | None = option(
-        "only the first so many layers of a side have matrices of offsets, the others have attention (Translution "
+        "number of layers, from the first, that have matrices of offsets; the others have attention (Translution "
         "Section 5); left out, all layers have them",
         default=None,
         example=2,
+        first_layers=True,
     )
-    translution_on: ChoiceEnum(["qkv", "qk", "qv", "kv", "q", "k", "v"]) = option(
+    translution_on: Literal["qkv", "qk", "qv", "kv", "q", "k", "v"] = option(
         "what depends on the offset: queries, keys, values; the others are ordinary (Translution Eq. 1)",
         default="qkv",
     )
@@ -56,16 +57,16 @@ class OffsetMatrices(nn.Module):
         width: C, of the tokens and of what the matrices make of them.
     """
 
-    def __init__(self, settings, width):
+    def __init__(self, settings: MixerSettings, width: int) -> None:
         super().__init__()
-        options = settings.options
+        options: Any = settings.options
         self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
         self.reach, rows = _reach_and_rows(settings)
         self.queries, self.keys, self.values = (
             _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
         )
 
-    def energy(self, q, k):
+    def energy(self, q: Tensor, k: Tensor) -> Tensor:
         """q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
         if self.queries is None and self.keys is None:
             return q @ k.mT
@@ -75,7 +76,7 @@ class OffsetMatrices(nn.Module):
             return by_offset.energies_of_step(q, self.queries, k, self.keys, *settings)
         return by_offset.energies(q, self.queries, k, self.keys, *settings, self.causal)
 
-    def mix(self, weights, v):
+    def mix(self, weights: Tensor, v: Tensor) -> Tensor:
         """Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
         if self.values is None:
             return weights @ v
@@ -87,21 +88,22 @@ class OffsetMatrices(nn.Module):
         return split_heads(mixed.transpose(0, 1), self.num_heads)
 
 
-def _reach_and_rows(settings):
+def _reach_and_rows(settings: MixerSettings) -> tuple[int, int]:
     """K, and how many offsets have matrices; a decoder has none to the right."""
     # No two tokens of a sentence stand L or more apart.
-    reach = settings.options.translution_clip or max(1, settings.max_positions - 1)
+    options: Any = settings.options
+    reach = options.translution_clip or max(1, settings.max_positions - 1)
     return reach, reach + 1 if settings.place == "decoder" else 2 * reach + 1
 
 
-def _matrices(rows, width):
+def _matrices(rows: int, width: int) -> nn.Parameter:
     matrices = torch.empty(rows, width, width)
     for matrix in matrices:
         nn.init.xavier_uniform_(matrix, gain=ONE_OF_THREE)
     return nn.Parameter(matrices)
 
 
-def _time_first(x):
+def _time_first(x: Tensor) -> Tensor:
     """(B, H, N, c) to (N, B, C)."""
     return merge_heads(x).transpose(0, 1).contiguous()
 
@@ -117,34 +119,26 @@ class OffsetMixer(ContentBasedMixer):
     position_embedding = "none"
 
     @classmethod
-    def matrix_width(cls, settings):
+    def matrix_width(cls, settings: MixerSettings) -> int:
         """C, of the tokens that matrices of offsets are applied to."""
         return settings.embed_dim
 
     @classmethod
-    def check(cls, settings):
+    def check(cls, settings: MixerSettings) -> None:
         """Every offset has matrices: they must fit into memory."""
         (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
-            given = settings.options.translution_clip or "left out"
+            options: Any = settings.options
+            given = options.translution_clip or "left out"
             raise UsageError(
                 f"--translution-clip {given}: {rows} matrices of {width} × {width} in a layer are more than "
                 f"{MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
             )
 
-    @classmethod
-    def in_layer(cls, settings, layer):
-        """This mixer, or attention in the layers after ``--translution-layers``."""
-        layers = settings.options.translution_layers
-        if layers is None or layer < layers:
-            return cls(settings)
-        attention = get_mixer("attention")
-        return attention(dataclasses.replace(settings, options=attention.Config()))
-
-    def part_size(self, energies):
+    def part_size(self, energies: int) -> int:
         """Larger parts, as each takes products for every offset; one, where gradients of all matrices are more."""
         return 4 if sum(matrices.numel() for matrices in self.matrices.parameters()) < energies else energies
 
-    def offset_matrices(self, settings):
+    def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
         """Those of this layer."""
         return OffsetMatrices(settings, self.matrix_width(settings))

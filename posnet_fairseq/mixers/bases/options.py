@@ -1,9 +1,10 @@
 """Options that several mixers read, declared once, and their checks."""
 
-import enum
 import re
-from dataclasses import dataclass, field, fields
-from typing import get_args
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from posnet_fairseq.shared.errors import UsageError, flag
 
@@ -11,24 +12,28 @@ from posnet_fairseq.shared.errors import UsageError, flag
 MOST_OFFSETS = 2**16
 
 
-def option(help_text, default, **metadata):
+def option(help_text: str, default: Any, **metadata: Any) -> Any:
     """A field of a mixer's Config. `default` holds where neither the user nor the size says otherwise."""
     return field(default=default, metadata={"help": help_text, **metadata})
 
 
-def kind(option):
-    """The type of an option's values: of a dataclasses.Field that may also be None."""
-    return next(kind for kind in get_args(option.type) or (option.type,) if kind is not type(None))
+def plain_type(option: Field) -> Any:
+    """The type of an option's values, a class or a Literal, without the None that it may also be."""
+    annotation: Any = option.type
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = next(kind for kind in get_args(annotation) if kind is not type(None))
+    return annotation
 
 
-def choices(option):
+def choices(option: Field) -> list[Any] | None:
     """The values that an option may take, or None if they are numbers or text."""
-    if kind(option) is bool:
+    kind = plain_type(option)
+    if kind is bool:
         return [False, True]
-    return [choice.value for choice in kind(option)] if issubclass(kind(option), enum.Enum) else None
+    return list(get_args(kind)) if get_origin(kind) is Literal else None
 
 
-def configure(config, values):
+def configure(config: type, values: Mapping[str, Any]) -> Any:
     """A mixer's Config from values given as the command line, hydra or a benchmark give them.
 
     Args:
@@ -45,11 +50,11 @@ def configure(config, values):
     return config(**checked)
 
 
-def _checked(field_, value):
+def _checked(field_: Field, value: Any) -> Any:
     name, allowed = flag(field_.name), choices(field_)
     if value is None:
         return None
-    if kind(field_) is bool:
+    if plain_type(field_) is bool:
         if not isinstance(value, bool):
             raise UsageError(f"{name} {value}: this is a switch, it takes no value.")
         return value
@@ -90,7 +95,7 @@ class ClipDistance:
         reach=True,
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.clip_distance < 1:
             raise UsageError(
                 f"--clip-distance {self.clip_distance}: K must be at least 1, or there is no relative position left. "

@@ -1,17 +1,19 @@
-"""Base of the mixers whose weights no token has a part in."""
+"""Base of the position-based mixers: their weights depend on positions only."""
 
 import functools
-from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.masking import masked_energy, normalized
-from posnet_fairseq.ops.static_mixing import SharedWeights, mix_real
+from posnet_fairseq.ops.static_mixing import SharedWeights, is_exact, mix_real
 
 
 class PositionBasedMixer(TokenMixer):
@@ -27,13 +29,13 @@ class PositionBasedMixer(TokenMixer):
 
     places = ("encoder", "decoder")
     static = True
-    softmax = True
+    softmax: ClassVar[bool] = True
 
-    def __init__(self, settings):
+    def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies = nn.ModuleList()
 
-    def energy(self, offsets, positions, memory_positions):
+    def energy(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """α̂ before masking, for queries from position 0 on.
 
         Args:
@@ -44,84 +46,96 @@ class PositionBasedMixer(TokenMixer):
         Returns:
             (H, N, M).
         """
-        return sum(energy(offsets, positions, memory_positions) for energy in self.energies)
+        first, *others = (energy(offsets, positions, memory_positions) for energy in self.energies)
+        return sum(others, start=first)
 
-    def hidden(self, offsets):
+    def hidden(self, offsets: Tensor) -> Tensor | None:
         """(N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
-    def shared_weights(self, queries, keys, context):
+    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> Any:
         """The weights of a full pass without padding, :class:`SharedWeights` or the like."""
         energy = self._energies(queries, keys, context)
         return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
 
-    def mix(self, query, memory, context):
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """Values mixed with the weights of their positions."""
         if context.state is not None:
-            return self.step(query, memory, context)
-        value, padding_mask = self.value(memory, context), context.padding_mask
+            return self.mix_step(query, memory, context)
+        value = self.value(memory, context)
         if self.drop_probability or context.need_weights:
             return self._mix_each(query, value, context)
+        return self._mix_shared(query, value, context)
+
+    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
+        """:meth:`mix` for one new query of each hypothesis."""
+        assert context.state is not None
+        value = self.value(memory, context)
+        keys, rows = value.size(2), context.table_rows
+        columns = keys if self.place == "cross" else rows
+        table = context.state.table("energy", rows, lambda: self._energies(rows, columns, context))
+        return self._mix_each(query, value, context, table.index_select(1, context.query_index())[..., :keys])
+
+    def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
+        """With one table of weights for all sentences, where padding does not forbid it."""
+        padding_mask = context.padding_mask
         weights = self.shared_weights(query.size(1), value.size(2), context)
         if padding_mask is None:
             return weights.mix(value), None
+        real_values = value.masked_fill(padding_mask[:, None, :, None], 0)
         if not self.softmax:
-            return weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0)), None
-        mixed = mix_real(weights, value, padding_mask, None if self.place == "cross" else padding_mask)
-        return (mixed, None) if mixed is not None else self._mix_each(query, value, context)
+            return weights.mix(real_values), None
+        part = weights.part(padding_mask)
+        if not is_exact(part, value.dtype, None if self.place == "cross" else padding_mask):
+            return self._mix_each(query, value, context)
+        return mix_real(weights, real_values, part), None
 
-    def step(self, query, memory, context):
-        """As :meth:`mix`, for one new query a hypothesis."""
-        value = self.value(memory, context)
-        keys, ahead = value.size(2), context.ahead
-        columns = keys if self.place == "cross" else ahead
-        table = context.state.keep_table("energy", ahead, lambda: self._energies(ahead, columns, context))
-        return self._mix_each(query, value, context, table.index_select(1, context.step(query.device))[..., :keys])
-
-    def _mix_each(self, query, value, context, energy=None):
-        """With weights for each sentence, which padding and dropout make their own."""
+    def _mix_each(
+        self, query: Tensor, value: Tensor, context: MixingContext, energy: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """With weights for each sentence, as padding and dropout demand."""
         if energy is None:
             energy = self._energies(query.size(1), value.size(2), context)
-        energy = energy[None]
+        energies = energy[None]
 
-        def weigh(padding_mask):
+        def weigh(padding_mask: Tensor | None) -> Tensor:
             if self.softmax:
-                return normalized(energy, padding_mask).to(value.dtype)
-            weights = energy.to(value.dtype)
+                return normalized(energies, padding_mask).to(value.dtype)
+            weights = energies.to(value.dtype)
             return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
 
-        # As it is now, also where weights are made again in the backward pass.
+        # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(F.dropout, p=self.drop_probability)
         # Hypotheses share weights until some are dropped: for each hypothesis others.
         queries = query.size(1) if self.drop_probability else -1
 
-        def attend(value, padding_mask):
+        def attend(value: Tensor, padding_mask: Tensor | None) -> Tensor:
             return drop(weigh(padding_mask).expand(value.size(0), -1, queries, -1)) @ value
 
         padding_mask = context.padding_mask
         if context.need_weights:
             return attend(value, padding_mask), weigh(padding_mask)
-        return in_chunks(attend, (value, padding_mask), energy.numel(), self.outweighs(energy.size(3))), None
+        recompute = self.should_recompute(energies.size(3))
+        return in_chunks(attend, (value, padding_mask), energies[0].numel(), recompute), None
 
-    def memory_positions(self, context):
+    def memory_positions(self, context: MixingContext) -> Tensor | None:
         """(P, D) vectors of the memory's positions, or None."""
         return context.memory_positions if self.place == "cross" else context.positions
 
-    def _energies(self, queries, keys, context):
+    def _energies(self, queries: int, keys: int, context: MixingContext) -> Tensor:
         """(H, N, M) for queries from position 0 on, hidden pairs masked."""
-        offsets = replace(context, first=0).offsets(queries, keys, self.mixer_version.device)
+        offsets = context.offsets_from_start(queries, keys)
         energy = self.energy(offsets, context.positions, self.memory_positions(context))
         hidden = self.hidden(offsets)
         if hidden is None:
             return energy
         return energy.masked_fill(hidden, masked_energy(energy.dtype) if self.softmax else 0)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take tables in the place of energies where the checkpoint has them."""
+        device = self.out_proj.weight.device
         for index, energy in enumerate(self.energies):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
-                self.energies[index] = StoredEnergy(
-                    torch.empty_like(table, device=self.mixer_version.device), energy.reach
-                )
+                self.energies[index] = StoredEnergy(torch.empty_like(table, device=device), energy.reach)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

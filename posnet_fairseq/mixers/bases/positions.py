@@ -1,11 +1,13 @@
 """Position vectors of one side of the model, over real tokens counted from 0."""
 
 import math
+from typing import Any
 
 import torch
-from fairseq.modules import FairseqDropout, LayerNorm, SinusoidalPositionalEmbedding
-from torch import nn
+from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.dropout import Dropout
+from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
 from posnet_fairseq.shared.errors import UsageError
 
 POSITION_EMBEDDINGS = ("sinusoidal", "learned", "none")
@@ -29,7 +31,9 @@ class Positions(nn.Module):
         for_mixers: whether any mixer of this side reads positions.
     """
 
-    def __init__(self, kind, max_positions, embed_dim, dropout, option, for_mixers):
+    def __init__(
+        self, kind: str, max_positions: int, embed_dim: int, dropout: float, option: str, for_mixers: bool
+    ) -> None:
         super().__init__()
         self.max_positions = max_positions
         self.scale = math.sqrt(embed_dim)
@@ -40,41 +44,41 @@ class Positions(nn.Module):
         elif self.learned:
             self.weight = nn.Parameter(torch.empty(max_positions, embed_dim).normal_(std=embed_dim**-0.5))
         else:
-            vectors = SinusoidalPositionalEmbedding.get_embedding(max_positions, embed_dim)
+            vectors = sinusoidal_embedding(max_positions, embed_dim)
             self.register_buffer("weight", vectors, persistent=False)
-        self.norm = LayerNorm(embed_dim) if self.learned and for_mixers else None
-        self.dropout = FairseqDropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
+        self.norm = nn.LayerNorm(embed_dim) if self.learned and for_mixers else None
+        self.dropout = Dropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
 
-    def add_to(self, words, first=0):
+    def add_to(self, words: Tensor, first: int = 0) -> Tensor:
         """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
         return self._add(words, None if self.weight is None else self._vectors(first + words.size(1))[first:])
 
-    def add_at(self, words, positions):
+    def add_at(self, words: Tensor, positions: Tensor) -> Tensor:
         """Scaled words (B, N, D) plus the positions that an index (N,) names."""
         return self._add(words, None if self.weight is None else self.weight.index_select(0, positions))
 
-    def _add(self, words, vectors):
+    def _add(self, words: Tensor, vectors: Tensor | None) -> Tensor:
         if vectors is None:
             return words * self.scale
         return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
 
-    def for_mixers(self, count):
+    def for_mixers(self, count: int) -> Tensor | None:
         """The vectors of positions 0 ... count - 1 as mixers get them, (count, D); None if no mixer reads them."""
         if self.dropout is None:
             return None
         vectors = self._vectors(count)
         return self.dropout(vectors if self.norm is None else self.norm(vectors))
 
-    def serve_words_only(self):
+    def serve_words_only(self) -> None:
         """Drop what only mixers need: their energies are stored."""
         self.norm = self.dropout = None
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         if self.norm is not None and f"{prefix}weight" in state_dict and f"{prefix}norm.weight" not in state_dict:
             self.serve_words_only()
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def check_length(self, longest):
+    def check_length(self, longest: int) -> None:
         """Refuse sentences of more than L real tokens.
 
         Raises:
@@ -86,7 +90,7 @@ class Positions(nn.Module):
                 f"positions of this model. Shorten or leave out such sentences, or train with a larger {self.option}."
             )
 
-    def _vectors(self, count):
+    def _vectors(self, count: int) -> Tensor:
         """Those of positions 0 ... count - 1, also beyond L.
 
         Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
@@ -96,4 +100,4 @@ class Positions(nn.Module):
             return self.weight[:count]
         if self.learned:
             return self.weight[torch.arange(count).clamp(max=self.max_positions - 1)]
-        return SinusoidalPositionalEmbedding.get_embedding(count, self.weight.size(1)).to(self.weight)
+        return sinusoidal_embedding(count, self.weight.size(1)).to(self.weight)

@@ -1,0 +1,36 @@
+"""The options of the models as fairseq wants them.
+
+fairseq builds command-line flags from the annotations of a dataclass and knows ``Optional[X]`` and ``ChoiceEnum``, not
+``X | None`` and ``Literal``.
+"""
+
+import dataclasses
+from typing import Any, Literal, Optional, get_args, get_origin
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+from posnet_fairseq.mixers.bases.options import plain_type
+from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+
+
+def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
+    """Name, type and field of an option in fairseq's dataclass."""
+    kind = plain_type(option)
+    if get_origin(kind) is Literal:
+        kind = ChoiceEnum(list(get_args(kind)))
+    if option.metadata.get("of_task"):
+        annotation = kind if kind is bool else Optional[kind]
+        return option.name, annotation, dataclasses.field(default=II(f"task.{option.name}"))
+    annotation = kind if option.type is kind else Optional[kind]
+    return option.name, annotation, dataclasses.field(default=option.default, metadata=dict(option.metadata))
+
+
+def _config(name: str, options: Any) -> type:
+    return dataclasses.make_dataclass(
+        name, map(_as_fairseq_has_it, dataclasses.fields(options)), bases=(FairseqDataclass,)
+    )
+
+
+MixerTransformerConfig: Any = _config("MixerTransformerConfig", TransformerOptions)
+MixerLanguageModelConfig: Any = _config("MixerLanguageModelConfig", LanguageModelOptions)

@@ -1,0 +1,204 @@
+"""Encoder and decoders behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
+
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.modules import LayerDropModuleList
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
+from posnet_fairseq.transformer.decoder import Decoder
+from posnet_fairseq.transformer.encoder import Encoder, EncoderOutput
+from posnet_fairseq.transformer.language_model import LanguageModel
+
+# The key of a decoder's state in fairseq's incremental state, and of the encoder's output in fairseq's dict.
+KEY = "posnet"
+
+
+class _EncoderInterface(FairseqEncoder):
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)
+
+
+class _DecoderInterface(FairseqIncrementalDecoder):
+    def __init__(self) -> None:
+        super().__init__(dictionary=None)
+
+
+class MixerEncoder(Encoder, _EncoderInterface):
+    """The encoder as one of fairseq's.
+
+    Args:
+        cfg: options of the model.
+        dictionary: of the source.
+        embed_tokens: embedding of the source's words.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, embed_tokens, dictionary.pad())
+        self.dictionary = dictionary
+        self.layers = _wrapped(self.layers, cfg, cfg.encoder_layerdrop)
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
+    ) -> dict[str, list[Any]]:
+        """Encode a batch.
+
+        Args:
+            src_tokens: (B, M) token ids, padded on either side.
+            src_lengths: not needed; part of fairseq's interface.
+            return_all_hiddens: also return the input of the first layer and the output of every layer.
+
+        Returns:
+            dict of lists, as fairseq's encoders return it; the tokens of each sentence stand before its padding. One
+            more entry holds the :class:`posnet_fairseq.transformer.encoder.EncoderOutput`.
+
+        Raises:
+            UsageError: a sentence is longer than ``--max-source-positions``.
+        """
+        return _as_dict(self.encode(src_tokens, return_layers=return_all_hiddens))
+
+    def reorder_encoder_out(self, encoder_out: dict[str, list[Any]], new_order: Tensor) -> dict[str, list[Any]]:
+        """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
+        return _as_dict(encoder_out[KEY][0].reorder(new_order))
+
+
+def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
+    return {
+        "encoder_out": [encoded.states.transpose(0, 1)],  # M x B x D
+        "encoder_padding_mask": [encoded.padding_mask],  # B x M
+        "encoder_embedding": [encoded.embedding],  # B x M x D
+        "encoder_states": [layer.transpose(0, 1) for layer in encoded.layers],
+        "src_tokens": [],
+        "src_lengths": [],
+        KEY: [encoded],
+    }
+
+
+class _CausalInterface(CausalDecoder, _DecoderInterface):
+    """fairseq's interface to a decoder with or without cross-attention."""
+
+    need_attn = False
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Any]] | None = None,
+        incremental_state: dict[str, Any] | None = None,
+        features_only: bool = False,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """Predict the next token after every prefix, or step by step after the last one.
+
+        Args:
+            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last
+                token is new.
+            encoder_out: what :class:`MixerEncoder` returned; None in a language model.
+            incremental_state: fairseq's state of beam search, or None for a full pass.
+            features_only: leave the output projection out.
+            src_lengths: not needed; part of fairseq's interface.
+            return_all_hiddens: also return the output of every layer.
+
+        Returns:
+            (B, N, vocabulary), or (B, N, D) with `features_only`; and a dict with ``attn`` (a list of one
+            (B, N, M), averaged over the last layer's heads of cross-attention, or None) and ``inner_states``.
+
+        Raises:
+            UsageError: a sentence is longer than the model's positions.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        if not return_all_hiddens:
+            extra["inner_states"] = []
+        return x if features_only else self.output_layer(x), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Any]] | None = None,
+        incremental_state: dict[str, Any] | None = None,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """:meth:`forward` without the output projection."""
+        state = None
+        if incremental_state is not None:
+            state = incremental_state.setdefault(KEY, DecoderState())
+            length = prev_output_tokens.size(1)
+            if length - 1 != state.position:
+                raise UsageError(
+                    f"a step at position {length - 1}: its state has seen {state.position} tokens, so the next stands "
+                    f"at position {state.position}. Give all tokens of a hypothesis one after another."
+                )
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        features = self._call(prev_output_tokens, encoder_out, state)
+        states = [layer.transpose(0, 1) for layer in features.layers]
+        return features.x, {"attn": [features.attention], "inner_states": states}
+
+    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
+        raise NotImplementedError
+
+    def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
+        """Move the state of all mixers as beam search moves its hypotheses; fairseq calls this."""
+        if KEY in incremental_state:
+            incremental_state[KEY].reorder(new_order)
+
+    def make_generation_fast_(self, need_attn: bool = False, **kwargs: object) -> None:
+        """Prepare generation; fairseq calls this, with `need_attn` for ``--print-alignment``."""
+        self.need_attn = need_attn
+
+
+class MixerDecoder(Decoder, _CausalInterface):
+    """The decoder of a translation model as one of fairseq's.
+
+    Args:
+        cfg: options of the model.
+        dictionary: of the target.
+        embed_tokens: embedding of the target's words.
+        length_ratio: γ as source tokens, target tokens, or None.
+    """
+
+    def __init__(
+        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, length_ratio: tuple[int, int] | None
+    ) -> None:
+        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio)
+        self.dictionary = dictionary
+        self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
+
+    forward = _CausalInterface.forward
+
+    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
+        assert encoder_out is not None
+        return self.features(tokens, encoder_out[KEY][0], state, need_attention=self.need_attn)
+
+
+class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
+    """A language model as one of fairseq's decoders.
+
+    Args:
+        cfg: options of the model.
+        dictionary: of the text.
+        embed_tokens: embedding of the words.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
+        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad())
+        self.dictionary = dictionary
+        self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
+
+    forward = _CausalInterface.forward
+
+    def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
+        return self.features(tokens, state)
+
+
+def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList:
+    """The layers with fairseq's LayerDrop, activation checkpointing and sharding, as the options ask for them."""
+    stack = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
+    for layer in layers:
+        if cfg.checkpoint_activations or cfg.offload_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        stack.append(fsdp_wrap(layer))
+    return stack

@@ -1,0 +1,127 @@
+"""A mixer by itself, for any PyTorch model."""
+
+import dataclasses
+import difflib
+import re
+from typing import Any
+
+from posnet_fairseq.mixers.bases.options import configure
+from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
+from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+
+__all__ = ["build_mixer", "mixer_names"]
+
+# Flags of the models that are arguments of another name here.
+_ARGUMENTS = {
+    "max_source_positions": "max_positions",
+    "max_target_positions": "max_positions",
+    "cross_gate": "gate",
+    **{f"{side}_embed_dim": "embed_dim" for side in ("encoder", "decoder", "cross")},
+    **{f"{side}_attention_heads": "num_heads" for side in ("encoder", "decoder", "cross")},
+}
+
+
+def build_mixer(
+    name: str,
+    embed_dim: int,
+    num_heads: int,
+    max_positions: int,
+    *,
+    causal: bool = False,
+    cross_attention: bool = False,
+    memory_dim: int | None = None,
+    dropout: float = 0.0,
+    gate: str | None = None,
+    position_embedding: str | None = None,
+    bias: bool = True,
+    **options: Any,
+) -> TokenMixer:
+    """Build a token mixer with random weights.
+
+    Args:
+        name: one of :func:`posnet_fairseq.mixer_names`.
+        embed_dim: D, width of the queries and of the result.
+        num_heads: H; D divides by it.
+        max_positions: L, the longest sequence of queries.
+        causal: hide the future from every query, as decoding needs it.
+        cross_attention: mix the tokens of a memory instead of the queries.
+        memory_dim: width of the memory's tokens in cross-attention. Default: D.
+        dropout: probability that a mixing weight is dropped in training; also that of the position vectors.
+        gate: ``none``, ``gelu`` (PosNet Eq. 4) or ``glu``. Default: the mixer's own; ``none`` in cross-attention.
+        position_embedding: ``sinusoidal`` or ``learned`` vectors for a mixer that reads positions, which it then owns.
+            ``none``: each call gives them. Default: the mixer's own.
+        bias: whether projections to queries, keys and values have biases.
+        options: the mixer's own, such as ``clip_distance=16``; ``posnet-mixers NAME --options`` lists them.
+
+    Raises:
+        UsageError: an argument is out of range, or one that this mixer does not read.
+
+    Example::
+
+        mixer = build_mixer("rposnet", embed_dim=512, num_heads=8, max_positions=256, causal=True, clip_distance=16)
+        y = mixer(x)  # (B, N, 512) to (B, N, 512)
+    """
+    cls = get_mixer(name, "name")
+    try:
+        if causal and cross_attention:
+            raise UsageError("causal True: cross-attention sees the whole memory. Leave out one of the two.")
+        place = "cross" if cross_attention else "decoder" if causal else "encoder"
+        if place not in cls.places:
+            given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
+            raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
+        kinds = (*POSITION_EMBEDDINGS, None)
+        if position_embedding not in kinds:
+            raise UsageError(
+                f"position_embedding {position_embedding}: choose one of {', '.join(POSITION_EMBEDDINGS)}."
+            )
+        _refuse_unread(cls, options)
+        settings = MixerSettings(
+            place=place,
+            embed_dim=embed_dim,
+            memory_dim=memory_dim or embed_dim,
+            num_heads=num_heads,
+            max_positions=max_positions,
+            dropout=dropout,
+            gate=gate or ("none" if cross_attention else cls.default_gate),
+            options=configure(cls.Config, _of_single_mixers(cls) | options),
+            projection_bias=bias,
+        )
+        mixer = cls(settings)
+    except UsageError as error:
+        raise UsageError(_in_arguments(str(error))) from error
+    kind = position_embedding or cls.position_embedding
+    if cls.reads_positions and kind != "none":
+        mixer.own_positions = Positions(kind, max_positions, embed_dim, dropout, "max_positions", for_mixers=True)
+    if place == "cross" and cls.reads_memory_positions and kind != "none":
+        width = settings.memory_dim
+        mixer.own_memory_positions = Positions(kind, max_positions, width, dropout, "max_positions", for_mixers=True)
+    return mixer
+
+
+def _of_single_mixers(cls: type[TokenMixer]) -> dict[str, Any]:
+    """The options of a mixer that are not about the layers of a model, with the values of the architectures."""
+    options = (field for field in dataclasses.fields(cls.Config) if not field.metadata.get("first_layers"))
+    return {option.name: cls.arch_options.get(option.name, option.default) for option in options}
+
+
+def _refuse_unread(cls: type[TokenMixer], options: dict[str, Any]) -> None:
+    known = list(_of_single_mixers(cls))
+    for name, value in options.items():
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {nearest[0]}?" if nearest else ""
+            reads = f"it reads {', '.join(known)}" if known else "it has no options"
+            raise UsageError(f"{name} {value}: {cls.name} does not read it; {reads}.{hint}")
+
+
+def _in_arguments(sentence: str) -> str:
+    """A sentence that speaks of flags, as the models' commands have them, in the words of arguments."""
+
+    def argument(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        return _ARGUMENTS.get(name, name)
+
+    return re.sub(r"--([a-z0-9][a-z0-9-]*[a-z0-9])", argument, sentence)

@@ -1,0 +1,81 @@
+"""What mixers know about the tokens of a call, beside the tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.ops.layout import padding_before_tokens
+from posnet_fairseq.ops.offsets import scaled
+from posnet_fairseq.shared.errors import UsageError
+
+
+@dataclass(frozen=True)
+class MixingContext:
+    """Arguments of one call of a mixer.
+
+    Attributes:
+        positions: (P, D) vectors of the queries' positions from 0 on; None where they are not read.
+        memory_positions: (P, memory_dim) vectors of the memory's positions in cross-attention.
+        padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+        length_ratio: γ as source tokens, target tokens; 1 to 1 in self-attention.
+        need_weights: also return the mixing weights.
+        state: of step-by-step decoding; None in a full pass.
+        table_rows: in a step, the number of queries that tables shared by the steps are made for.
+        device: of the tokens.
+    """
+
+    positions: Tensor | None = None
+    memory_positions: Tensor | None = None
+    padding_mask: Tensor | None = None
+    length_ratio: tuple[int, int] = (1, 1)
+    need_weights: bool = False
+    state: DecodingState | None = None
+    table_rows: int = 0
+    device: torch.device | None = None
+
+    @property
+    def first(self) -> int:
+        """The position of the first query: 0 except in a step."""
+        return 0 if self.state is None else self.state.position
+
+    @property
+    def beam(self) -> int:
+        """In a step of cross-attention, the queries of each row of the memory, all at one position; else 1."""
+        return 1 if self.state is None else self.state.beam
+
+    def query_index(self) -> Tensor:
+        """The position of a step's query as an index, (1,)."""
+        return torch.arange(1, device=self.device) + self.first
+
+    def scaled_positions(self, queries: int) -> Tensor:
+        """⌊γn⌋ for the N queries of a call, (N,); they stand at positions n from :attr:`first` on."""
+        return scaled(torch.arange(queries, device=self.device) + self.first, self.length_ratio)
+
+    def offsets(self, queries: int, keys: int) -> Tensor:
+        """⌊γn⌋ - m for N queries and keys 0 ... M - 1, (N, M)."""
+        return self.scaled_positions(queries)[:, None] - torch.arange(keys, device=self.device)
+
+    def offsets_from_start(self, queries: int, keys: int) -> Tensor:
+        """:meth:`offsets` for queries at positions 0 ... N - 1, whatever the step."""
+        at = scaled(torch.arange(queries, device=self.device), self.length_ratio)
+        return at[:, None] - torch.arange(keys, device=self.device)
+
+
+def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:
+    """Check that a padding mask is boolean, of the shape (B, M), and that padding follows the tokens.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
+        given = f"{tuple(padding_mask.shape)} of {str(padding_mask.dtype).removeprefix('torch.')}"
+        raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")
+    # On a GPU a look at it would be a wait in every layer; compiled, it would break the graph.
+    looked_at = padding_mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looked_at and bool(padding_before_tokens(padding_mask).any()):
+        raise UsageError(
+            "padding_mask: there is padding before tokens. Give every sentence with its tokens first, as "
+            "posnet_fairseq.ops.layout orders them."
+        )

@@ -1,0 +1,58 @@
+"""How one mixer of one layer is built."""
+
+from dataclasses import dataclass
+from numbers import Integral
+
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.shared.errors import UsageError
+
+PLACES = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class MixerSettings:
+    """How one mixer of one layer is built.
+
+    Attributes:
+        place: ``encoder`` or ``decoder`` self-attention, or ``cross``.
+        embed_dim: D.
+        memory_dim: width of the mixed tokens; D except in cross-attention.
+        num_heads: H.
+        max_positions: L, the longest sequence of queries.
+        dropout: on mixing weights.
+        gate: one of :data:`posnet_fairseq.mixers.bases.gating.GATES`.
+        options: the mixer's own :attr:`TokenMixer.Config`.
+        projection_bias: whether projections to queries, keys and values have biases.
+
+    Raises:
+        UsageError: no mixer can be built with these values.
+    """
+
+    place: str
+    embed_dim: int
+    memory_dim: int
+    num_heads: int
+    max_positions: int
+    dropout: float
+    gate: str
+    options: object
+    projection_bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("place", PLACES), ("gate", GATES)):
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name} {getattr(self, name)}: choose one of {', '.join(allowed)}.")
+        for name in ("embed_dim", "memory_dim", "num_heads", "max_positions"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise UsageError(f"{name} {value}: give a whole number, 1 or more.")
+        if self.embed_dim % self.num_heads:
+            raise UsageError(
+                f"num_heads {self.num_heads}: embed_dim {self.embed_dim} does not divide by it. Give another."
+            )
+        if self.place != "cross" and self.memory_dim != self.embed_dim:
+            raise UsageError(
+                f"memory_dim {self.memory_dim}: self-attention mixes its queries, so give embed_dim, {self.embed_dim}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"dropout {self.dropout}: give 0 or more and less than 1.")

@@ -1,0 +1,1 @@
+"""Laws that every token mixer must keep, to run against new ones."""

@@ -1,0 +1,129 @@
+"""The architectures: every mixer times every size."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field
+from typing import Any
+
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.transformer.checks import check
+from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.placement import mixer_at, places
+from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
+
+
+def arch_names() -> list[str]:
+    """All architectures of translation models, sorted by mixer, in the order of sizes."""
+    return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
+
+
+def gpt_arch_names() -> list[str]:
+    """All architectures of language models, sorted by mixer, in the order of sizes."""
+    decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
+    return [f"gpt_{size}_{name}" for name in decoders for size in GPT_SIZES]
+
+
+def apply_arch(cfg: Any, mixer: str, size: str) -> None:
+    """Fill the options that the user left open with the architecture's values, and check all.
+
+    Args:
+        cfg: Namespace or DictConfig with the fields of :data:`TransformerOptions`. Changed in place;
+            a second call changes nothing.
+        mixer: name of the mixer for encoder and decoder self-attention.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+
+    Raises:
+        UsageError: the task is none of translation; or see :func:`check`.
+    """
+    arch = f"{get_mixer(mixer).arch}_{size}"
+    _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
+    shape = SIZES[size]
+    # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
+    decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
+    values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
+    for side in ("encoder", "decoder"):
+        values |= shape.of_side(side)
+    values |= {"activation_fn": "relu", "dropout": shape.dropout}
+    _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
+    if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
+        raise UsageError(
+            f"--length-ratio {cfg.length_ratio}: --cross-mixer {mixer_at(cfg, 'cross').name} does not read it. "
+            "Leave it out or choose another mixer there."
+        )
+    check(cfg)
+
+
+def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
+    """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
+
+    Args:
+        cfg: Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
+        mixer: name of the mixer.
+        size: one of :data:`posnet_fairseq.transformer.sizes.GPT_SIZES`.
+
+    Raises:
+        UsageError: the task is none of language modelling; or see :func:`check`.
+    """
+    _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
+    if cfg.tokens_per_sample < 1:
+        raise UsageError(f"--tokens-per-sample {cfg.tokens_per_sample}: give 1 or more, such as 160.")
+    shape = GPT_SIZES[size]
+    # Sentences are blocks of --tokens-per-sample, unless the task limits them otherwise.
+    longest = cfg.tokens_per_sample + bool(getattr(cfg, "add_bos_token", False))
+    _fill(cfg, {"decoder_self_mixer": mixer, "max_target_positions": longest})
+    values = shape.of_side("decoder") | {"activation_fn": "gelu", "dropout": shape.dropout}
+    if mixer_at(cfg, "decoder").position_embedding != "none":
+        values["position_embedding"] = "learned"
+    # Translution is the paper's own here: every offset in every layer.
+    _complete(cfg, values, LanguageModelOptions, lambda _, option: getattr(shape, option.name, option.default))
+    check(cfg)
+
+
+def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
+    if not isinstance(getattr(cfg, option, None), int):
+        given = getattr(cfg, "task", None)
+        raise UsageError(f"--arch {what}, which --task {given} cannot train. Give --task {task}, or another --arch.")
+
+
+def _complete(
+    cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
+) -> None:
+    """Fill what the user left open.
+
+    Args:
+        cfg: as for :func:`apply_arch`.
+        values: dict from names of the architecture's own options to their values.
+        config: the dataclass of all options; the others have its defaults.
+        option_value: function of a mixer and one of its options (a dataclasses.Field), to the option's value.
+
+    Raises:
+        UsageError: the user gave an option that none of the chosen mixers reads.
+    """
+    _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
+    _fill(cfg, values)
+    _fill(cfg, {"attention_dropout": cfg.dropout})
+    mixers = list(dict.fromkeys(mixer_at(cfg, place) for place in places(cfg)))
+    read: dict[str, Any] = {}
+    for mixer in mixers:
+        for option in dataclasses.fields(mixer.Config):
+            read.setdefault(option.name, option_value(mixer, option))
+    for name in option_fields().keys() - read.keys():
+        _check_unread(cfg, name, mixers)
+    _fill(cfg, read)
+
+
+def _check_unread(cfg: Any, name: str, mixers: Iterable[type[TokenMixer]]) -> None:
+    if getattr(cfg, name) not in (None, False):
+        raise UsageError(
+            f"{flag(name)} {getattr(cfg, name)}: none of the chosen mixers "
+            f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
+        )
+
+
+def _fill(cfg: Any, values: Mapping[str, Any]) -> None:
+    # A command line leaves out of its Namespace what was not given, a DictConfig has None there.
+    for name, value in values.items():
+        if getattr(cfg, name, None) is None:
+            setattr(cfg, name, value)

@@ -1,0 +1,61 @@
+"""The translation model."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from posnet_fairseq.transformer.checks import check
+from posnet_fairseq.transformer.decoder import Decoder
+from posnet_fairseq.transformer.encoder import Encoder
+from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
+from posnet_fairseq.transformer.placement import mixer_at
+
+PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder.
+
+    Args:
+        encoder: of the source.
+        decoder: of the target.
+    """
+
+    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def forward(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> Tensor:
+        """Scores of the next target token, (B, N, vocabulary).
+
+        Args:
+            src_tokens: (B, M) token ids.
+            prev_output_tokens: (B, N) token ids.
+        """
+        return self.decoder(prev_output_tokens, self.encoder(src_tokens))
+
+
+def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transformer:
+    """A model with random weights.
+
+    Args:
+        cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_arch`.
+        source_words, target_words: entries of the dictionaries.
+
+    Raises:
+        UsageError: the options make no model.
+    """
+    check(cfg)
+    source = word_embedding(source_words, cfg.encoder_embed_dim)
+    target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
+    ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
+    return Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
+
+
+def word_embedding(words: int, embed_dim: int) -> nn.Embedding:
+    """An embedding with normally distributed vectors of variance 1/D, zero for padding, as fairseq starts it."""
+    embedding = nn.Embedding(words, embed_dim, padding_idx=PADDING)
+    nn.init.normal_(embedding.weight, mean=0, std=embed_dim**-0.5)
+    nn.init.zeros_(embedding.weight[PADDING])
+    return embedding

@@ -1,0 +1,96 @@
+"""Which mixer stands where in a model, and how it is built there."""
+
+import dataclasses
+import re
+from typing import Any
+
+from posnet_fairseq.mixers.bases.options import configure
+from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.transformer.options import PLACE_OPTIONS, per_layer
+
+
+def places(cfg: Any) -> list[str]:
+    """Where a model has mixers: a language model has no encoder and no cross-attention."""
+    return [place for place, option in PLACE_OPTIONS.items() if getattr(cfg, option, None) is not None]
+
+
+def mixer_at(cfg: Any, place: str) -> type[TokenMixer]:
+    """The mixer class that the options put at `place`."""
+    option = PLACE_OPTIONS[place]
+    return get_mixer(getattr(cfg, option), flag(option))
+
+
+def side_of(place: str) -> str:
+    """The side of the model that a place belongs to."""
+    return "encoder" if place == "encoder" else "decoder"
+
+
+def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
+    """The value that one layer has of an option given as "16" for all or as "4,8,16" for each of them.
+
+    Raises:
+        UsageError: there are not as many values as layers, or one is no whole number.
+    """
+    values = str(value).split(",")
+    if not all(re.fullmatch(r"\s*-?\d+\s*", number) for number in values):
+        raise UsageError(f"{name} {value}: give a whole number such as 16, or one for each layer such as 4,8,16.")
+    if len(values) not in (1, layers):
+        raise UsageError(
+            f"{name} {value}: these are {len(values)} values for {layers} layers. Give one for all layers or one for "
+            "each; encoder and decoder need the same number of layers then."
+        )
+    return values[layer if len(values) > 1 else 0].strip()
+
+
+def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> MixerSettings:
+    """How the mixer at `place` in layer `layer` is to be built, a :class:`MixerSettings`."""
+    mixer, side = mixer_at(cfg, place), side_of(place)
+    gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
+    chosen = {}
+    for option in dataclasses.fields(mixer.Config):
+        value = getattr(cfg, option.name)
+        if value is not None and per_layer(option):
+            name = flag(option.name)
+            value = of_layer(name, value, layer, getattr(cfg, f"{side}_layers"))
+        if value is not None:
+            chosen[option.name] = value
+    return MixerSettings(
+        place=place,
+        embed_dim=getattr(cfg, f"{side}_embed_dim"),
+        memory_dim=cfg.encoder_embed_dim if place == "cross" else getattr(cfg, f"{side}_embed_dim"),
+        num_heads=getattr(cfg, f"{side}_attention_heads"),
+        max_positions=cfg.max_source_positions if place == "encoder" else cfg.max_target_positions,
+        dropout=cfg.attention_dropout,
+        gate=str(gate),
+        options=configure(mixer.Config, chosen),
+        projection_bias=projection_bias,
+    )
+
+
+def build_mixer(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> TokenMixer:
+    """The mixer module that stands at `place` in layer `layer`, counted from 0."""
+    settings = mixer_settings(cfg, place, layer, projection_bias)
+    for option in dataclasses.fields(mixer_at(cfg, place).Config):
+        layers = getattr(settings.options, option.name)
+        if option.metadata.get("first_layers") and layers is not None and layer >= layers:
+            attention = get_mixer("attention")
+            return attention(dataclasses.replace(settings, options=attention.Config()))
+    return mixer_at(cfg, place)(settings)
+
+
+def position_readers(cfg: Any, side: str) -> list[type[TokenMixer]]:
+    """The mixers that want position vectors of one side of the model: a list of classes, self-attention's first."""
+    if "cross" not in places(cfg):
+        return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions
+    cross = mixer_at(cfg, "cross")
+    reads = cross.reads_positions if side == "decoder" else cross.reads_memory_positions
+    return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions + [cross] * reads
+
+
+def position_kind(cfg: Any, side: str) -> str:
+    """The kind of position embedding of one side: as given, else as the mixers that read it have it by default."""
+    default = (*position_readers(cfg, side), mixer_at(cfg, side))[0].position_embedding
+    return str(cfg.position_embedding or default)
