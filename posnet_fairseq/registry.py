@@ -6,13 +6,15 @@ architectures, its options on the command line and its tests follow from being r
 
 import dataclasses
 import difflib
+from collections.abc import Callable
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 
-_MIXERS = {}
+_MIXERS: dict[str, Any] = {}
 
 
-def register_mixer(name, arch=None):
+def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]:
     """Class decorator that registers a token mixer.
 
     Args:
@@ -23,7 +25,7 @@ def register_mixer(name, arch=None):
         ValueError: the name or one of its options is another mixer's already, or the class is no TokenMixer.
     """
 
-    def register(cls):
+    def register(cls: type) -> type:
         from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
         owner = f"{cls.__module__}.{cls.__qualname__}"
@@ -50,12 +52,12 @@ def register_mixer(name, arch=None):
     return register
 
 
-def mixer_names():
-    """All names, sorted."""
+def mixer_names() -> list[str]:
+    """The names of all mixers, sorted."""
     return sorted(_MIXERS)
 
 
-def get_mixer(name, option="mixer"):
+def get_mixer(name: str, option: str = "mixer") -> Any:
     """The class registered as `name`.
 
     Args:
@@ -72,6 +74,6 @@ def get_mixer(name, option="mixer"):
     raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(mixer_names())}.{hint}")
 
 
-def option_fields():
+def option_fields() -> dict[str, dataclasses.Field]:
     """The options of all mixers, each once: a dict from name to dataclasses.Field."""
     return {field.name: field for name in mixer_names() for field in dataclasses.fields(_MIXERS[name].Config)}

@@ -9,7 +9,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops.fourier import per_length, real_transform
+from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
@@ -55,9 +55,23 @@ class FourierNet(TokenMixer):
     def mix_and_project(
         self, query: Tensor, memory: Tensor | None, context: MixingContext
     ) -> tuple[Tensor, Tensor | None]:
-        """As in other mixers; there are no weights to return."""
+        """The transformed tokens; there are no weights to return."""
         assert memory is not None
+        padding_mask = context.padding_mask
+        if torch.compiler.is_compiling() and padding_mask is not None:
+            return self._compiled(query, memory, padding_mask), None
         if self.two_dimensional:
-            return per_length(lambda x: torch.fft.fft2(x).real, memory, context.padding_mask), None
-        mixed = per_length(real_transform, self.gating.value(memory), context.padding_mask)
+            return per_length(lambda x: torch.fft.fft2(x).real, memory, padding_mask), None
+        mixed = per_length(real_transform, self.gating.value(memory), padding_mask)
         return self.out_proj(self.gating(mixed, query)), None
+
+    def _compiled(self, query: Tensor, memory: Tensor, padding_mask: Tensor) -> Tensor:
+        """With a product for each sentence, whose length a compiled graph cannot look at."""
+        dtype = torch.promote_types(memory.dtype, torch.float32)
+        cosines, sines = cosines_and_sines(padding_mask, dtype)
+        if self.two_dimensional:
+            features = torch.fft.fft(memory.to(dtype), dim=2)
+            return (cosines @ features.real + sines @ features.imag).to(memory.dtype)
+        lengths = (~padding_mask).sum(dim=1).clamp(min=1)[:, None, None].to(dtype)
+        mixed = cosines @ self.gating.value(memory).to(dtype) / lengths.sqrt()
+        return self.out_proj(self.gating(mixed.to(memory.dtype), query))

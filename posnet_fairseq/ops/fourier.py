@@ -48,3 +48,23 @@ def per_length(transform, x, padding_mask):
             (rows,) = torch.where(lengths == length)
             mixed[rows, :length] = transform(x[rows, :length]).to(mixed.dtype)
     return mixed.to(dtype)
+
+
+def cosines_and_sines(padding_mask, dtype):
+    """The matrices of the transform without a factor, exp(-2πi·nm/M) = cos - i·sin, for the length M of each sentence.
+
+    They take N² products where the fast transform takes N log N, but fit into a graph that knows no lengths.
+
+    Args:
+        padding_mask: (B, N), True at padding, which follows the real tokens.
+        dtype: of the result.
+
+    Returns:
+        Two (B, N, N), 0 at padding.
+    """
+    real = ~padding_mask
+    lengths = real.sum(dim=1).clamp(min=1)[:, None, None]
+    steps = torch.arange(padding_mask.size(1), device=padding_mask.device)
+    angles = (steps[:, None] * steps % lengths).double() * (2 * math.pi / lengths)
+    pairs = (real[:, :, None] & real[:, None]).to(dtype)
+    return angles.cos().to(dtype) * pairs, angles.sin().to(dtype) * pairs

@@ -119,7 +119,7 @@ def test_a_few_sentences_at_a_time_change_nothing(monkeypatch, case, recompute):
     expected = laws.decode(at_once, source, target)
     expected.logsumexp(-1).mean().backward()
     monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
-    monkeypatch.setattr(TokenMixer, "outweighs", lambda *_: recompute)
+    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: recompute)
     scores = laws.decode(in_chunks.train(), source, target)
     scores.logsumexp(-1).mean().backward()
     torch.testing.assert_close(scores, expected, **laws.TOLERANCE)

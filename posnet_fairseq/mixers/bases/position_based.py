@@ -85,6 +85,9 @@ class PositionBasedMixer(TokenMixer):
         real_values = value.masked_fill(padding_mask[:, None, :, None], 0)
         if not self.softmax:
             return weights.mix(real_values), None
+        # A compiled graph cannot look at the data: there each sentence has weights of its own, which are always exact.
+        if torch.compiler.is_compiling():
+            return self._mix_each(query, value, context)
         part = weights.part(padding_mask)
         if not is_exact(part, value.dtype, None if self.place == "cross" else padding_mask):
             return self._mix_each(query, value, context)

@@ -303,7 +303,9 @@ class TokenMixer(nn.Module):
             )
         if state.batch_size is not None:
             if query.size(0) != state.batch_size:
-                raise UsageError(f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each.")
+                raise UsageError(
+                    f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each."
+                )
             if state.position >= self.max_positions:
                 raise UsageError(
                     f"position {state.position}: this mixer was built for {self.max_positions} positions. Build it "
