@@ -1,7 +1,6 @@
 """What must hold for every token mixer by itself. Each law takes a mixer, in float64, and raises AssertionError."""
 
 import copy
-import functools
 import io
 import pickle
 from collections.abc import Callable
@@ -9,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import grad
-from torch.func import functional_call
 
+from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.shared.errors import UsageError
 
 Arguments = dict[str, Any]
 
@@ -134,6 +133,21 @@ def saving_and_loading_change_nothing(mixer: TokenMixer) -> None:
     torch.testing.assert_close(twin(query, memory, **arguments), expected, rtol=0, atol=0)
 
 
+def storing_energies_changes_nothing(mixer: TokenMixer) -> None:
+    """Tables in the place of energies of positions give the same result."""
+    if not isinstance(mixer, PositionBasedMixer):
+        return
+    query, memory, arguments = call(mixer)
+    context = MixingContext(
+        arguments["positions"], arguments["memory_positions"], length_ratio=arguments["length_ratio"]
+    )
+    with torch.no_grad():
+        expected = mixer(query, memory, **arguments)
+        store(mixer, query.size(1), memory.size(1), context)
+        stored = mixer(query, memory, **arguments | {"positions": None, "memory_positions": None})
+    torch.testing.assert_close(stored, expected, **CLOSE)
+
+
 def half_precision_stays_finite(mixer: TokenMixer) -> None:
     """In float16 and bfloat16, also for a sentence of padding only."""
     for dtype in (torch.float16, torch.bfloat16):
@@ -158,8 +172,8 @@ def every_length_works(mixer: TokenMixer) -> None:
         assert result.isfinite().all()
 
 
-def weights_sum_the_values(mixer: TokenMixer) -> None:
-    """Asking for the weights changes no result."""
+def asking_for_weights_changes_nothing(mixer: TokenMixer) -> None:
+    """The result is the same with the mixing weights and without."""
     query, memory, arguments = call(mixer)
     result, weights = mixer(query, memory, **arguments, need_weights=True)
     torch.testing.assert_close(result, mixer(query, memory, **arguments), **CLOSE)
@@ -201,145 +215,6 @@ def hypotheses_drop_weights_of_their_own(mixer: TokenMixer) -> None:
         assert len(sentence.unique(dim=0)) > 1
 
 
-def second_derivatives_are_right(mixer: TokenMixer) -> None:
-    """Against differences of first ones, where the gradient that comes from above is constant and where it is not.
-
-    An error is right, too: torch's own attention has no second derivative.
-    """
-    query, memory, context = call(mixer)
-    inputs = [*inputs_of(query, memory, context), *mixer.parameters()]
-    cotangent, directions = torch.randn_like(query), [torch.randn_like(x) for x in inputs]
-    step = 1e-5
-
-    def gradient(power, create_graph=False):
-        loss = (mixer(query, memory, **context).pow(power) * cotangent).sum()
-        return grad(loss, inputs, create_graph=create_graph, allow_unused=True, materialize_grads=True)
-
-    def moved(power, by):
-        with torch.no_grad():
-            for x, direction in zip(inputs, directions, strict=True):
-                x.add_(by * direction)
-        moved = gradient(power)
-        with torch.no_grad():
-            for x, direction in zip(inputs, directions, strict=True):
-                x.sub_(by * direction)
-        return moved
-
-    for power in (1, 2):
-        along = sum((g * d).sum() for g, d in zip(gradient(power, create_graph=True), directions, strict=True))
-        try:
-            second = grad(along, inputs, allow_unused=True, materialize_grads=True)
-        except RuntimeError as error:
-            if "is not implemented" in str(error):
-                continue
-            raise
-        for got, after, before in zip(second, moved(power, step), moved(power, -step), strict=True):
-            torch.testing.assert_close(got, (after - before) / (2 * step), rtol=1e-4, atol=1e-4)
-
-
-def gradients_are_those_of_the_call(mixer: TokenMixer) -> None:
-    """With other parameters for one call (torch.func.functional_call), gradients are theirs."""
-    query, memory, context = call(mixer)
-    others = {name: (p + 0.3 * torch.randn_like(p)).detach().requires_grad_() for name, p in mixer.named_parameters()}
-    own = copy.deepcopy(mixer)
-    own.load_state_dict(others, strict=False)
-    results = []
-    for output, parameters in (
-        (own(query, memory, **context), [*own.parameters()]),
-        (functional_call(mixer, others, (query, memory), context), [*others.values()]),
-    ):
-        inputs = [*inputs_of(query, memory, context), *parameters]
-        results.append((output, grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)))
-    torch.testing.assert_close(*results, **CLOSE)
-
-
-def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
-    """torch.func.grad gives the gradients of autograd, or an error."""
-    query, memory, context = call(mixer)
-    own = dict(mixer.named_parameters())
-    if not own:
-        return
-
-    def loss(parameters):
-        return functional_call(mixer, parameters, (query, memory), context).pow(2).sum()
-
-    try:
-        transformed = torch.func.grad(loss)({name: p.detach() for name, p in own.items()})
-    except RuntimeError:
-        return
-    expected = grad(loss(own), [*own.values()], allow_unused=True, materialize_grads=True)
-    torch.testing.assert_close([*transformed.values()], [*expected], **CLOSE)
-
-
-def dropout_of_the_backward_pass_is_that_of_the_forward_pass(mixer: TokenMixer) -> None:
-    """Also where weights are made again, and the mixer was switched to evaluation before."""
-    mixer.train().dropout.p = 0.5
-    query, memory, context = call(mixer)
-    inputs, gradients = [*inputs_of(query, memory, context), *mixer.parameters()], []
-    for switched in (False, True):
-        torch.manual_seed(1)
-        output = mixer.train()(query, memory, **context)
-        mixer.train(not switched)
-        gradients.append(grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True))
-    torch.testing.assert_close(*gradients, **CLOSE)
-
-
-def a_prompt_is_refused(mixer: TokenMixer) -> None:
-    """Several tokens in one step, before the first one and after some."""
-    query, memory, context = call(mixer)
-    for before in (0, 2):
-        state = begin(mixer, memory, context)
-        if before:
-            steps(mixer, query[:, :before], memory, context, state)
-        prompt = functools.partial(mixer.step, query[:, before:], state)
-        _refused(prompt, "takes one new token of every hypothesis")
-    _refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "1 queries for a state of 2 hypotheses")
-
-
-def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
-    """Left padding."""
-    query, memory, context = call(mixer)
-    keys = memory.size(1)
-    left = torch.arange(keys) < torch.tensor([[0], [keys - 3]])
-    _refused(lambda: mixer(query, memory, **context | {"padding_mask": left}), "padding before tokens")
-
-
-def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
-    """Arguments that broadcasting would silently accept."""
-    query, memory, context = call(mixer)
-    mask = torch.zeros(memory.shape[:2], dtype=torch.bool)
-
-    def refused(sentence: str, query: Tensor = query, memory: Tensor = memory, **changes: Any) -> None:
-        _refused(lambda: mixer(query, memory, **context | {"padding_mask": None} | changes), sentence)
-
-    for wrong in (mask[:1], mask[:, :1], mask.byte()):
-        refused("padding_mask", padding_mask=wrong)
-    refused("1 × 7 queries", query[:1])
-    if mixer.place != "cross":
-        refused("2 × 4 queries, memory for 2 × 7", query[:, :4])
-    for empty in (query[:0], query[:, :0]):
-        refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
-    if mixer.place == "cross":
-        refused("nothing to mix", memory=memory[:, :0])
-        _refused(lambda: mixer(query), "memory is missing")
-    if mixer.reads_positions:
-        for positions in (None, context["positions"][:1]):
-            refused("positions", positions=positions)
-    if mixer.place == "cross" and mixer.reads_memory_positions:
-        for positions in (None, context["positions"][:1]):
-            refused("memory_positions", memory_positions=positions)
-
-
-def _refused(run: Callable[[], object], sentence: str) -> None:
-    try:
-        run()
-    except UsageError as error:
-        said = str(error)
-    else:
-        said = "it was not refused"
-    assert sentence in said, f"expected a refusal with {sentence!r}: {said}"
-
-
 def arguments_and_states_are_left_alone(mixer: TokenMixer) -> None:
     """No tensor of the caller's, and none that an earlier step has put into the state, is changed in place."""
     query, memory, context = call(mixer)
@@ -357,43 +232,6 @@ def arguments_and_states_are_left_alone(mixer: TokenMixer) -> None:
         mixer.step(query[:, 4:5], state, context["positions"])
     torch.testing.assert_close([tensor.detach() for tensor in ours], before, rtol=0, atol=0)
     torch.testing.assert_close(output.detach(), kept, rtol=0, atol=0)
-
-
-def layout_in_memory_changes_nothing(mixer: TokenMixer) -> None:
-    """Tensors with other strides give the same result and gradients."""
-    query, memory, context = call(mixer)
-    expected = mixer(query, memory, **context)
-    inputs = [*inputs_of(query, memory, context), *mixer.parameters()]
-    gradients = grad(expected.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
-
-    def strided(x: Tensor) -> Tensor:
-        return torch.stack([x, x], dim=-1).permute(-1, *reversed(range(x.dim())))[0].permute(*reversed(range(x.dim())))
-
-    other = strided(query)
-    context |= {name: strided(context[name]) for name in ("positions", "memory_positions")}
-    output = mixer(other, strided(memory) if mixer.place == "cross" else other, **context)
-    torch.testing.assert_close(output, expected, **CLOSE)
-    again = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
-    torch.testing.assert_close(again, gradients, **CLOSE)
-
-
-def what_needs_no_gradient_changes_no_other(mixer: TokenMixer) -> None:
-    """Frozen parameters, or tokens without gradients."""
-    query, memory, context = call(mixer)
-    output = mixer(query, memory, **context)
-    inputs, parameters = inputs_of(query, memory, context), [*mixer.parameters()]
-    expected = grad(output.pow(2).sum(), [*inputs, *parameters], allow_unused=True, materialize_grads=True)
-    frozen = context | {name: context[name].detach() for name in ("positions", "memory_positions")}
-    if parameters:
-        constant = query.detach()
-        output = mixer(constant, memory.detach() if mixer.place == "cross" else constant, **frozen)
-        got = grad(output.pow(2).sum(), parameters, allow_unused=True, materialize_grads=True)
-        torch.testing.assert_close(got, expected[len(inputs) :], **CLOSE)
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    output = mixer(query, memory, **context)
-    got = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
-    torch.testing.assert_close(got, expected[: len(inputs)], **CLOSE)
 
 
 def a_copy_is_the_same_mixer_with_a_state_of_its_own(mixer: TokenMixer) -> None:

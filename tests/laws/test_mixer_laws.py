@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import mixer_laws
+from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals
 from support import laws
 from support.building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
 
@@ -19,26 +19,26 @@ STEPPING = [case for case in CASES if case.place != "encoder"]
 
 PLAIN = [
     mixer_laws.retained_dropout_is_that_of_training,
-    mixer_laws.transforms_are_right_or_refused,
-    mixer_laws.padding_before_tokens_is_refused,
-    mixer_laws.arguments_that_do_not_fit_are_refused,
+    gradient_laws.transforms_are_right_or_refused,
+    refusals.padding_before_tokens_is_refused,
+    refusals.arguments_that_do_not_fit_are_refused,
     mixer_laws.arguments_and_states_are_left_alone,
-    mixer_laws.layout_in_memory_changes_nothing,
-    mixer_laws.what_needs_no_gradient_changes_no_other,
+    gradient_laws.layout_in_memory_changes_nothing,
+    gradient_laws.what_needs_no_gradient_changes_no_other,
     mixer_laws.a_copy_is_the_same_mixer_with_a_state_of_its_own,
     mixer_laws.other_precisions_round_and_nothing_else,
 ]
 # Of what is done otherwise for long sentences.
 LONG = [
-    mixer_laws.second_derivatives_are_right,
-    mixer_laws.gradients_are_those_of_the_call,
-    mixer_laws.transforms_are_right_or_refused,
-    mixer_laws.dropout_of_the_backward_pass_is_that_of_the_forward_pass,
-    mixer_laws.layout_in_memory_changes_nothing,
-    mixer_laws.what_needs_no_gradient_changes_no_other,
+    gradient_laws.second_derivatives_are_right,
+    gradient_laws.gradients_are_those_of_the_call,
+    gradient_laws.transforms_are_right_or_refused,
+    gradient_laws.dropout_of_the_backward_pass_is_that_of_the_forward_pass,
+    gradient_laws.layout_in_memory_changes_nothing,
+    gradient_laws.what_needs_no_gradient_changes_no_other,
 ]
 IN_STEPS = [
-    mixer_laws.a_prompt_is_refused,
+    refusals.a_prompt_is_refused,
     mixer_laws.steps_equal_the_full_pass,
 ]
 

@@ -1,0 +1,131 @@
+"""What must hold for the gradients of every token mixer. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
+
+import copy
+
+import torch
+from torch import Tensor
+from torch.autograd import grad
+from torch.func import functional_call
+
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.testing.mixer_laws import CLOSE, call, inputs_of
+
+
+def second_derivatives_are_right(mixer: TokenMixer) -> None:
+    """Against differences of first ones, where the gradient that comes from above is constant and where it is not.
+
+    An error is right, too: torch's own attention has no second derivative.
+    """
+    query, memory, context = call(mixer)
+    inputs = [*inputs_of(query, memory, context), *mixer.parameters()]
+    cotangent, directions = torch.randn_like(query), [torch.randn_like(x) for x in inputs]
+    step = 1e-5
+
+    def gradient(power, create_graph=False):
+        loss = (mixer(query, memory, **context).pow(power) * cotangent).sum()
+        return grad(loss, inputs, create_graph=create_graph, allow_unused=True, materialize_grads=True)
+
+    def moved(power, by):
+        with torch.no_grad():
+            for x, direction in zip(inputs, directions, strict=True):
+                x.add_(by * direction)
+        moved = gradient(power)
+        with torch.no_grad():
+            for x, direction in zip(inputs, directions, strict=True):
+                x.sub_(by * direction)
+        return moved
+
+    for power in (1, 2):
+        along = sum((g * d).sum() for g, d in zip(gradient(power, create_graph=True), directions, strict=True))
+        try:
+            second = grad(along, inputs, allow_unused=True, materialize_grads=True)
+        except RuntimeError as error:
+            if "is not implemented" in str(error):
+                continue
+            raise
+        for got, after, before in zip(second, moved(power, step), moved(power, -step), strict=True):
+            torch.testing.assert_close(got, (after - before) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def gradients_are_those_of_the_call(mixer: TokenMixer) -> None:
+    """With other parameters for one call (torch.func.functional_call), gradients are theirs."""
+    query, memory, context = call(mixer)
+    others = {name: (p + 0.3 * torch.randn_like(p)).detach().requires_grad_() for name, p in mixer.named_parameters()}
+    own = copy.deepcopy(mixer)
+    own.load_state_dict(others, strict=False)
+    results = []
+    for output, parameters in (
+        (own(query, memory, **context), [*own.parameters()]),
+        (functional_call(mixer, others, (query, memory), context), [*others.values()]),
+    ):
+        inputs = [*inputs_of(query, memory, context), *parameters]
+        results.append((output, grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)))
+    torch.testing.assert_close(*results, **CLOSE)
+
+
+def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
+    """torch.func.grad gives the gradients of autograd, or an error."""
+    query, memory, context = call(mixer)
+    own = dict(mixer.named_parameters())
+    if not own:
+        return
+
+    def loss(parameters):
+        return functional_call(mixer, parameters, (query, memory), context).pow(2).sum()
+
+    try:
+        transformed = torch.func.grad(loss)({name: p.detach() for name, p in own.items()})
+    except RuntimeError:
+        return
+    expected = grad(loss(own), [*own.values()], allow_unused=True, materialize_grads=True)
+    torch.testing.assert_close([*transformed.values()], [*expected], **CLOSE)
+
+
+def dropout_of_the_backward_pass_is_that_of_the_forward_pass(mixer: TokenMixer) -> None:
+    """Also where weights are made again, and the mixer was switched to evaluation before."""
+    mixer.train().dropout.p = 0.5
+    query, memory, context = call(mixer)
+    inputs, gradients = [*inputs_of(query, memory, context), *mixer.parameters()], []
+    for switched in (False, True):
+        torch.manual_seed(1)
+        output = mixer.train()(query, memory, **context)
+        mixer.train(not switched)
+        gradients.append(grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True))
+    torch.testing.assert_close(*gradients, **CLOSE)
+
+
+def layout_in_memory_changes_nothing(mixer: TokenMixer) -> None:
+    """Tensors with other strides give the same result and gradients."""
+    query, memory, context = call(mixer)
+    expected = mixer(query, memory, **context)
+    inputs = [*inputs_of(query, memory, context), *mixer.parameters()]
+    gradients = grad(expected.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+
+    def strided(x: Tensor) -> Tensor:
+        return torch.stack([x, x], dim=-1).permute(-1, *reversed(range(x.dim())))[0].permute(*reversed(range(x.dim())))
+
+    other = strided(query)
+    context |= {name: strided(context[name]) for name in ("positions", "memory_positions")}
+    output = mixer(other, strided(memory) if mixer.place == "cross" else other, **context)
+    torch.testing.assert_close(output, expected, **CLOSE)
+    again = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+    torch.testing.assert_close(again, gradients, **CLOSE)
+
+
+def what_needs_no_gradient_changes_no_other(mixer: TokenMixer) -> None:
+    """Frozen parameters, or tokens without gradients."""
+    query, memory, context = call(mixer)
+    output = mixer(query, memory, **context)
+    inputs, parameters = inputs_of(query, memory, context), [*mixer.parameters()]
+    expected = grad(output.pow(2).sum(), [*inputs, *parameters], allow_unused=True, materialize_grads=True)
+    frozen = context | {name: context[name].detach() for name in ("positions", "memory_positions")}
+    if parameters:
+        constant = query.detach()
+        output = mixer(constant, memory.detach() if mixer.place == "cross" else constant, **frozen)
+        got = grad(output.pow(2).sum(), parameters, allow_unused=True, materialize_grads=True)
+        torch.testing.assert_close(got, expected[len(inputs) :], **CLOSE)
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    output = mixer(query, memory, **context)
+    got = grad(output.pow(2).sum(), inputs, allow_unused=True, materialize_grads=True)
+    torch.testing.assert_close(got, expected[: len(inputs)], **CLOSE)

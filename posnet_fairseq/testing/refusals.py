@@ -1,0 +1,68 @@
+"""Calls that every token mixer must refuse. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.testing.mixer_laws import begin, call, steps
+
+
+def a_prompt_is_refused(mixer: TokenMixer) -> None:
+    """Several tokens in one step, before the first one and after some."""
+    query, memory, context = call(mixer)
+    for before in (0, 2):
+        state = begin(mixer, memory, context)
+        if before:
+            steps(mixer, query[:, :before], memory, context, state)
+        prompt = functools.partial(mixer.step, query[:, before:], state)
+        _refused(prompt, "takes one new token of every hypothesis")
+    _refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "1 queries for a state of 2 hypotheses")
+
+
+def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
+    """Left padding."""
+    query, memory, context = call(mixer)
+    keys = memory.size(1)
+    left = torch.arange(keys) < torch.tensor([[0], [keys - 3]])
+    _refused(lambda: mixer(query, memory, **context | {"padding_mask": left}), "padding before tokens")
+
+
+def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
+    """Arguments that broadcasting would silently accept."""
+    query, memory, context = call(mixer)
+    mask = torch.zeros(memory.shape[:2], dtype=torch.bool)
+
+    def refused(sentence: str, query: Tensor = query, memory: Tensor = memory, **changes: Any) -> None:
+        _refused(lambda: mixer(query, memory, **context | {"padding_mask": None} | changes), sentence)
+
+    for wrong in (mask[:1], mask[:, :1], mask.byte()):
+        refused("padding_mask", padding_mask=wrong)
+    refused("1 × 7 queries", query[:1])
+    if mixer.place != "cross":
+        refused("2 × 4 queries, memory for 2 × 7", query[:, :4])
+    for empty in (query[:0], query[:, :0]):
+        refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
+    if mixer.place == "cross":
+        refused("nothing to mix", memory=memory[:, :0])
+        _refused(lambda: mixer(query), "memory is missing")
+    if mixer.reads_positions:
+        for positions in (None, context["positions"][:1]):
+            refused("positions", positions=positions)
+    if mixer.place == "cross" and mixer.reads_memory_positions:
+        for positions in (None, context["positions"][:1]):
+            refused("memory_positions", memory_positions=positions)
+
+
+def _refused(run: Callable[[], object], sentence: str) -> None:
+    try:
+        run()
+    except UsageError as error:
+        said = str(error)
+    else:
+        said = "it was not refused"
+    assert sentence in said, f"expected a refusal with {sentence!r}: {said}"
