@@ -16,11 +16,11 @@ from posnet_fairseq.transformer.options import LanguageModelOptions, Transformer
 
 def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
     """Name, type and field of an option in fairseq's dataclass."""
-    kind = plain_type(option)
+    kind: Any = plain_type(option)
     if get_origin(kind) is Literal:
         kind = ChoiceEnum(list(get_args(kind)))
     if option.metadata.get("of_task"):
-        annotation = kind if kind is bool else Optional[kind]
+        annotation: Any = kind if kind is bool else Optional[kind]
         return option.name, annotation, dataclasses.field(default=II(f"task.{option.name}"))
     annotation = kind if option.type is kind else Optional[kind]
     return option.name, annotation, dataclasses.field(default=option.default, metadata=dict(option.metadata))

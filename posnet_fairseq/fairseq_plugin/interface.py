@@ -43,7 +43,7 @@ class MixerEncoder(Encoder, _EncoderInterface):
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.encoder_layerdrop)
 
-    def forward(
+    def forward(  # type: ignore[override]  # fairseq's arguments
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
     ) -> dict[str, list[Any]]:
         """Encode a batch.
@@ -167,7 +167,7 @@ class MixerDecoder(Decoder, _CausalInterface):
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
 
-    forward = _CausalInterface.forward
+    forward = _CausalInterface.forward  # type: ignore[assignment]  # fairseq's arguments
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         assert encoder_out is not None
@@ -188,7 +188,7 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
 
-    forward = _CausalInterface.forward
+    forward = _CausalInterface.forward  # type: ignore[assignment]  # fairseq's arguments
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         return self.features(tokens, state)

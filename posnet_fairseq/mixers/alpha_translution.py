@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
@@ -59,7 +59,7 @@ class AlphaTranslution(OffsetMixer):
         self.narrow_value = self._narrow() if relative_values else None
         self.widen = linear(self.narrow_width, self.embed_dim, bias=False) if relative_values else None
 
-    def _narrow(self):
+    def _narrow(self) -> nn.Linear:
         return linear(self.embed_dim, self.narrow_width, bias=False)
 
     def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
@@ -74,15 +74,15 @@ class AlphaTranslution(OffsetMixer):
         """v_m and x_m A^V."""
         return self._beside(super().project_values(memory), self.narrow_value, memory)
 
-    def _beside(self, projected, narrow, tokens):
-        if narrow is None:
+    def _beside(self, projected: Tensor, narrow: nn.Linear | None, tokens: Tensor | None) -> Tensor:
+        if narrow is None or tokens is None:
             return projected
         return torch.cat([projected, split_heads(narrow(tokens), self.num_heads)], dim=-1)
 
-    def _apart(self, x):
+    def _apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[..., : self.head_dim], x[..., self.head_dim :]
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         (q, narrow_q), (k, narrow_k) = self._apart(q), self._apart(k)
         if self.narrow_query is None:

@@ -26,6 +26,8 @@ class Curves(Energy):
     # Beyond it weights are below 1e-49, less than the smallest number in float32.
     reach = 16
 
+    distances: Tensor
+
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
         steps = torch.arange(self.reach, -self.reach - 1, -1)  # m - n

@@ -28,7 +28,7 @@ class GPSA(ContentBasedMixer):
         self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbour), 2 * neighbour], dim=1))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """That of tokens, (B, H, N, M)."""
         return q @ k.mT
 
@@ -39,9 +39,7 @@ class GPSA(ContentBasedMixer):
         offsets = offsets.to(dtype)
         return (square * offsets**2 + linear * offsets).unsqueeze(0)
 
-    def weights(
-        self, q: Tensor, k: Tensor | None, index: Any, padding_mask: Tensor | None, future: Tensor | None
-    ) -> Tensor:
+    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
         """The mean of both, weighted by the gate; `index` are the offsets."""
         content = super().weights(q, k, index, padding_mask, future)
         position = normalized(self.position_energy(index), padding_mask, future)

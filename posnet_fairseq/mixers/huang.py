@@ -34,7 +34,7 @@ class Huang(ContentBasedMixer):
         """Rows of the table, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
         return plus_products(spread(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)

@@ -88,7 +88,7 @@ class IRPE(ContentBasedMixer):
             return table_index(self.index_kind, offsets, self.beta)
         return table_index(self.index_kind, offsets.abs(), self.beta) - self.beta
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         added = []
         if self.bias is not None:

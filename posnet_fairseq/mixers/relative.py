@@ -36,6 +36,6 @@ class Relative(ContentBasedMixer):
         """Rows of the table, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return spread(q @ split_table(self.relative_key, self.num_heads).mT, index)

@@ -42,6 +42,6 @@ class ScalarBias(ContentBasedMixer):
         """Rows of the table, (N, M)."""
         return table_index(self.index_kind, offsets, self.clip_distance)
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return plus_products(self.bias[:, index].unsqueeze(0), q, k)

@@ -46,7 +46,7 @@ class Shaw(ContentBasedMixer):
         """Rows of the tables, (N, M)."""
         return clip_index(offsets, self.clip_distance)
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return plus_products(spread(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
 

@@ -30,7 +30,7 @@ class TransformerXL(ContentBasedMixer):
         self.content_bias = nn.Parameter(torch.zeros(settings.embed_dim))
         self.position_bias = nn.Parameter(torch.zeros(settings.embed_dim))
 
-    def prepare(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Tensor) -> tuple[Tensor, Tensor]:
         """Rows of a table, (N, M), and the table (H, T, d): W_R s for all distances of this call."""
         # From the rightmost key to the leftmost as the last query sees them; in the decoder none is right of its query.
         keys = offsets.size(1)
@@ -39,7 +39,7 @@ class TransformerXL(ContentBasedMixer):
         table = self.relative_proj(sinusoids(distances, self.embed_dim).to(self.relative_proj.weight))
         return (offsets - lowest).clamp(min=0), split_table(table, self.num_heads)
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         rows, table = index
         energy = spread((q + self._per_head(self.position_bias)) @ table.mT, rows)

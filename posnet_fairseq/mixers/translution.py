@@ -31,7 +31,7 @@ class Translution(OffsetMixer):
         if self.matrices.values is not None and settings.gate == "none":
             self.gating.value_proj = nn.Identity()
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return self.matrices.energy(q, k)
 

@@ -1,6 +1,7 @@
 """What must hold for the gradients of every token mixer. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -21,11 +22,11 @@ def second_derivatives_are_right(mixer: TokenMixer) -> None:
     cotangent, directions = torch.randn_like(query), [torch.randn_like(x) for x in inputs]
     step = 1e-5
 
-    def gradient(power, create_graph=False):
+    def gradient(power: int, create_graph: bool = False) -> tuple[Tensor, ...]:
         loss = (mixer(query, memory, **context).pow(power) * cotangent).sum()
         return grad(loss, inputs, create_graph=create_graph, allow_unused=True, materialize_grads=True)
 
-    def moved(power, by):
+    def moved(power: int, by: float) -> tuple[Tensor, ...]:
         with torch.no_grad():
             for x, direction in zip(inputs, directions, strict=True):
                 x.add_(by * direction)
@@ -36,7 +37,8 @@ def second_derivatives_are_right(mixer: TokenMixer) -> None:
         return moved
 
     for power in (1, 2):
-        along = sum((g * d).sum() for g, d in zip(gradient(power, create_graph=True), directions, strict=True))
+        pairs = zip(gradient(power, create_graph=True), directions, strict=True)
+        along = torch.stack([(g * d).sum() for g, d in pairs]).sum()
         try:
             second = grad(along, inputs, allow_unused=True, materialize_grads=True)
         except RuntimeError as error:
@@ -70,7 +72,7 @@ def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
     if not own:
         return
 
-    def loss(parameters):
+    def loss(parameters: Mapping[str, Tensor]) -> Tensor:
         return functional_call(mixer, parameters, (query, memory), context).pow(2).sum()
 
     try:

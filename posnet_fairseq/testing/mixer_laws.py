@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
 Arguments = dict[str, Any]
 
-CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 LENGTHS = (7, 3)
 
 
@@ -181,16 +182,19 @@ def asking_for_weights_changes_nothing(mixer: TokenMixer) -> None:
 
 
 def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
-    """fairseq's --retain-dropout: after training, what was dropped in it is dropped still."""
+    """With fairseq's --retain-dropout, evaluation drops what training dropped."""
     arguments = call(mixer)
     mixer.dropout.p = 0.5
     for run in ways(mixer):
 
-        def output(seed, run=run):
+        def output(seed: int, run: Any = run) -> Tensor:
             torch.manual_seed(seed)
             return run(*arguments)
 
-        trained, plain = (mixer.train(mode) and output(1) for mode in (True, False))
+        mixer.train()
+        trained = output(1)
+        mixer.eval()
+        plain = output(1)
         torch.testing.assert_close(output(2), plain, **CLOSE)
         mixer.apply(lambda module: _retain(module))
         torch.testing.assert_close(output(1), trained, **CLOSE)
@@ -200,9 +204,9 @@ def retained_dropout_is_that_of_training(mixer: TokenMixer) -> None:
         mixer.dropout.retained = False
 
 
-def _retain(module):
-    if hasattr(module, "make_generation_fast_"):
-        module.make_generation_fast_(name="", retain_dropout=True)
+def _retain(module: nn.Module) -> None:
+    if isinstance(module, Dropout):
+        module.make_generation_fast_(retain_dropout=True)
 
 
 def hypotheses_drop_weights_of_their_own(mixer: TokenMixer) -> None:

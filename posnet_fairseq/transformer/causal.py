@@ -115,7 +115,8 @@ class CausalDecoder(nn.Module):
         """
         self.positions.check_length(state.position + 1)
         if not state.layers:
-            state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in self.layers]
+            layers: Any = self.layers
+            state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in layers]
         return table_rows(state.position, self.positions.max_positions)
 
     def _features(self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None) -> Features:

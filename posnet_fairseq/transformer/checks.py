@@ -1,7 +1,7 @@
 """Options that make no model are refused before any data is read."""
 
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, get_args
 
 from posnet_fairseq.mixers.bases.gating import GATES
@@ -35,10 +35,10 @@ def check(cfg: Any) -> None:
     for place in places(cfg):
         mixer = mixer_at(cfg, place)
         if place not in mixer.places:
-            allowed = [name for name in mixer_names() if place in get_mixer(name).places]
+            fitting = [name for name in mixer_names() if place in get_mixer(name).places]
             raise UsageError(
                 f"{flag(PLACE_OPTIONS[place])} {mixer.name}: this mixer cannot stand there. "
-                f"Choose one of: {', '.join(allowed)}."
+                f"Choose one of: {', '.join(fitting)}."
             )
     layerdrops = [f"{side}_layerdrop" for side in sides]
     for name in ("dropout", "attention_dropout", "activation_dropout", *layerdrops):
@@ -56,12 +56,13 @@ def check(cfg: Any) -> None:
                 f"Choose a number of heads that does, or change --{side}-embed-dim."
             )
     _check_parameters(cfg, sides)
-    for name, allowed in (
+    choices: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("gate", GATES),
         ("cross_gate", GATES),
         ("position_embedding", POSITION_EMBEDDINGS),
         ("activation_fn", get_args(Activation)),
-    ):
+    )
+    for name, allowed in choices:
         value = getattr(cfg, name, None)
         if value is not None and str(value) not in allowed:
             raise UsageError(f"{flag(name)} {value}: choose one of {', '.join(allowed)}.")
@@ -81,7 +82,7 @@ def check(cfg: Any) -> None:
 
 def _check_count(cfg: Any, name: str, most: int, example: str = "") -> None:
     value = getattr(cfg, name)
-    if not isinstance(value, Integral):
+    if not isinstance(value, int):
         raise UsageError(f"{flag(name)} {value}: give a whole number{example}.")
     if value < 1:
         raise UsageError(f"{flag(name)} {value}: give 1 or more{example}.")

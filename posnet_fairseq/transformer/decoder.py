@@ -58,6 +58,7 @@ class Decoder(CausalDecoder):
         else:
             first, rows = state.position, self._begin_step(tokens, state)
             if not encoded.cross_states:
+                modules: Any = self.layers
                 encoded.cross_states.extend(
                     layer.cross_attn.init_state(
                         tokens.size(0),
@@ -66,7 +67,7 @@ class Decoder(CausalDecoder):
                         memory_positions=encoded.positions,
                         length_ratio=ratio,
                     )
-                    for layer in self.layers
+                    for layer in modules
                 )
         # Cross-attention looks positions up at ⌊γn⌋.
         positions = self.positions.for_mixers(max(rows, scaled(rows - 1, ratio) + 1))

@@ -1,6 +1,7 @@
 """Model sizes. Every mixer times every size is an ``--arch``."""
 
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Size:
     dropout: float
     clip_distance: int
 
-    def of_side(self, side):
+    def of_side(self, side: str) -> dict[str, Any]:
         """The options of the encoder's or the decoder's shape, a dict."""
         names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
         return {f"{side}_{name}": getattr(self, name) for name in names}
@@ -39,6 +40,6 @@ GPT_SIZES = {
 }
 
 
-def of_arch(mixer, option, size):
+def of_arch(mixer: Any, option: Field, size: Size) -> Any:
     """The value that the architectures of a size give to an option (a dataclasses.Field) of a mixer."""
     return getattr(size, option.name, mixer.arch_options.get(option.name, option.default))

@@ -1,5 +1,7 @@
 """Base of the position-based mixers that weigh clipped offsets."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,7 +29,8 @@ class BandedMixer(PositionBasedMixer):
     @property
     def band(self) -> Band:
         """Which offsets have a weight of their own."""
-        return Band(self.energies[0].reach, self.tails, self.causal)
+        energies: Any = self.energies
+        return Band(energies[0].reach, self.tails, self.causal)
 
     def hidden(self, offsets: Tensor) -> Tensor | None:
         """Also what lies beyond the reach of a band without tails."""
@@ -42,7 +45,8 @@ class BandedMixer(PositionBasedMixer):
     def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:
         at = scaled(torch.arange(queries, device=context.device), context.length_ratio)
         memory_positions = self.memory_positions(context)
-        energy = self.energies[0].table(at, keys, context.positions, memory_positions).expand(-1, queries, -1)
+        energies: Any = self.energies
+        energy = energies[0].table(at, keys, context.positions, memory_positions).expand(-1, queries, -1)
         make = BandWeights.softmax if self.softmax else BandWeights.plain
         return make(self.band, context.length_ratio, energy, keys)
 

@@ -55,7 +55,7 @@ class ContentBasedMixer(TokenMixer):
         """
         return offsets
 
-    def energy(self, q: Tensor, k: Tensor | None, index: Any) -> Tensor:
+    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """α̂ before masking.
 
         Args:
@@ -68,9 +68,7 @@ class ContentBasedMixer(TokenMixer):
         """
         raise NotImplementedError
 
-    def weights(
-        self, q: Tensor, k: Tensor | None, index: Any, padding_mask: Tensor | None, future: Tensor | None
-    ) -> Tensor:
+    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
         """α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
         return normalized(self.energy(q, k, index), padding_mask, future)
 
@@ -96,10 +94,10 @@ class ContentBasedMixer(TokenMixer):
         # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(F.dropout, p=self.drop_probability)
 
-        def weigh(q: Tensor, k: Tensor | None, padding_mask: Tensor | None) -> Tensor:
+        def weigh(q: Tensor, k: Any, padding_mask: Tensor | None) -> Tensor:
             return self.weights(q, k, index, padding_mask, future).to(v.dtype)
 
-        def attend(q: Tensor, k: Tensor | None, v: Tensor, padding_mask: Tensor | None) -> Tensor:
+        def attend(q: Tensor, k: Any, v: Tensor, padding_mask: Tensor | None) -> Tensor:
             return self.mix_values(drop(weigh(q, k, padding_mask)), v, index)
 
         if context.need_weights:

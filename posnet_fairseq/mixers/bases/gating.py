@@ -33,7 +33,7 @@ class Gating(nn.Module):
     def value(self, memory: Tensor) -> Tensor:
         """Tokens (B, M, memory_dim) to values (B, M, D)."""
         value = self.value_proj(memory)
-        if self.kind == "gelu":
+        if self.value_norm is not None:
             return self.value_norm(F.gelu(value))
         return F.glu(value) if self.kind == "glu" else value
 

@@ -42,7 +42,7 @@ class OffsetOptions:
         default="qkv",
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(OffsetOptions):
             value, example = getattr(self, field.name), field.metadata.get("example")
             if example and value is not None and value < 1:
@@ -137,7 +137,8 @@ class OffsetMixer(ContentBasedMixer):
 
     def part_size(self, energies: int) -> int:
         """Larger parts, as each takes products for every offset; one, where gradients of all matrices are more."""
-        return 4 if sum(matrices.numel() for matrices in self.matrices.parameters()) < energies else energies
+        matrices: Any = self.matrices
+        return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else energies
 
     def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
         """Those of this layer."""

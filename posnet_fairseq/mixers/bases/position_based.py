@@ -27,7 +27,7 @@ class PositionBasedMixer(TokenMixer):
         softmax: whether weights are the softmax of energies, or the energies themselves.
     """
 
-    places = ("encoder", "decoder")
+    places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     static = True
     softmax: ClassVar[bool] = True
 
@@ -137,7 +137,8 @@ class PositionBasedMixer(TokenMixer):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take tables in the place of energies where the checkpoint has them."""
         device = self.out_proj.weight.device
-        for index, energy in enumerate(self.energies):
+        energies: Any = self.energies
+        for index, energy in enumerate(energies):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
                 self.energies[index] = StoredEnergy(torch.empty_like(table, device=device), energy.reach)

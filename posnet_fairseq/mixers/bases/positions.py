@@ -39,6 +39,7 @@ class Positions(nn.Module):
         self.scale = math.sqrt(embed_dim)
         self.option = option
         self.learned = kind == "learned"
+        self.weight: Any  # a parameter, a buffer or None
         if kind == "none":
             self.weight = None
         elif self.learned:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.shared.errors import UsageError
@@ -35,7 +36,7 @@ class MixerSettings:
     max_positions: int
     dropout: float
     gate: str
-    options: object
+    options: Any
     projection_bias: bool = True
 
     def __post_init__(self) -> None:

@@ -19,6 +19,11 @@ from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.shared.errors import UsageError, flag
 
 
+@dataclass
+class NoOptions:
+    """The options of a mixer that has none."""
+
+
 class TokenMixer(nn.Module):
     """Base of all mixers: gated values in, :meth:`mix`, gate and output projection out.
 
@@ -38,10 +43,7 @@ class TokenMixer(nn.Module):
         arch_options: options that architectures of every size set, and to what, where it is not the default.
     """
 
-    @dataclass
-    class Config:
-        """No options."""
-
+    Config: ClassVar[Any] = NoOptions
     name: ClassVar[str]
     arch: ClassVar[str]
     places: ClassVar[tuple[str, ...]] = PLACES
@@ -256,6 +258,7 @@ class TokenMixer(nn.Module):
 
     def project_values(self, memory: Tensor | None) -> Tensor:
         """v_m of the tokens of this call, (B, H, M, d)."""
+        assert memory is not None
         return split_heads(self.gating.value(memory), self.num_heads)
 
     def cached_projection(self, name: str, project: Callable[[], Tensor], context: MixingContext) -> Tensor:
