@@ -25,19 +25,19 @@ class Band:
     """Which offsets ⌊γn⌋ - m have a weight of their own.
 
     Attributes:
-        reach: R.
+        clip_distance: R.
         tails: whether offsets beyond ±R have the weights of ±R, or none.
         causal: whether queries must not see what follows them.
     """
 
-    reach: int
+    clip_distance: int
     tails: bool
     causal: bool
 
     @property
     def block_size(self):
         """S, the tokens in a block."""
-        return max(SMALLEST_BLOCK, 2 * self.reach)
+        return max(SMALLEST_BLOCK, 2 * self.clip_distance)
 
     def is_faster(self, queries, keys):
         """Whether so many queries and keys are mixed faster by :func:`mix_band` than by :func:`mix_static`."""
@@ -48,7 +48,7 @@ class Band:
         future = offsets < 0 if self.causal else None
         if self.tails:
             return future
-        outside = offsets.abs() > self.reach
+        outside = offsets.abs() > self.clip_distance
         return outside if future is None else outside | future
 
     def counts(self, queries, keys, length_ratio=(1, 1), device=None):
@@ -65,11 +65,11 @@ class Band:
         """
         at = scaled(torch.arange(queries, device=device), length_ratio)[:, None]
         keys = torch.as_tensor(keys, device=device)
-        offsets = torch.arange(-self.reach, self.reach + 1, device=device)
+        offsets = torch.arange(-self.clip_distance, self.clip_distance + 1, device=device)
         number = ((at >= offsets) & (at - offsets < keys)).long()
         if self.tails:
-            left = (at - self.reach + 1).clamp(min=0).minimum(keys)
-            right = keys - (at + self.reach).clamp(min=0).minimum(keys)
+            left = (at - self.clip_distance + 1).clamp(min=0).minimum(keys)
+            right = keys - (at + self.clip_distance).clamp(min=0).minimum(keys)
             number = torch.cat([right, number[..., 1:-1], left], dim=-1)
         return number.masked_fill(offsets < 0, 0) if self.causal else number
 
@@ -135,8 +135,9 @@ def mix_band(weights, value, band, length_ratio=(1, 1)):
     place, rows = _in_blocks(queries, size, length_ratio)
     blocks, of_block = rows.shape
     # The window of a block begins R tokens before it. With all tokens moved on by R it is two whole blocks.
-    behind = max((blocks + 1) * size - band.reach - keys, -(band.reach + keys) % size)
-    columns = F.pad(value.permute(1, 2, 0, 3), (0, 0, 0, 0, band.reach, behind)).flatten(2).unflatten(1, (-1, size))
+    behind = max((blocks + 1) * size - band.clip_distance - keys, -(band.clip_distance + keys) % size)
+    padded = F.pad(value.permute(1, 2, 0, 3), (0, 0, 0, 0, band.clip_distance, behind))
+    columns = padded.flatten(2).unflatten(1, (-1, size))
     empty = weights.new_zeros(heads, blocks * of_block, weights.size(2))
     in_order = int(place[-1]) == queries - 1
     place, rows = place.to(value.device), rows.to(value.device)
@@ -219,11 +220,11 @@ class _Band(torch.autograd.Function):
 
 def _near(weights, rows, size, tails):
     """The weights of the tokens in each block's window, (H, blocks, Q, 2S)."""
-    reach = weights.size(3) // 2
-    offsets = rows[..., None] + reach - torch.arange(2 * size, device=rows.device)
-    index = offsets.clamp(-reach, reach) + reach
+    clip_distance = weights.size(3) // 2
+    offsets = rows[..., None] + clip_distance - torch.arange(2 * size, device=rows.device)
+    index = offsets.clamp(-clip_distance, clip_distance) + clip_distance
     near = weights.gather(3, index.expand(len(weights), -1, -1, -1))
-    return near if tails else near.masked_fill_(offsets.abs() > reach, 0)
+    return near if tails else near.masked_fill_(offsets.abs() > clip_distance, 0)
 
 
 def _to_weights(to_near, rows, columns, tails):

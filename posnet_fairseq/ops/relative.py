@@ -8,7 +8,7 @@ products are taken with the T rows first, O(N·T·D), and then spread over the p
 import torch
 
 
-def spread(per_row, index):
+def gather_by_offset(per_row, index):
     """out[..., n, m] = per_row[..., n, index[n, m]].
 
     Args:
@@ -55,8 +55,10 @@ def plus_products(energy, q, k):
     return torch.baddbmm(energy, q.flatten(0, 1), k.flatten(0, 1).mT).unflatten(0, (batch, heads))
 
 
-def collect(weights, index, rows):
-    """out[..., n, t] = Σ_m weights[..., n, m] over the pairs with index[n, m] = t: the transpose of :func:`spread`.
+def sum_by_offset(weights, index, rows):
+    """out[..., n, t] = Σ_m weights[..., n, m] over the pairs with index[n, m] = t.
+
+    It is the transpose of :func:`gather_by_offset`.
 
     Args:
         weights: (..., N, M).

@@ -8,10 +8,10 @@ import torch
 
 
 def _size(band):
-    return band.reach if band.tails else band.reach + 1
+    return band.clip_distance if band.tails else band.clip_distance + 1
 
 
-def push(slots, new, step, band):
+def append(slots, new, step, band):
     """The slots with the value of a step's token in its place.
 
     Args:
@@ -31,12 +31,12 @@ def push(slots, new, step, band):
     return slots.index_copy(2, torch.cat([slot, last]), torch.cat([new, slots[:, :, -1:] + leaving], dim=2))
 
 
-def by_slot(weights, band):
+def slot_order(weights, band):
     """Weights by distance to weights by slot.
 
     Args:
         weights: (H, steps, R + 1), of distances 0 to R from each step's token; 0 where there is no token.
-        band: as in :func:`push`.
+        band: as in :func:`append`.
 
     Returns:
         (H, steps, R + 1), in the order of the slots at each step.
@@ -44,5 +44,5 @@ def by_slot(weights, band):
     steps, size = torch.arange(weights.size(1), device=weights.device)[:, None], _size(band)
     distances = (steps - torch.arange(size, device=weights.device)) % size
     if band.tails:
-        distances = torch.cat([distances, torch.full_like(steps, band.reach)], dim=1)
+        distances = torch.cat([distances, torch.full_like(steps, band.clip_distance)], dim=1)
     return weights.gather(2, distances.expand(len(weights), -1, -1))

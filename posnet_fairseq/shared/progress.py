@@ -13,7 +13,7 @@ from posnet_fairseq.shared.errors import visible
 SHORT = 0.1  # seconds; a stage of less is not worth a line
 
 
-class Report:
+class ProgressReporter:
     """Progress on standard error: bars on a terminal, else a line a stage."""
 
     def __init__(self):

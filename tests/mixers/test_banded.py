@@ -6,7 +6,7 @@ import torch
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops import band
-from posnet_fairseq.ops.ring import push
+from posnet_fairseq.ops.ring import append
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.registry import get_mixer, mixer_names
 from support.building import build_mixer, vectors
@@ -89,7 +89,7 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
             order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
             mixer.reorder_incremental_state(state, order)
             history = history[order]
-    assert sizes == {8 * (mixer.band.reach + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
+    assert sizes == {8 * (mixer.band.clip_distance + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
 
 
 def test_sums_of_long_sentences_stay_in_range_in_half_precision():
@@ -103,7 +103,7 @@ def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     torch.testing.assert_close(mix_real(weights, value, mask, mask)[0], value[0])
     slots = torch.zeros(1, 1, 3, 1)
     for step in range(length):
-        slots = push(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
+        slots = append(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
     assert slots.flatten().tolist() == [100, 100, 100 * (length - 2)]
 
 

@@ -7,7 +7,7 @@ import torch
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.ring import by_slot, push
+from posnet_fairseq.ops.ring import append, slot_order
 
 
 class BandedMixer(PositionBasedMixer):
@@ -51,15 +51,15 @@ class BandedMixer(PositionBasedMixer):
         weights = context.state.keep_table("weights", context.ahead, lambda: self._weights_by_slot(context))
         new = split_heads(self.gating.value(memory), self.num_heads)
         step, slots = context.step(query.device), context.state.keep("values", lambda: self._empty_slots(new))
-        slots = context.state.rows["values"] = push(slots, new, step, self.band)
+        slots = context.state.rows["values"] = append(slots, new, step, self.band)
         mixed = weights.index_select(1, step).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
 
     def _empty_slots(self, new):
         batch, heads, _, width = new.shape
         dtype = torch.promote_types(new.dtype, torch.float32)
-        return torch.zeros(batch, heads, self.band.reach + 1, width, dtype=dtype, device=new.device)
+        return torch.zeros(batch, heads, self.band.clip_distance + 1, width, dtype=dtype, device=new.device)
 
     def _weights_by_slot(self, context):
         weights = self._band_weights(context.ahead, context.ahead, context).weights
-        return by_slot(weights[..., self.band.reach :], self.band)
+        return slot_order(weights[..., self.band.clip_distance :], self.band)
