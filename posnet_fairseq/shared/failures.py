@@ -4,6 +4,7 @@ import errno
 import pickle
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.shared.errors import causes, usage_error_in
@@ -152,7 +153,7 @@ def _metric_not_measured(error: BaseException) -> str | None:
     return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
-def explain_damaged_dictionary(error: BaseException, path: str) -> str:
+def explain_damaged_dictionary(error: BaseException | str, path: str) -> str:
     """Return one sentence for an error of fairseq's ``Dictionary.load`` on ``path``."""
     return (
         f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
@@ -168,11 +169,11 @@ def explain_damaged_codes(error: BaseException, path: str) -> str:
     )
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: BaseException | str) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)[:120].rstrip(". ")
 
 
-def explain_unreadable(error: BaseException, path: str) -> str | None:
+def explain_unreadable(error: BaseException, path: str | Path) -> str | None:
     """Return one sentence for an error in loading the checkpoint at ``path``, or None if the file is not the cause.
 
     torch's own text is not shown: it advises to turn off the check that keeps code in files from running.
