@@ -16,10 +16,10 @@ ALL = "all tests of the file"
 # {file: {test function: why it is thorough}}
 THOROUGH = {
     "data_prep/test_corpus.py": {
-        "test_processes_change_nothing": "18 s: data are prepared four times; test_lines has it for one stage",
+        "test_processes_change_nothing": "18 s: data are prepared four times; quick: test_lines has it for one stage",
         "test_a_disk_that_fills_up": "11 s: data are prepared until each of the stages fails",
     },
-    "data_prep/test_kill.py": {ALL: "80 s: data are prepared once for each stage that is killed"},
+    "data_prep/test_kill.py": {ALL: "70 s: data are prepared once for each stage that is killed"},
     "data_prep/test_published.py": {
         "test_another_option_makes_only_what_depends_on_it": "6 s",
         "test_card_and_translation_agree_with_the_data": "15 s",
@@ -27,7 +27,7 @@ THOROUGH = {
         "test_wmt14_is_what_its_script_makes": "10 s; quick: test_iwslt14_is_what_its_script_makes",
         "test_wmt18_splits_chinese_by_jieba_and_learns_apart": "6 s",
     },
-    "docs/test_site.py": {ALL: "17 s: builds the site"},
+    "docs/test_site.py": {ALL: "20 s: builds the site"},
     "end_to_end/test_epochs.py": {
         "test_resuming_changes_nothing": "11 s",
         "test_resuming_a_language_model_changes_nothing": "3 s",
@@ -52,6 +52,23 @@ THOROUGH = {
         "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
         "test_p_is_that_of_other_tools": "thousands of resamples of real outputs",
     },
+    "hostile/test_hostile_files.py": {
+        "test_streams_of_every_command": "12 s: every command in a process of its own",
+    },
+    "recipes/test_runs.py": {
+        "test_comparison": "100 s: trains and compares systems",
+        "test_killed_in_every_stage_it_comes_to_the_same": "80 s: a recipe is killed in every stage",
+        "test_second_machine_goes_on_as_the_first_has_found_to_be_right": "45 s",
+        "test_goes_on_with_other_processes_and_batches": "35 s",
+        "test_two_processes_learn_what_one_learns": "25 s; quick: the recipe that one process runs",
+        "test_recipe_refuses_options_of_another_ending": "7 s",
+    },
+    "test_bad_input.py": {
+        "test_fairseq_bad_options": "13 s: fairseq-train in its own process, again and again",
+        "test_fairseq_bad_checkpoints": "11 s",
+    },
+    "test_bench.py": {"test_preparing_comes_to_what_the_command_lines_come_to": "12 s"},
+    "test_export.py": {"test_graphs_that_differ_are_not_kept": "7 s: exports a model"},
 }
 
 
@@ -63,6 +80,16 @@ def usual_case(params):
     others = [str(getattr(value, "__name__", value)) for name, value in params.items() if name != "case"]
     usual_gate = "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
     yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate)
+
+
+def first(params):
+    """The first test of its function."""
+    yield (), ()
+
+
+def script(params):
+    """Of bad settings of recipes: each script."""
+    yield params["name"], ()
 
 
 def one_run(params):
@@ -93,13 +120,21 @@ def damage(params):
 # of the parameters gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
 ONE_OF_EACH_KIND = {
     "end_to_end/test_translation.py": {ALL: one_run},
+    "hostile/test_hostile_files.py": {
+        "test_row": program_and_end,
+        "test_redirections": first,
+        "test_nobody_reads": first,
+    },
     "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
     **{
         f"hostile/test_hostile_{name}.py": {"test_row": program_and_end}
-        for name in "averaging files machines numerics preparing scoring training translation".split()
+        for name in "averaging machines numerics preparing scoring training translation".split()
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "laws/test_laws.py": {ALL: usual_case},
+    "plots/test_inspection.py": {"test_every_mixer": usual_case},
+    "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
+    "test_export.py": {"test_graphs_translate_as_the_model": first},
     "laws/test_mixer_laws.py": {ALL: usual_case},
 }
 
