@@ -37,8 +37,9 @@ def test_only_what_is_listed_is_thorough(monkeypatch):
 
 
 def test_of_each_kind_the_first_of_the_lowest_rank_is_quick(monkeypatch):
-    def tens(params):
-        yield params["number"] // 10, params["number"] % 2
+    def tens(callspec):
+        number = callspec.params["number"]
+        yield number // 10, number % 2
 
     monkeypatch.setattr(tiers, "ONE_OF_EACH_KIND", {"a.py": {"test_1": tens}})
     items = [Item("a.py", "test_1", number=number) for number in (1, 3, 2, 4, 11, 12, 13)]

@@ -72,53 +72,60 @@ THOROUGH = {
 }
 
 
-def usual_case(params):
+def usual_case(callspec):
     """Of a law: each mixer in each place with its own gate and options."""
-    if "case" not in params:
+    if "case" not in callspec.params:
         return
-    case = params["case"]
-    others = [str(getattr(value, "__name__", value)) for name, value in params.items() if name != "case"]
+    case = callspec.params["case"]
+    others = [str(getattr(value, "__name__", value)) for name, value in callspec.params.items() if name != "case"]
     usual_gate = "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
     yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate)
 
 
-def first(params):
+def first(callspec):
     """The first test of its function."""
     yield (), ()
 
 
-def script(params):
+def script(callspec):
     """Of bad settings of recipes: each script."""
-    yield params["name"], ()
+    yield callspec.params["name"], ()
 
 
-def one_run(params):
+def document(callspec):
+    """Of documented commands: each one of the README, and the first of each other document."""
+    name = callspec.id.rpartition(":")[0]
+    yield callspec.id if name == "README.md" else name, ()
+
+
+def one_run(callspec):
     """Of what is looked at in trained models: the first of them."""
-    yield tuple(str(value) for name, value in params.items() if name != "trained"), ()
+    yield tuple(str(value) for name, value in callspec.params.items() if name != "trained"), ()
 
 
-def bad_path(params):
+def bad_path(callspec):
     """Of paths that lead nowhere: each way to do so, and each command."""
-    command, _, bad = params["row"].name.rpartition(": ")
+    command, _, bad = callspec.params["row"].name.rpartition(": ")
     yield bad, ()
     yield command.split(" {")[0], ()
 
 
-def program_and_end(params):
+def program_and_end(callspec):
     """Of a table of careless use: each program with each exit code."""
-    row = params["row"]
+    row = callspec.params["row"]
     yield (row.command.split()[0], row.code), ()
 
 
-def damage(params):
+def damage(callspec):
     """Of damaged checkpoints: each damage, and each program."""
-    yield params["row"].name.partition(": ")[0], ()
-    yield from program_and_end(params)
+    yield callspec.params["row"].name.partition(": ")[0], ()
+    yield from program_and_end(callspec)
 
 
 # {file: {test function: kinds}}: of tests that differ in parameters alone, the first of each kind is quick. A function
-# of the parameters gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
+# of pytest's callspec gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
 ONE_OF_EACH_KIND = {
+    "end_to_end/test_documented_commands.py": {"test_command_works": document},
     "end_to_end/test_translation.py": {ALL: one_run},
     "hostile/test_hostile_files.py": {
         "test_row": program_and_end,
@@ -167,5 +174,5 @@ def kinds(item):
     chosen = ONE_OF_EACH_KIND.get(file, {})
     of = chosen.get(function, chosen.get(ALL))
     if of is not None and hasattr(item, "callspec"):
-        for kind, rank in of(item.callspec.params):
+        for kind, rank in of(item.callspec):
             yield (file, function, kind), rank
