@@ -25,7 +25,7 @@ from posnet_data_prep.sources.own_text import own_text
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
-from posnet_fairseq.shared.progress import Report, amount, shown
+from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
 from posnet_fairseq.text.tokenisation import CARD
 
 
@@ -95,9 +95,9 @@ def main(arguments=None):
     if options.list or options.dry_run:
         check_stdout()
     if options.list:
-        return _show_datasets(Downloads(options.downloads, None, Report()))
+        return _show_datasets(Downloads(options.downloads, None, ProgressReporter()))
     _die_with_parent()
-    report = Report()
+    report = ProgressReporter()
     stages = options.out / "stages"
     workshop = Workshop(stages, report)
     refuse_foreign(options.out, stages)

@@ -15,7 +15,7 @@ from posnet_eval.statistics.scoring import score
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import visible
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.shared.progress import ProgressReporter
 
 MOST_REMARKS = 12  # on a terminal
 
@@ -24,7 +24,7 @@ MOST_REMARKS = 12  # on a terminal
 def main(arguments=None):
     """Entry point of posnet-score."""
     options, plan = parse(arguments)
-    report = Report()
+    report = ProgressReporter()
     texts = load(plan, options.skip_missing)
     if options.out:
         check(options.out, _inputs(options, plan))

@@ -27,8 +27,8 @@ class Stage:
 
     Args:
         name: of the folder.
-        make: function from the folder and a :class:`posnet_fairseq.shared.progress.Report` to counts for the record, a
-            dict. The folder may hold what an interrupted run of the same stage left there.
+        make: function from the folder and a :class:`posnet_fairseq.shared.progress.ProgressReporter` to counts for the
+            record, a dict. The folder may hold what an interrupted run of the same stage left there.
         options: plain values that its outcome depends on.
         after: the stages whose folders it reads.
         size: about how many bytes it writes.

@@ -44,7 +44,7 @@ def score(plan, all_texts, cache, report, processes=1, cpu=False, cached_only=Fa
         plan: :class:`posnet_eval.inputs.plan.Plan`.
         all_texts: list of :class:`posnet_eval.inputs.loading.Texts`, one for each test set.
         cache: :class:`posnet_eval.statistics.cache.SegmentCache`.
-        report: :class:`posnet_fairseq.shared.progress.Report`.
+        report: :class:`posnet_fairseq.shared.progress.ProgressReporter`.
         processes: that count n-grams and edits.
         cpu: no GPU even if there is one.
         cached_only: compute nothing, take all from the cache.

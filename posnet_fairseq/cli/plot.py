@@ -13,7 +13,7 @@ from posnet_fairseq.fairseq_plugin.checkpoints import (
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text
-from posnet_fairseq.shared.progress import Report, shown
+from posnet_fairseq.shared.progress import ProgressReporter, shown
 
 # What draws is imported where it is used: matplotlib takes a second.
 
@@ -115,4 +115,4 @@ def _compare(options, report):
 def main(arguments=None):
     """Entry point of posnet-plot."""
     options = _parser().parse_args(arguments)
-    options.draw(options, Report())
+    options.draw(options, ProgressReporter())

@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import key_energy, plus_products, spread
+from posnet_fairseq.ops.relative import gather_by_offset, key_energy, plus_products
 from posnet_fairseq.registry import register_mixer
 
 
@@ -37,4 +37,4 @@ class Huang(ContentBasedMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
-        return plus_products(spread(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)
+        return plus_products(gather_by_offset(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)

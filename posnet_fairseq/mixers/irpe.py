@@ -11,7 +11,7 @@ from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import zeros_without_decay
 from posnet_fairseq.ops.offsets import table_index
-from posnet_fairseq.ops.relative import collect, key_energy, plus_products, spread
+from posnet_fairseq.ops.relative import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
@@ -94,7 +94,7 @@ class IRPE(ContentBasedMixer):
         if self.bias is not None:
             added.append(self.bias[:, index].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale)
         if self.on_keys is not None:
-            added.append(spread(q @ self._per_head(self.on_keys).mT, index))
+            added.append(gather_by_offset(q @ self._per_head(self.on_keys).mT, index))
         if self.on_queries is not None:
             added.append(key_energy(k, self._per_head(self.on_queries) * self.scale, index))
         return plus_products(sum(added), q, k) if added else q @ k.mT
@@ -104,7 +104,7 @@ class IRPE(ContentBasedMixer):
         mixed = super().mix_values(weights, v, index)
         if self.on_values is None:
             return mixed
-        return mixed + collect(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
+        return mixed + sum_by_offset(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
 
     def _per_head(self, table: Tensor) -> Tensor:
         """(1, T, d) if heads share the table, else (H, T, d)."""

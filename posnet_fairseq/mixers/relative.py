@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import spread
+from posnet_fairseq.ops.relative import gather_by_offset
 from posnet_fairseq.registry import register_mixer
 
 
@@ -38,4 +38,4 @@ class Relative(ContentBasedMixer):
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        return spread(q @ split_table(self.relative_key, self.num_heads).mT, index)
+        return gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index)

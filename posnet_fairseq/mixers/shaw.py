@@ -11,7 +11,7 @@ from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import collect, plus_products, spread
+from posnet_fairseq.ops.relative import gather_by_offset, plus_products, sum_by_offset
 from posnet_fairseq.registry import register_mixer
 
 
@@ -48,12 +48,12 @@ class Shaw(ContentBasedMixer):
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        return plus_products(spread(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
+        return plus_products(gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + E_V[clip(n - m)])."""
         mixed = super().mix_values(weights, v, index)
         if self.relative_value is None:
             return mixed
-        sums = collect(weights, index, len(self.relative_value))
+        sums = sum_by_offset(weights, index, len(self.relative_value))
         return mixed + sums @ split_table(self.relative_value, self.num_heads)

@@ -9,7 +9,7 @@ from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear
-from posnet_fairseq.ops.relative import plus_products, spread
+from posnet_fairseq.ops.relative import gather_by_offset, plus_products
 from posnet_fairseq.ops.sinusoids import sinusoids
 from posnet_fairseq.registry import register_mixer
 
@@ -42,7 +42,7 @@ class TransformerXL(ContentBasedMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         rows, table = index
-        energy = spread((q + self._per_head(self.position_bias)) @ table.mT, rows)
+        energy = gather_by_offset((q + self._per_head(self.position_bias)) @ table.mT, rows)
         return plus_products(energy, q + self._per_head(self.content_bias), k)
 
     def _per_head(self, bias: Tensor) -> Tensor:

@@ -1,62 +1,75 @@
-"""Mixing with weights that no token has a part in, one table for all sentences of a batch."""
+"""Mixing with static weights: one table for all sentences of a batch."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-# Where real tokens have less of a query's weight than this (or 1e-10), each sentence is computed by itself: what is
-# taken out of the weights of all tokens would have lost its digits.
-SMALLEST_PART = {torch.float16: 2.0**-6}
+# Where real tokens have a smaller share of a query's weight than this (or 1e-10), each sentence is computed by itself:
+# dividing by so small a share would lose digits.
+SMALLEST_SHARE = {torch.float16: 2.0**-6}
+
+
+class StaticWeights(Protocol):
+    """Weights shared by all sentences, as :class:`SharedWeights` or :class:`posnet_fairseq.ops.band.BandWeights`."""
+
+    def real_share(self, padding_mask: Tensor) -> Tensor:
+        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
+        ...
+
+    def mix(self, value: Tensor) -> Tensor:
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d)."""
+        ...
 
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """Weights (H, N, M) that all sentences share."""
+    """Weights (H, N, M) shared by all sentences."""
 
     weights: Tensor
 
-    def part(self, padding_mask):
-        """How much of each query's weight is on real tokens: (B, H, N) for a mask (B, M), True at padding."""
+    def real_share(self, padding_mask: Tensor) -> Tensor:
+        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
         return (self.weights @ (~padding_mask).T.to(self.weights.dtype)).permute(2, 0, 1)
 
-    def mix(self, value):
-        """Weighted sums of values (B, H, M, d), as :func:`mix_static`."""
+    def mix(self, value: Tensor) -> Tensor:
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d), see :func:`mix_static`."""
         return mix_static(self.weights[None].to(value.dtype), value)
 
 
-def is_exact(part: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
-    """Whether the weight on padding can be taken out of sums over all tokens without losing digits.
+def is_exact(share: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
+    """Return whether the weight on padding can be taken out of sums over all tokens without losing digits.
 
     Args:
-        part: (B, H, N), how much of each query's weight is on real tokens.
+        share: (B, H, N), the share of each query's weight that is on real tokens.
         dtype: of the values.
         padded_queries: (B, N), True at queries whose result does not matter; None if all matter.
     """
-    real = part if padded_queries is None else part.masked_fill(padded_queries[:, None], 1)
-    return bool(real.min() >= SMALLEST_PART.get(dtype, 1e-10))
+    real = share if padded_queries is None else share.masked_fill(padded_queries[:, None], 1)
+    return bool(real.min() >= SMALLEST_SHARE.get(dtype, 1e-10))
 
 
-def mix_real(weights: "SharedWeights", value: Tensor, part: Tensor) -> Tensor:
-    """Weighted means of the real tokens of each sentence, by weights of all tokens that sum to 1.
+def mix_real(weights: StaticWeights, value: Tensor, share: Tensor) -> Tensor:
+    """Return weighted means of the real tokens of each sentence, by weights of all tokens that sum to 1.
 
     The weight on padding is taken out of the sums and out of what they are divided by; :func:`is_exact` tells whether
     that is exact.
 
     Args:
-        weights: :class:`SharedWeights` or the like.
+        weights: of all tokens.
         value: (B, H, M, d), zeros at padding.
-        part: (B, H, N), how much of each query's weight is on real tokens.
+        share: (B, H, N), the share of each query's weight that is on real tokens.
 
     Returns:
         (B, H, N, d).
     """
-    smallest = SMALLEST_PART.get(value.dtype, 1e-10)
-    return (weights.mix(value) / part.masked_fill(part < smallest, 1)[..., None]).to(value.dtype)
+    smallest = SMALLEST_SHARE.get(value.dtype, 1e-10)
+    return (weights.mix(value) / share.masked_fill(share < smallest, 1)[..., None]).to(value.dtype)
 
 
-def mix_static(weights, value):
-    """Σ_m weights[n, m] · value[m].
+def mix_static(weights: Tensor, value: Tensor) -> Tensor:
+    """Return Σ_m weights[n, m] · value[m].
 
     Args:
         weights: (B, H, N, M), or (1, H, N, M) for all sentences.

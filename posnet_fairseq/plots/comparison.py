@@ -28,7 +28,7 @@ def draw(path, folder, report):
     Args:
         path: of a report.json.
         folder: which is made.
-        report: a :class:`posnet_fairseq.shared.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.ProgressReporter`.
 
     Returns:
         the paths of the pictures.

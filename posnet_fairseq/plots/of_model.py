@@ -125,7 +125,7 @@ def draw_weights(mixings, folder, title, report):
         mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing`.
         folder: which is made.
         title: of the page.
-        report: a :class:`posnet_fairseq.shared.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.ProgressReporter`.
 
     Raises:
         UsageError: no mixer has weights.

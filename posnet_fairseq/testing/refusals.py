@@ -14,6 +14,8 @@ from posnet_fairseq.testing.mixer_laws import begin, call, steps
 
 def a_prompt_is_refused(mixer: TokenMixer) -> None:
     """Several tokens in one step, before the first one and after some."""
+    if mixer.place == "encoder":
+        return
     query, memory, context = call(mixer)
     for before in (0, 2):
         state = begin(mixer, memory, context)

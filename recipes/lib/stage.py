@@ -22,7 +22,7 @@ from record import Record, last_attempt, settings_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import die_with_parent, ending_with_this
-from posnet_fairseq.shared.progress import Report, shown
+from posnet_fairseq.shared.progress import ProgressReporter, shown
 
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder
@@ -161,7 +161,7 @@ def do(stage, unit="", total=None, watch=None, prepare=lambda: None):
         watch: None, or a function of a report and the bar to what is called again and again meanwhile.
         prepare: see :meth:`Stage.do`.
     """
-    report = Report()
+    report = ProgressReporter()
     if stage.done:
         report.say(f"{stage.run.name}: {stage.name}{DONE}")
         return

@@ -15,7 +15,7 @@ from stage import Stage, do, end_with_recipe, parser
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.shared.progress import ProgressReporter
 
 LINES = 10  # about progress, where there is no terminal
 
@@ -28,7 +28,7 @@ class Watch:
         folder: its --save-dir.
         average: how many checkpoints will be averaged.
         updates: until its end.
-        report: a :class:`posnet_fairseq.shared.progress.Report`.
+        report: a :class:`posnet_fairseq.shared.progress.ProgressReporter`.
         bar: of the stage.
     """
 
@@ -105,7 +105,7 @@ def main(arguments=None):
         more, _, remarks = done.stdout.partition("\n")
         stage.command += more.split()
         if remarks.strip():
-            Report().say(remarks.strip())
+            ProgressReporter().say(remarks.strip())
 
     do(stage, "updates", updates, lambda *shown: Watch(stage, folder, options.average, updates, *shown), prepare)
     remove_old(folder, stage.log, options.average)

@@ -1,6 +1,6 @@
 import pytest
 
-from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.shared.progress import ProgressReporter
 from support.archives import Server
 
 
@@ -11,7 +11,7 @@ def server():
     server.close()
 
 
-class Remembering(Report):
+class Remembering(ProgressReporter):
     """A report whose last line can be asked for."""
 
     def say(self, text):

@@ -10,7 +10,7 @@ from posnet_data_prep.pipeline import lines as module
 from posnet_data_prep.pipeline.lines import map_lines
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import in_order
-from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.shared.progress import ProgressReporter
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def even(rows):
 def run(sources, folder, processes=1, function=even, resume=None):
     folder.mkdir(exist_ok=True)
     targets = [folder / "A", folder / "B"]
-    with Report().stage("test") as bar:
+    with ProgressReporter().stage("test") as bar:
         counts = map_lines(function, sources, targets, processes, bar, resume)
     return [path.read_bytes() for path in targets], counts, bar.done
 

@@ -8,7 +8,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from posnet_data_prep.pipeline import subwords
 from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import Report
+from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.tokenisation import SentencePieces
 
 LINES = ["the cat sat", "the dog ran", "hidden words", "the the cats"]
@@ -22,7 +22,7 @@ def files(tmp_path):
 
 
 def count(files, processes=1):
-    with Report().stage("count") as bar:
+    with ProgressReporter().stage("count") as bar:
         return count_words(*files, processes, bar)
 
 
@@ -39,7 +39,7 @@ def test_of_too_many_words_the_rarest_are_left_out(files, monkeypatch):
 
 
 def test_merges_are_subword_nmt_s(files, tmp_path):
-    with Report().stage("learn") as bar:
+    with ProgressReporter().stage("learn") as bar:
         assert learn_merges(count(files)[0], 5, tmp_path / "codes", bar) == bar.done == 3
     expected = io.StringIO()
     learn_bpe([LINES[0], LINES[1], LINES[3]], expected, 5)
@@ -47,7 +47,10 @@ def test_merges_are_subword_nmt_s(files, tmp_path):
 
 
 def test_nothing_to_learn_from(tmp_path):
-    with Report().stage("learn") as bar, pytest.raises(UsageError, match="no words are left to learn subwords from"):
+    with (
+        ProgressReporter().stage("learn") as bar,
+        pytest.raises(UsageError, match="no words are left to learn subwords from"),
+    ):
         learn_merges({"a": 3}, 5, tmp_path / "codes", bar)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.ops import band
-from posnet_fairseq.ops.ring import push
+from posnet_fairseq.ops.ring import append
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.registry import get_mixer, mixer_names
 from support.building import build_mixer, vectors
@@ -87,7 +87,7 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
             order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
             state.reorder(order)
             history = history[order]
-    assert sizes == {8 * (mixer.band.reach + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
+    assert sizes == {8 * (mixer.band.clip_distance + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
 
 
 def test_sums_of_long_sentences_stay_in_range_in_half_precision():
@@ -99,10 +99,10 @@ def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     value = torch.full((2, 1, length, 1), 100.0, dtype=torch.float16)
     torch.testing.assert_close(weights.mix(value), value)
     real = value.masked_fill(mask[:, None, :, None], 0)
-    torch.testing.assert_close(mix_real(weights, real, weights.part(mask))[0], value[0])
+    torch.testing.assert_close(mix_real(weights, real, weights.real_share(mask))[0], value[0])
     slots = torch.zeros(1, 1, 3, 1)
     for step in range(length):
-        slots = push(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
+        slots = append(slots, value[:1, :, :1], torch.tensor([step]), band.Band(2, tails=True, causal=True))
     assert slots.flatten().tolist() == [100, 100, 100 * (length - 2)]
 
 

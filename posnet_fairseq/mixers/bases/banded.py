@@ -10,8 +10,8 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.offsets import scaled
-from posnet_fairseq.ops.ring import by_slot, push
-from posnet_fairseq.ops.static_mixing import SharedWeights
+from posnet_fairseq.ops.ring import append, slot_order
+from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
 class BandedMixer(PositionBasedMixer):
@@ -36,7 +36,7 @@ class BandedMixer(PositionBasedMixer):
         """Also what lies beyond the reach of a band without tails."""
         return self.band.hidden(offsets)
 
-    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> SharedWeights | BandWeights:
+    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
         """Those of clipped offsets where that is faster."""
         if not self.band.is_faster(queries, keys):
             return super().shared_weights(queries, keys, context)
@@ -60,15 +60,15 @@ class BandedMixer(PositionBasedMixer):
         new = split_heads(self.gating.value(memory), self.num_heads)
         step = context.query_index()
         slots = context.state.get_or_create("values", lambda: self._empty_slots(new))
-        slots = context.state.rows["values"] = push(slots, new, step, self.band)
+        slots = context.state.rows["values"] = append(slots, new, step, self.band)
         mixed = weights.index_select(1, step).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
 
     def _empty_slots(self, new: Tensor) -> Tensor:
         batch, heads, _, width = new.shape
         dtype = torch.promote_types(new.dtype, torch.float32)
-        return torch.zeros(batch, heads, self.band.reach + 1, width, dtype=dtype, device=new.device)
+        return torch.zeros(batch, heads, self.band.clip_distance + 1, width, dtype=dtype, device=new.device)
 
     def _weights_by_slot(self, context: MixingContext) -> Tensor:
         weights = self._band_weights(context.table_rows, context.table_rows, context).weights
-        return by_slot(weights[..., self.band.reach :], self.band)
+        return slot_order(weights[..., self.band.clip_distance :], self.band)

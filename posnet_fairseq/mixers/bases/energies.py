@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import spread
+from posnet_fairseq.ops.relative import gather_by_offset
 from posnet_fairseq.shared.errors import UsageError
 
 
@@ -36,7 +36,9 @@ class Energy(nn.Module):
         """Energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
         queries, keys = offsets.shape
         table = self.table(offsets[:, 0], keys, positions, memory_positions)
-        return table if self.reach is None else spread(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
+        if self.reach is None:
+            return table
+        return gather_by_offset(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
 
 
 def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:

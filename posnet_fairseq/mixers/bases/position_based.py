@@ -13,7 +13,7 @@ from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.masking import masked_energy, normalized
-from posnet_fairseq.ops.static_mixing import SharedWeights, is_exact, mix_real
+from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
 
 
 class PositionBasedMixer(TokenMixer):
@@ -53,8 +53,8 @@ class PositionBasedMixer(TokenMixer):
         """(N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
-    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> Any:
-        """The weights of a full pass without padding, :class:`SharedWeights` or the like."""
+    def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
+        """The weights of a full pass without padding, shared by all sentences."""
         energy = self._energies(queries, keys, context)
         return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
 
@@ -88,10 +88,10 @@ class PositionBasedMixer(TokenMixer):
         # A compiled graph cannot look at the data: there each sentence has weights of its own, which are always exact.
         if torch.compiler.is_compiling():
             return self._mix_each(query, value, context)
-        part = weights.part(padding_mask)
-        if not is_exact(part, value.dtype, None if self.place == "cross" else padding_mask):
+        share = weights.real_share(padding_mask)
+        if not is_exact(share, value.dtype, None if self.place == "cross" else padding_mask):
             return self._mix_each(query, value, context)
-        return mix_real(weights, real_values, part), None
+        return mix_real(weights, real_values, share), None
 
     def _mix_each(
         self, query: Tensor, value: Tensor, context: MixingContext, energy: Tensor | None = None
