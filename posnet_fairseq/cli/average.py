@@ -12,18 +12,17 @@ from pathlib import Path
 
 import torch
 
-from posnet_fairseq.fairseq_plugin.checkpoints import (
+from posnet_fairseq.fairseq_plugin.loading import refuse_not_finite
+from posnet_fairseq.inference.checkpoints import (
     check_output,
-    data_folder,
     for_inference,
-    languages_of,
     model_arch,
     model_options,
     read_checkpoint,
     write_checkpoint,
 )
-from posnet_fairseq.fairseq_plugin.loading import refuse_not_finite
 from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text

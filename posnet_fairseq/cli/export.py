@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from posnet_fairseq.fairseq_plugin.checkpoints import about, build_model, read_checkpoint
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
 from posnet_fairseq.inference import onnx as export
+from posnet_fairseq.inference.checkpoints import about, read_checkpoint
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_place, path_text

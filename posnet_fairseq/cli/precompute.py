@@ -6,10 +6,10 @@ from pathlib import Path
 
 from posnet_fairseq.bench.counting import trained_parameters
 from posnet_fairseq.fairseq_plugin.binarised import longest_sentences
-from posnet_fairseq.fairseq_plugin.checkpoints import (
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
+from posnet_fairseq.inference.checkpoints import (
     POSITION_LIMITS,
     about,
-    build_model,
     check_output,
     for_inference,
     model_options,

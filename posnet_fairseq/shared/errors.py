@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import sys
+from numbers import Integral, Real
 from pathlib import Path
 
 # Control characters but for tab and line feed, which a terminal may take for commands; and what turns the direction of
@@ -23,6 +24,24 @@ def flag(name):
 
 class UsageError(ValueError):
     """A mistake in the input. Its text says what was given, what is allowed and what to do."""
+
+
+def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:
+    """Refuse a number that is out of range.
+
+    Args:
+        name: what the user calls it.
+        number: any value.
+        least, most: range, both included.
+        whole: refuse fractions.
+
+    Raises:
+        UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
+    """
+    if not isinstance(number, Integral if whole else Real):
+        raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
+    if not least <= number <= most:
+        raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")
 
 
 class DamagedError(UsageError):

@@ -90,6 +90,36 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         raise bad_card(path, error) from error
 
 
+def choose_pipeline(
+    folder: str | Path,
+    languages: tuple[str, str],
+    pretokenized: bool = False,
+    bpe_codes: str | Path | None = None,
+    sentencepiece_model: str | Path | None = None,
+) -> TextPipeline:
+    """The pipeline that the user gives, else the one of :func:`pipeline_of`.
+
+    Args:
+        folder, languages: see :func:`pipeline_of`.
+        pretokenized: text is tokens already.
+        bpe_codes: merges that split Moses words.
+        sentencepiece_model: model that splits text.
+
+    Raises:
+        UsageError: a file is missing or damaged, or the card is no use.
+    """
+    source, target = languages
+    if pretokenized:
+        return Pretokenized()
+    if sentencepiece_model:
+        pieces = SentencePieces(sentencepiece_model)
+        return Pipeline(Tokenizer(source, "none"), Tokenizer(target, "none"), pieces, pieces)
+    if bpe_codes:
+        merges = Merges(bpe_codes)
+        return Pipeline(Tokenizer(source), Tokenizer(target), merges, merges)
+    return pipeline_of(folder, languages)
+
+
 def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None], languages: tuple[str, str]) -> None:
     if not set(languages) <= set(known):
         model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import torch
 
-from posnet_fairseq.fairseq_plugin.length_ratio import UNKNOWN
 from posnet_fairseq.mixers.bases.token_mixer import MixingContext
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder
 from posnet_fairseq.transformer.layers import DecoderLayer
+from posnet_fairseq.transformer.length_ratio import UNKNOWN
 
 
 class MixerDecoder(CausalDecoder):

@@ -16,12 +16,12 @@ from fairseq.utils import get_available_activation_fns
 from omegaconf import II
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options become flags)
-from posnet_fairseq.fairseq_plugin import length_ratio
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.options import configure
 from posnet_fairseq.mixers.bases.token_mixer import MixerSettings
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.transformer import length_ratio
 from posnet_fairseq.transformer.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 
