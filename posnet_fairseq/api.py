@@ -104,8 +104,9 @@ class TranslationModel:
         search = BeamSearch(self._models, self.vocabulary, settings, nbest, attention)
         return Translator(search, self.vocabulary, self._pipeline, self._max_source)
 
+    # A str is a sequence of str, too: for it, the first of two overloads holds.
     @overload
-    def translate(
+    def translate(  # type: ignore[overload-overlap]
         self, lines: str, *, nbest: None = None, attention: Literal[False] = False, **settings: Unpack[_Settings]
     ) -> str: ...
 
@@ -120,7 +121,7 @@ class TranslationModel:
     ) -> list[str]: ...
 
     @overload
-    def translate(
+    def translate(  # type: ignore[overload-overlap]
         self, lines: str, *, nbest: int, attention: bool = False, **settings: Unpack[_Settings]
     ) -> list[Translation]: ...
 

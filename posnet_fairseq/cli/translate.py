@@ -66,7 +66,7 @@ class Work:
         """The translator, on the device that is this process's own."""
         if self._translator is None:
             options = self._options
-            device = torch.device(self._device, worker_number() if self._device == "cuda" else None)
+            device = f"cuda:{worker_number()}" if self._device == "cuda" else self._device
             text = text_options(options)
             self.model = TranslationModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text)
             self._translator = self.model.translator(settings_of(options))

@@ -1,7 +1,7 @@
 """Device and precision of a trained model that is to translate."""
 
 import warnings
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -59,13 +59,14 @@ def prepare_for_inference(model: Model, device: torch.device, dtype: str = "floa
         precompute(model)
     if dtype == "int8":
         return _quantized(model)
-    return model.to(device=device, dtype=DTYPES[dtype])
+    return model.to(device, DTYPES[dtype])
 
 
 def _quantized(model: Model) -> Model:
     # Where source, target and output share embeddings, only the product with them gets 8-bit weights.
-    projection = model.decoder.output_projection
+    projection: Any = model.get_submodule("decoder.output_projection")
     projection.weight = nn.Parameter(projection.weight.detach())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch announces that this will move to a package of its own
-        return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8, inplace=True)
+        quantize: Any = torch.ao.quantization.quantize_dynamic  # which has no types
+        return quantize(model, {nn.Linear}, dtype=torch.qint8, inplace=True)
