@@ -168,7 +168,9 @@ class TranslationModel:
         with _errors_of_arguments():
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
-            translator = self.translator(SearchSettings(beam, lenpen, max_len_a, max_len_b), nbest or 1, attention)
+            translator = self.translator(
+                SearchSettings(beam, lenpen, max_len_a, max_len_b), 1 if nbest is None else nbest, attention
+            )
             check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
             if on_long not in ON_LONG:
                 raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
