@@ -4,14 +4,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from posnet_fairseq.cli.average import Candidate, average, candidates, choose, doubts, gap, lost_best
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
+from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint, gap, lost_best, numbered_checkpoints
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 
 
 def run(*scores, maximize=False):
-    return [Candidate(Path(f"{index}.pt"), index, score, maximize=maximize) for index, score in enumerate(scores)]
+    return [SavedCheckpoint(Path(f"{index}.pt"), index, score, maximize=maximize) for index, score in enumerate(scores)]
 
 
 @pytest.mark.parametrize(
@@ -28,25 +29,25 @@ def run(*scores, maximize=False):
 )
 def test_best_and_following_or_last(losses, number, first):
     chosen = choose(run(*losses), number)
-    assert [candidate.updates for candidate in chosen] == list(range(first, first + number))
+    assert [checkpoint.updates for checkpoint in chosen] == list(range(first, first + number))
 
 
 def test_best_is_the_largest_of_a_metric_to_maximize():
     chosen = choose(run(10.0, 30.0, 20.0, 25.0, maximize=True), 2)
-    assert [candidate.updates for candidate in chosen] == [1, 2]
+    assert [checkpoint.updates for checkpoint in chosen] == [1, 2]
 
 
 def numbered(*updates, interval=10, scores=None):
     scores = scores or (3.0,) * len(updates)
     return [
-        Candidate(Path(f"checkpoint_1_{n}.pt"), n, score, interval=interval)
+        SavedCheckpoint(Path(f"checkpoint_1_{n}.pt"), n, score, interval=interval)
         for n, score in zip(updates, scores, strict=True)
     ]
 
 
 def test_a_lost_best_checkpoint_is_noticed():
     kept = numbered(30, 40, scores=(4.0, 3.0))
-    lost = Candidate(Path("checkpoint_best.pt"), 20, 2.5, metric="ppl")
+    lost = SavedCheckpoint(Path("checkpoint_best.pt"), 20, 2.5, metric="ppl")
     assert "ppl 2.5000 after 20 updates) was not kept" in lost_best(kept, lost)
     for best in (
         None,
@@ -76,12 +77,12 @@ def test_a_lost_best_checkpoint_is_noticed():
     ],
 )
 def test_gaps_are_noticed(chosen, last, missing):
-    last = last and Candidate(Path("checkpoint_last.pt"), last, None, interval=chosen[0].interval)
+    last = last and SavedCheckpoint(Path("checkpoint_last.pt"), last, None, interval=chosen[0].interval)
     assert missing in gap(chosen, last) if missing else gap(chosen, last) is None
 
 
 def test_gaps_between_epochs_are_noticed():
-    epochs = [Candidate(Path(f"checkpoint{n}.pt"), 7 * n, None) for n in (2, 4, 6)]
+    epochs = [SavedCheckpoint(Path(f"checkpoint{n}.pt"), 7 * n, None) for n in (2, 4, 6)]
     assert "of epochs 3, 5 are" in gap(epochs)
     assert gap([replace(epoch, epochs=2) for epoch in epochs]) is None
 
@@ -101,14 +102,14 @@ def test_data_that_was_moved_are_the_same(tmp_path):
                 average(paths)
             continue
         average(paths)
-        noted = [note for note in doubts(paths) if "was trained with the data other" in note]
+        noted = [note for note in doubts(numbered_checkpoints(tmp_path)) if "was trained with the data other" in note]
         assert len(noted) == (folder == "gone/other")
 
 
 def test_no_number_is_not_the_best(tmp_path):
     checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, loss=float("nan"))
     checkpoint(tmp_path / "checkpoint_1_30.pt", updates=30, loss=3.0)
-    assert choose(candidates(tmp_path), 1)[0].updates == 30
+    assert choose(numbered_checkpoints(tmp_path), 1)[0].updates == 30
 
 
 def test_shared_tensors_are_saved_once(tmp_path):
@@ -132,11 +133,11 @@ def test_mean_of_half_precision_is_not_rounded_to_it(tmp_path, dtype):
     assert torch.equal(mean.double(), (first + second) / 2)
 
 
-def test_candidates_are_the_numbered_checkpoints_in_order_of_training(tmp_path):
+def test_checkpoints_are_the_numbered_checkpoints_in_order_of_training(tmp_path):
     checkpoint(tmp_path / "checkpoint_2_100.pt", updates=100, loss=2.0)
     checkpoint(tmp_path / "checkpoint_1_20.pt", updates=20, loss=3.0)
     checkpoint(tmp_path / "checkpoint2.pt", updates=100, loss=2.0)
     for copy in ("checkpoint_best", "checkpoint_last", "checkpoint.best_loss_2.00", "averaged"):
         checkpoint(tmp_path / f"{copy}.pt", updates=100)
-    found = candidates(tmp_path)
-    assert [(candidate.updates, candidate.valid) for candidate in found] == [(20, 3.0), (100, 2.0)]
+    found = numbered_checkpoints(tmp_path)
+    assert [(checkpoint.updates, checkpoint.valid) for checkpoint in found] == [(20, 3.0), (100, 2.0)]

@@ -3,12 +3,14 @@
 import os
 import pickle
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 import torch
 
 from posnet_fairseq.cli import average, translate
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.inference.checkpoints import read_checkpoint
+from posnet_fairseq.inference.translator import BLANK, Translator
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.checkpoints import checkpoint
@@ -113,7 +115,7 @@ def test_translate_bad_text(capsys, tmp_path):
 def test_translate_long_and_empty_lines(capsys, monkeypatch, tmp_path, on_long, third):
     path = checkpoint(tmp_path / "model.pt")
     monkeypatch.setattr(
-        translate.Translator, "translate", lambda _, sources: ([f"{len(s)} tokens" for s in sources], 0)
+        Translator, "translate", lambda _, sources: [[replace(BLANK, text=f"{len(s)} tokens")] for s in sources]
     )
     (tmp_path / "text").write_text("w1 w2\n\n" + "w3 " * 30 + "\n \nw4\n")
     translate.main([str(path), "--pretokenized", "--on-long", on_long, "--input", f"{tmp_path}/text"])

@@ -2,15 +2,14 @@
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.cli import average, precompute, translate
-from posnet_fairseq.fairseq_plugin.checkpoints import Vocabulary
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 from support.building import model_options
 
@@ -67,8 +66,7 @@ def lines(path):
 def translator(*arguments):
     """Of posnet-translate with these arguments."""
     work = translate.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
-    work.load()
-    return work.translator
+    return work.load()
 
 
 def assert_splits_as_the_data(translator, data, pair, source, target):

@@ -5,7 +5,8 @@ import torch
 
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.cli.export import _greedy
-from posnet_fairseq.inference.onnx import OnnxTranslator, write
+from posnet_fairseq.inference.onnx import write
+from posnet_fairseq.inference.onnx_translator import OnnxTranslator
 from posnet_fairseq.inference.precompute import precompute
 from support.building import MAX_POSITIONS, build_model, pad, sentences
 from support.checkpoints import checkpoint, precomputed

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from posnet_fairseq.cli import average, precompute
-from posnet_fairseq.fairseq_plugin.checkpoints import build_model, read_checkpoint
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint, precomputed
 from support.commands import fails

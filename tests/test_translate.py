@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from posnet_fairseq.cli.translate import batches_by_length
+from posnet_fairseq.inference.translator import batches_by_length
 
 
 @pytest.mark.parametrize("max_tokens", [1, 10, 50, 10**6])

@@ -12,7 +12,8 @@ from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.fairseq_plugin.checkpoints import about, build_model, read_checkpoint
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
+from posnet_fairseq.inference.checkpoints import about, read_checkpoint
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError

@@ -2,7 +2,7 @@
 
 import argparse
 
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import check_range, flag
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:
@@ -18,5 +18,4 @@ def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) ->
     for name, (least, most) in limits.items():
         given = getattr(options, name)
         for number in given if isinstance(given, list) else [given]:
-            if not least <= number <= most:
-                raise UsageError(f"{flag(name)} {number}: give {least} or more, and at most {most:,}.")
+            check_range(flag(name), number, least, most)

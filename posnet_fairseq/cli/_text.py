@@ -1,18 +1,18 @@
 """Options about plain text that several commands have."""
 
-import json
+import argparse
 from pathlib import Path
+from typing import Any
 
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.text.tokenisation import CARD, Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
+from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.pipeline import TextPipeline, choose_pipeline
 
 
-def add_text_options(parser):
-    """Where dictionaries are, and how plain text is split into tokens.
-
-    Args:
-        parser: an argparse.ArgumentParser.
-    """
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where dictionaries are, and how plain text is split into tokens."""
     parser.add_argument(
         "--data", type=path_text, help="directory with dictionaries (default: the one the model was trained on)"
     )
@@ -24,37 +24,32 @@ def add_text_options(parser):
     text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
 
 
-def pipeline(options, vocabulary, folder):
-    """What :func:`add_text_options` were given for.
+def pipeline(options: argparse.Namespace, vocabulary: Vocabulary, folder: Path) -> TextPipeline:
+    """The pipeline that :func:`add_text_options` were given for.
 
     Args:
         options: of the command line.
-        vocabulary: the model's :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
+        vocabulary: of the model.
         folder: of its data.
     """
-    languages = vocabulary.source_lang, vocabulary.target_lang
-    if options.pretokenized:
-        return Pretokenized()
-    if options.sentencepiece_model:
-        return Pipeline(
-            *(Words(name, "none") for name in languages), *[SentencePieces(options.sentencepiece_model)] * 2
-        )
-    if options.bpe_codes:
-        merges = Merges(options.bpe_codes)
-        return Pipeline(*map(Words, languages), merges, merges)
-    return pipeline_of(folder, languages)
+    return choose_pipeline(folder, vocabulary.languages, **text_options(options))
 
 
-def files_of_data(folder):
-    """Paths of a dataset's files: dictionaries, binary sets, the card and what that names.
+def text_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that say how text is split into tokens, by name."""
+    return {name: getattr(options, name) for name in ("pretokenized", "bpe_codes", "sentencepiece_model")}
+
+
+def files_of_data(folder: str | Path) -> list[Path]:
+    """Paths of a dataset's files: dictionaries, binary sets, the card and the files that it names.
 
     Args:
         folder: of the dataset.
     """
     folder = Path(folder)
     try:
-        named = json.loads((folder / CARD).read_text(encoding="utf-8"))["files"].keys()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it has no card, as fairseq's have none
-        named = ()
+        named = list(DatasetCard.read(folder).files)
+    except (OSError, UsageError):  # data of fairseq-preprocess have no card
+        named = []
     found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
     return [*found, *(folder / name for name in named)]

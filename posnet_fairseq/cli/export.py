@@ -5,12 +5,16 @@ import importlib.util
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
-from posnet_fairseq.fairseq_plugin.checkpoints import about, build_model, read_checkpoint
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
 from posnet_fairseq.inference import onnx as export
+from posnet_fairseq.inference.checkpoints import about, read_checkpoint
+from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_place, path_text
@@ -18,10 +22,11 @@ from posnet_fairseq.shared.files import a_path, check_place, path_text
 SENTENCES, STEPS = 8, 40
 
 
-def _greedy(model, sources):
-    """What the model itself translates, as :meth:`posnet_fairseq.inference.onnx.OnnxTranslator.translate`."""
+def _greedy(model: Any, sources: Tensor) -> list[list[int]]:
+    """Token ids of the model's own greedy translation of each source, the end symbol included."""
     pad, eos = model.decoder.padding_idx, model.decoder.dictionary.eos()
-    encoder_out, state = model.encoder(sources), {}
+    encoder_out = model.encoder(sources)
+    state: dict[str, Any] = {}
     prefix = torch.full((len(sources), 1), eos)
     for _ in range(min(STEPS, model.decoder.max_positions())):
         scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
@@ -29,11 +34,11 @@ def _greedy(model, sources):
             raise UsageError("the model's scores are infinite or no numbers. Take an earlier checkpoint.")
         scores[..., pad] = -torch.inf
         prefix = torch.cat([prefix, scores.argmax(dim=-1)], dim=1)
-    return [export.until(row, eos) for row in prefix[:, 1:].tolist()]
+    return [until(row, eos) for row in prefix[:, 1:].tolist()]
 
 
-def _random_sources(model):
-    """Sentences of random words and lengths, padded on the right."""
+def _random_sources(model: Any) -> Tensor:
+    """(B, M) token ids of sentences of random words and lengths, padded on the right."""
     pad, eos = model.encoder.padding_idx, model.decoder.dictionary.eos()
     longest = min(STEPS, model.encoder.max_positions())
     generator = torch.Generator().manual_seed(1)
@@ -47,16 +52,16 @@ def _random_sources(model):
 
 @command
 @torch.no_grad()
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-export."""
     parser = argparse.ArgumentParser(
         prog="posnet-export",
         description="Write the encoder and a step of the decoder of a precomputed model as graphs for onnxruntime, and "
         "check that they translate as the model does.",
     )
-    parser.add_argument("checkpoint", type=path_text, help="what posnet-precompute wrote")
+    parser.add_argument("checkpoint", type=path_text, help="checkpoint that posnet-precompute wrote")
     parser.add_argument(
-        "--onnx", type=a_path, required=True, metavar="FOLDER", help="the folder to write, which must not be there"
+        "--onnx", type=a_path, required=True, metavar="FOLDER", help="folder to write, which must not exist"
     )
     options = parser.parse_args(arguments)
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
@@ -76,7 +81,7 @@ def main(arguments=None):
             export.write(model, temporary)
         sources = _random_sources(model)
         expected = _greedy(model, sources)
-        found = export.OnnxTranslator(temporary).translate(sources.numpy(), min(STEPS, model.decoder.max_positions()))
+        found = OnnxTranslator(temporary).translate(sources.numpy(), min(STEPS, model.decoder.max_positions()))
         same = sum(map(list.__eq__, found, expected))
         if same < SENTENCES:
             raise UsageError(

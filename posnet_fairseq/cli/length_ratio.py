@@ -8,7 +8,7 @@ from posnet_fairseq.shared.files import check_stdout, path_text
 
 
 @command
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-length-ratio."""
     parser = argparse.ArgumentParser(
         prog="posnet-length-ratio",

@@ -4,12 +4,8 @@ import argparse
 from pathlib import Path
 
 from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.fairseq_plugin.checkpoints import (
-    is_language_model,
-    load_language_model,
-    load_models,
-    read_checkpoint,
-)
+from posnet_fairseq.fairseq_plugin.trained_models import load_language_model, load_models
+from posnet_fairseq.inference.checkpoints import is_language_model, read_checkpoint
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from posnet_fairseq.bench.counting import trained_parameters
 from posnet_fairseq.fairseq_plugin.binarised import longest_sentences
-from posnet_fairseq.fairseq_plugin.checkpoints import (
+from posnet_fairseq.fairseq_plugin.trained_models import build_model
+from posnet_fairseq.inference.checkpoints import (
     POSITION_LIMITS,
+    State,
     about,
-    build_model,
     check_output,
     for_inference,
     model_options,
@@ -23,17 +24,17 @@ from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
 
 
-def _check_length(length, state, data):
-    """Refuse tables that are larger than the model, or too small for the sentences of the data."""
+def _check_length(length: int, state: State, data: str | None) -> None:
+    """Refuse tables that are larger than the model's, or too small for the sentences of the data."""
     if length < 1:
         raise UsageError(f"--max-length {length}: give 1 or more, such as 128.")
     trained = model_options(state)
-    limit = min(POSITION_LIMITS, key=trained.get)
+    limit = min(POSITION_LIMITS, key=lambda name: trained[name])
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
     longest = {f"{folder}/{name}": size for folder in folders for name, size in longest_sentences(folder).items()}
     if data and not longest:
         raise UsageError(f"--data {data} holds no binarised set to translate. Give what fairseq-preprocess wrote.")
-    name = max(longest, key=longest.get, default=None)
+    name = max(longest, key=lambda name: longest[name], default="")
     if longest and longest[name] > trained[limit]:
         raise UsageError(
             f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted), and the "
@@ -58,25 +59,25 @@ def _check_length(length, state, data):
         )
 
 
-def _size(path):
+def _size(path: str) -> str:
     return f"{Path(path).stat().st_size / 2**20:,.1f} MiB"
 
 
 @command
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-precompute."""
     parser = argparse.ArgumentParser(
         prog="posnet-precompute",
-        description="Store the energies that no token has a part in as tables, and drop what made them. The result "
-        "translates as before, faster, wherever a checkpoint can be given; it cannot be trained.",
+        description="Store energies that depend on positions only as tables, and drop the parameters that compute "
+        "them. The result translates as before, faster, wherever a checkpoint can be given; it cannot be trained.",
     )
     parser.add_argument("checkpoint", type=path_text, help="a trained or averaged model")
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     parser.add_argument(
         "--max-length",
         type=int,
-        help="make tables for sentences of so many tokens, source and target, end symbols counted (default: as many as "
-        "the model takes). Tables of pairs of positions grow with its square",
+        help="most tokens of the sentences that tables are made for, source and target, end symbols counted (default: "
+        "what the model takes). Tables of pairs of positions grow with its square",
     )
     parser.add_argument(
         "--or-copy", action="store_true", help="copy a model that has nothing to precompute, instead of refusing it"
@@ -102,7 +103,7 @@ def main(arguments=None):
             write_checkpoint(state, options.out)
             print(f"{options.checkpoint} has nothing to precompute: {options.out} is a copy of it.")
             return
-        mixers = sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)})
+        mixers = sorted({str(module.name) for module in model.modules() if isinstance(module, TokenMixer)})
         raise UsageError(
             f"{options.checkpoint} has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from "
             "positions alone. Translate with it as it is."

@@ -1,4 +1,4 @@
-"""What fairseq-preprocess wrote: whether it is whole, and the sizes of its sentences."""
+"""Binarised data of fairseq-preprocess: checks that it is whole, and lengths of its sentences."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ _HEADER = 26  # bytes of the memory-mapped format: name, version, type of number
 
 
 def check(path: str | Path) -> np.ndarray | None:
-    """Refuse one side of a set that is not whole, by what its index says of both files.
+    """Lengths of the sentences of one side of a set, whose index and data file are checked against each other.
 
     Args:
         path: of the two files, without their endings .idx and .bin.
 
     Returns:
-        (N,) tokens of the sentences; None where the format, an old one, does not say so much.
+        (N,) lengths in tokens, the end symbol included; None where the format, an old one, does not tell them.
 
     Raises:
         UsageError: one of the files is damaged, cut short, of other data, or a directory.
@@ -29,8 +29,8 @@ def check(path: str | Path) -> np.ndarray | None:
     for file in (index, data):
         if file.is_dir():
             raise UsageError(f"{file} is a directory, not a file of binarised text. Binarise the text again.")
-    with index.open("rb") as file:
-        header = file.read(_HEADER)
+    with index.open("rb") as content:
+        header = content.read(_HEADER)
     if header.startswith(_OTHERS):
         return None
     kind = _code_to_dtype.get(int.from_bytes(header[17:18], "little"))
@@ -54,14 +54,14 @@ def check(path: str | Path) -> np.ndarray | None:
     return sizes
 
 
-def sentence_sizes(path):
-    """Tokens of every sentence of one side of a set, end symbols counted, an array.
+def sentence_sizes(path: str | Path) -> np.ndarray:
+    """(N,) lengths in tokens of the sentences of one side of a set, end symbols included.
 
     Args:
         path: of the two files, without their endings .idx and .bin.
 
     Raises:
-        UsageError: see :func:`check`.
+        UsageError: one of the files is damaged, cut short, of other data, or a directory.
     """
     sizes = check(path)
     if sizes is not None:
@@ -70,14 +70,14 @@ def sentence_sizes(path):
     return dataset.sizes.copy()
 
 
-def longest_sentences(folder):
-    """The most tokens that a sentence has in each side of each set but the training set.
+def longest_sentences(folder: str | Path) -> dict[str, int]:
+    """Length of the longest sentence in each side of each set except the training set.
 
     Args:
-        folder: what fairseq-preprocess wrote.
+        folder: directory that fairseq-preprocess wrote.
 
     Returns:
-        dict from a file's name without ending, such as ``test.en-de.en``, to the number.
+        lengths in tokens by name of file without ending, such as ``test.en-de.en``.
     """
     sets = sorted(path.with_suffix("") for path in Path(folder).glob("*.*-*.*.idx"))
     sizes = {path.name: sentence_sizes(path) for path in sets if not path.name.startswith("train")}

@@ -1,26 +1,20 @@
-"""γ, source tokens per target token: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
-
-Measured on binarised data.
-"""
+"""γ of a new model: given, or measured on binarised data."""
 
 from pathlib import Path
-
-from fairseq.data.data_utils import infer_language_pair
+from typing import Any
 
 from posnet_fairseq.fairseq_plugin.binarised import sentence_sizes
+from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
+from posnet_fairseq.transformer.length_ratio import UNKNOWN, Ratio, parse
 
 
-def measure(folder, source=None, target=None):
-    """Count the tokens of a binarised training set (the subset ``train``), end symbols included, as positions are.
+def measure(folder: str | Path, source: str | None = None, target: str | None = None) -> Ratio:
+    """Source and target tokens of a binarised training set (the subset ``train``), end symbols included.
 
     Args:
         folder: directory that fairseq-preprocess wrote; several, as fairseq takes them, with colons between.
         source, target: languages. Default: those in the names of its files.
-
-    Returns:
-        source tokens, target tokens.
 
     Raises:
         UsageError: there is no training set, or it is damaged.
@@ -35,35 +29,39 @@ def measure(folder, source=None, target=None):
             counts[index] += int(sentence_sizes(f"{stem}.{language}").sum())
     if not all(counts):
         raise UsageError(f"{folder}: the training set is empty.")
-    return tuple(counts)
+    return counts[0], counts[1]
 
 
-def _inferred(folder, source, target):
-    """The two languages in the names of the files; the other way round if the one that is given says so."""
-    languages = infer_language_pair(str(folder))
-    if (source, target) != (None, None) and (source == languages[1] or target == languages[0]):
-        languages = languages[::-1]
-    return source or languages[0], target or languages[1]
+def _inferred(folder: Path, source: str | None, target: str | None) -> tuple[str | None, str | None]:
+    """The two languages in the names of the files, in reverse order if the one that is given says so."""
+    first, second = infer_languages(folder)
+    if (source, target) != (None, None) and (source == second or target == first):
+        first, second = second, first
+    return source or first, target or second
 
 
-def _training_set(folder, languages):
-    if all(languages):
-        for pair in ("-".join(languages), "-".join(reversed(languages))):
-            stem = folder / f"train.{pair}"
-            if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
-                return stem
+def _training_set(folder: Path, languages: tuple[str | None, str | None]) -> Path:
+    source, target = languages
+    for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
+        stem = folder / f"train.{pair}"
+        if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
+            return stem
     raise UsageError(
         f"{folder} holds no binarised training set (train.SRC-TGT.SRC.idx and .bin). "
         "Give a directory that fairseq-preprocess wrote with --trainpref."
     )
 
 
-def of_model(cfg, task):
-    """γ for a new model: as given, else measured on the task's training set.
+def of_model(cfg: Any, task: Any) -> Ratio:
+    """γ of a new model: as given, else measured on the training set of its task.
+
+    Args:
+        cfg: options of the model.
+        task: fairseq's task.
 
     Returns:
-        source and target tokens; :data:`UNKNOWN` where there is no training set, as when a checkpoint, which has γ,
-        is about to be loaded for translation.
+        source and target tokens; ``UNKNOWN`` where there is no training set, as when a checkpoint, which has γ, is
+        about to be loaded for translation.
     """
     given = parse(cfg.length_ratio)
     if given is not None:

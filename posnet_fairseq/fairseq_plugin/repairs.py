@@ -22,20 +22,13 @@ def check_fairseq():
 def allow_checkpoint_types():
     """Let torch's safe loader read what fairseq writes into checkpoints besides tensors and plain values.
 
-    torch 2.6 and later load with weights_only=True and refuse every type that is not listed. These hold data
-    only and run no code. Namespace: fairseq's own models and adafactor; the numpy types: --eval-bleu.
+    torch 2.6 and later load with weights_only=True and refuse every type that is not listed.
     """
-    import argparse
-
-    import numpy
     import torch
 
-    types = [argparse.Namespace, numpy.ndarray, numpy.dtype]
-    types += [type(numpy.dtype(kind)) for kind in ("int64", "float64")]
-    for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-        # numpy 2 renamed the module; a checkpoint keeps the name of the numpy that wrote it.
-        types += [(numpy.array(0).__reduce__()[0], f"{module}._reconstruct"), (_numpy_scalar(), f"{module}.scalar")]
-    torch.serialization.add_safe_globals(types)
+    from posnet_fairseq.inference.checkpoints import data_types
+
+    torch.serialization.add_safe_globals(data_types())
 
 
 def restore_long_integers():
@@ -229,9 +222,3 @@ def exempt_from_weight_decay():
 def _without_decay(parameter):
     overrides = getattr(parameter, "optim_overrides", None) or {}
     return overrides.get("optimizer", {}).get("weight_decay_scale") == 0
-
-
-def _numpy_scalar():
-    import numpy
-
-    return numpy.float64(0).__reduce__()[0]

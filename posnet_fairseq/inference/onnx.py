@@ -1,16 +1,17 @@
 """The graphs of a precomputed model for other engines: an encoder, and a step of the decoder.
 
-A step takes and returns the decoder's state. Its self-attention part starts as zeros or as nothing, as ``model.json``
-says; its cross-attention part comes from the encoder.
+A step takes and returns the decoder's state. The parts that belong to self-attention start as zeros or empty, as
+``model.json`` says; the parts that belong to cross-attention come from the encoder.
 """
 
 import json
 import logging
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -24,6 +25,7 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import DecoderState
+from posnet_fairseq.transformer.encoder import EncoderOutput
 
 OPSET = 20
 PLACES = ("self_attn", "cross_attn")
@@ -31,11 +33,15 @@ PLACES = ("self_attn", "cross_attn")
 EXAMPLE = 5
 
 
-def check(model, name):
+def check(model: Any, name: str) -> None:
     """Refuse a model whose graphs cannot be written.
 
+    Args:
+        model: translation model.
+        name: of its checkpoint.
+
     Raises:
-        UsageError: it is not precomputed, or one of its mixers is made for fairseq's beam search only.
+        UsageError: it is not precomputed, its positions are too few to trace it, or a mixer cannot be exported.
     """
     if mixers_with_energies(model) and not is_precomputed(model):
         raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
@@ -56,9 +62,9 @@ class Part:
     Attributes:
         layer: number of the layer.
         place: ``self_attn`` or ``cross_attn``.
-        name: what the mixer calls it.
-        start: before the first step, (1, H, ..., d): the state of one hypothesis.
-        grows: whether every step adds to it along dimension 2.
+        name: of the tensor in the mixer's state.
+        start: (1, H, ..., d) value before the first step, for one hypothesis.
+        grows: whether every step appends to it along dimension 2.
     """
 
     layer: int
@@ -68,20 +74,24 @@ class Part:
     grows: bool
 
     @property
-    def label(self):
-        """Its name in the graphs."""
+    def label(self) -> str:
+        """The name of the tensor in the graphs."""
         return f"{self.place}_{self.layer}_{self.name}"
 
 
 class Encoder(nn.Module):
-    """Sources (B, M) to the decoder's cross-attention state, and the mask of padding (B, M)."""
+    """Maps sources (B, M) to the mask of padding (B, M) and the decoder's cross-attention state."""
 
-    def __init__(self, model):
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.encoder, self.decoder = model.encoder, model.decoder
 
-    def forward(self, tokens):
-        """`tokens`: padded on the right."""
+    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """The mask of padding, (B, M), True at padding, and the parts of the state, (B, H, M, d) each.
+
+        Args:
+            tokens: (B, M) token ids, padded on the right.
+        """
         padding_mask = tokens.eq(self.encoder.padding_idx)
         x = self.encoder.positions.add_to(self.encoder.embed_tokens(tokens))
         for layer in self.encoder.layers:
@@ -102,21 +112,21 @@ class Encoder(nn.Module):
 
 
 class Step(nn.Module):
-    """The decoder's next step: a token for each hypothesis, its position and the state, to scores and the new state."""
+    """Maps the last token of each hypothesis, its position and the decoder's state to scores and the new state."""
 
-    def __init__(self, model, parts):
+    def __init__(self, model: Any, parts: Sequence[Part]) -> None:
         super().__init__()
         self.decoder, self.parts = model.decoder, parts
         self.length_ratio = model.decoder.length_ratio  # as numbers, which become part of the graph
 
-    def forward(self, tokens, position, padding_mask, *states):
-        """Scores before the softmax, (R, vocabulary), and the self-attention part of the state.
+    def forward(self, tokens: Tensor, position: Tensor, padding_mask: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        """Scores before the softmax, (R, vocabulary), and the parts of the new state that belong to self-attention.
 
         Args:
-            tokens: (R,), those of the last step.
-            position: (1,), of these tokens, from 0 on.
-            padding_mask: (R, M), of the sources.
-            states: all parts, (R, H, ..., d).
+            tokens: (R,) token ids of the last step.
+            position: (1,) their position, from 0 on.
+            padding_mask: (R, M) mask of the sources, True at padding.
+            states: all parts of the state, (R, H, ..., d) each.
         """
         positions = self.decoder.positions
         x = positions.add_at(self.decoder.embed_tokens(tokens[:, None]), position)
@@ -129,7 +139,7 @@ class Step(nn.Module):
         scores = self.decoder.output_layer(self.decoder.final_norm(x))[:, 0]
         return scores, *new
 
-    def _states(self, position, padding_mask):
+    def _states(self, position: Any, padding_mask: Tensor) -> tuple[DecodingState, DecodingState]:
         """The states of a layer's self-attention and cross-attention at a step, without their tensors."""
         cross = DecodingState(None, padding_mask=padding_mask, length_ratio=self.length_ratio)
         cross.sentences = 0  # open in the graph
@@ -138,8 +148,8 @@ class Step(nn.Module):
         return of_self, cross
 
 
-def state_parts(model):
-    """The parts of the decoder's state, in the order of layers: a list of :class:`Part`."""
+def state_parts(model: Any) -> list[Part]:
+    """The parts of the decoder's state, in the order of layers."""
     tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
     encoded, state, seen = model.encoder.encode(tokens), DecoderState(), []
     for token in tokens.split(1, dim=1):
@@ -149,11 +159,13 @@ def state_parts(model):
     for key, tensor in seen[1].items():
         grows = tensor.shape != seen[0][key].shape
         empty = grows or key[1] == "cross_attn"
-        parts.append(Part(*key, start=tensor[:, :, :0] if empty else torch.zeros_like(tensor), grows=grows))
+        start = tensor[:, :, :0] if empty else torch.zeros_like(tensor)
+        layer, place, name = key
+        parts.append(Part(layer, place, name, start, grows))
     return parts
 
 
-def _rows(state, encoded):
+def _rows(state: DecoderState, encoded: EncoderOutput) -> dict[tuple[int, str, str], Tensor]:
     """The tensors of a decoder's state by layer, place and name."""
     return {
         (index, place, name): tensor
@@ -163,27 +175,28 @@ def _rows(state, encoded):
     }
 
 
-def with_spare_rows(model):
-    """The model with tables that are a row and a column larger than any sentence.
+def with_spare_rows(model: nn.Module) -> nn.Module:
+    """The model, changed: its tables have a row and a column more than any sentence needs.
 
-    torch.export takes a slice of a whole dimension for another case than all shorter ones.
+    torch.export treats a slice of a whole dimension as another case than all shorter slices.
     """
     for energy in (module for module in model.modules() if isinstance(module, StoredEnergy)):
-        table = energy.stored
+        table: Tensor = energy.stored
         for dim in (1, 2) if energy.reach is None else (1,) if table.size(1) > 1 else ():
             table = torch.cat([table, table.narrow(dim, -1, 1)], dim=dim)
         energy.stored = nn.Parameter(table, requires_grad=False)
     return model
 
 
-def write(model, folder):
+def write(model: Any, folder: str | Path) -> None:
     """Write ``encoder.onnx``, ``step.onnx`` and ``model.json``, which tells how the state starts.
 
     Args:
-        model: one that :func:`check` lets pass, in evaluation mode on the CPU. It is changed.
-        folder: a directory.
+        model: translation model that :func:`check` accepts, in evaluation mode on the CPU. It is changed.
+        folder: directory that exists.
     """
-    folder, model, parts = Path(folder), with_spare_rows(model), state_parts(model)
+    folder, model = Path(folder), with_spare_rows(model)
+    parts = state_parts(model)
     decoder, longest = model.decoder, {"source": model.encoder.max_positions(), "target": model.decoder.max_positions()}
     rows, source = Dim("rows"), Dim("source", max=longest["source"])
     # The examples that the graphs are traced with: two steps into three sentences.
@@ -226,8 +239,14 @@ def write(model, folder):
     (folder / "model.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def _export(graph, example, path, names, shapes):
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that nothing here needs
+def _export(
+    graph: nn.Module,
+    example: tuple[Tensor, ...],
+    path: Path,
+    names: tuple[list[str], list[str]],
+    shapes: tuple[Any, ...],
+) -> None:
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about libraries that are not needed here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
@@ -241,50 +260,3 @@ def _export(graph, example, path, names, shapes):
             external_data=False,
             verbose=False,
         )
-
-
-class OnnxTranslator:
-    """The graphs in onnxruntime, translating greedily: the best next token at each step.
-
-    Args:
-        folder: what :func:`write` wrote.
-    """
-
-    def __init__(self, folder):
-        import onnxruntime
-
-        folder = Path(folder)
-        self.facts = json.loads((folder / "model.json").read_text())
-        self.encoder, self.step = (
-            onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), providers=["CPUExecutionProvider"])
-            for name in ("encoder", "step")
-        )
-
-    def translate(self, sources, max_length):
-        """Token ids of translations, end symbols included.
-
-        Args:
-            sources: (B, M) numpy array of token ids with end symbols, padded on the right.
-            max_length: translations end after so many tokens.
-        """
-        names = [output.name for output in self.encoder.get_outputs()]
-        state = dict(zip(names, self.encoder.run(None, {"tokens": sources}), strict=True))
-        for name, shape in self.facts["starts"].items():
-            state[name] = numpy.zeros((len(sources), *shape), dtype=numpy.float32)
-        tokens = numpy.full(len(sources), self.facts["eos"])
-        translations, ended = [], numpy.zeros(len(sources), dtype=bool)
-        for position in range(max_length):
-            scores, *new = self.step.run(None, state | {"tokens": tokens, "position": numpy.array([position])})
-            state |= dict(zip(self.facts["starts"], new, strict=True))
-            scores[:, self.facts["pad"]] = -numpy.inf
-            tokens = scores.argmax(axis=1)
-            translations.append(tokens)
-            ended |= tokens == self.facts["eos"]
-            if ended.all():
-                break
-        return [until(row, self.facts["eos"]) for row in numpy.stack(translations, axis=1).tolist()]
-
-
-def until(tokens, eos):
-    """A list of token ids up to its first end symbol."""
-    return tokens[: tokens.index(eos) + 1] if eos in tokens else tokens

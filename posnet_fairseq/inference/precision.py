@@ -1,35 +1,72 @@
-"""A trained model made ready to translate."""
+"""Device and precision of a trained model that is to translate."""
 
 import warnings
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.shared.errors import UsageError
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.qint8}
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def ready(model, device, dtype="float32", fast=False):
-    """The model on a device, in a precision.
+
+def check_dtype(dtype: str, device: str) -> None:
+    """Refuse a precision in which a kind of device does not compute.
+
+    Args:
+        dtype: one of :data:`DTYPES`.
+        device: ``cpu``, ``cuda`` or another of torch's.
+
+    Raises:
+        UsageError: there is no such precision, or not on this device.
+    """
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype!s:.50}: choose one of {', '.join(DTYPES)}.")
+    if dtype == "int8" and device != "cpu":
+        raise UsageError("--dtype int8: torch multiplies 8-bit numbers on CPUs only. Use a CPU, or choose bf16.")
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """The device, if this machine has it.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, TypeError) as error:  # torch without CUDA asserts
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise UsageError(f"--device {device!s:.50} cannot be used: {reason}. Give cpu, or cuda with a GPU.") from error
+    return place
+
+
+def prepare_for_inference(model: Model, device: torch.device, dtype: str = "float32", fast: bool = False) -> Model:
+    """Move a model to a device in a precision.
 
     Args:
         model: in evaluation mode. It is changed.
-        device: a torch.device.
+        device: where it is to compute.
         dtype: one of :data:`DTYPES`. int8 multiplies inputs and weights of 8 bits and keeps the rest in float32; torch
             has it on CPUs only.
-        fast: store energies that no token has a part in.
+        fast: store energies that depend on positions only as tables.
     """
     if fast:
         precompute(model)
     if dtype == "int8":
         return _quantized(model)
-    return model.to(device=device, dtype=DTYPES[dtype])
+    return model.to(device, DTYPES[dtype])
 
 
-def _quantized(model):
+def _quantized(model: Model) -> Model:
     # Where source, target and output share embeddings, only the product with them gets 8-bit weights.
-    model.decoder.output_projection.weight = nn.Parameter(model.decoder.output_projection.weight.detach())
+    projection: Any = model.get_submodule("decoder.output_projection")
+    projection.weight = nn.Parameter(projection.weight.detach())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch announces that this will move to a package of its own
-        return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8, inplace=True)
+        quantize: Any = torch.ao.quantization.quantize_dynamic  # which has no types
+        return quantize(model, {nn.Linear}, dtype=torch.qint8, inplace=True)

@@ -1,6 +1,10 @@
-"""Tables in the place of energies that no token has a part in: PosNet (Schmidt and Di Gangi, WMT 2023) Section 4.3."""
+"""Tables in place of energies that depend on positions only: PosNet (Schmidt and Di Gangi, WMT 2023) Section 4.3."""
+
+from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch import nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
@@ -8,30 +12,30 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.offsets import scaled
 
 
-def mixers_with_energies(model):
-    """The mixers of a model whose energies are or could be stored, a list."""
+def mixers_with_energies(model: nn.Module) -> list[PositionBasedMixer]:
+    """The mixers of a model whose energies are stored as tables, or can be."""
     return [module for module in model.modules() if isinstance(module, PositionBasedMixer) and len(module.energies)]
 
 
-def is_precomputed(model):
-    """Whether tables are in the place of its energies already."""
+def is_precomputed(model: nn.Module) -> bool:
+    """Whether a model has tables in place of energies."""
     return any(isinstance(energy, StoredEnergy) for mixer in mixers_with_energies(model) for energy in mixer.energies)
 
 
-def has_tables(weights):
-    """The same of a checkpoint's weights, a dict by name."""
+def has_tables(weights: Iterable[str]) -> bool:
+    """Whether the weights of a checkpoint, given by their names, hold tables in place of energies."""
     return any(name.endswith(".stored") for name in weights)
 
 
 @torch.no_grad()
-def precompute(model):
-    """Put a :class:`StoredEnergy` in the place of every energy, in the model itself, and drop what made them.
+def precompute(model: Any) -> None:
+    """Replace every energy of a model by a :class:`StoredEnergy`, and drop the parameters that computed it.
 
     The tables serve sentences up to the model's longest positions. Word embeddings and positions that are added to them
-    stay; vectors of positions are no longer made for mixers.
+    stay; position vectors are no longer computed for mixers.
 
     Args:
-        model: a :class:`posnet_fairseq.models.mixer_transformer.MixerTransformer` in evaluation mode.
+        model: translation model in evaluation mode. It is changed.
     """
     for mixer in mixers_with_energies(model):
         store(mixer, *_where(model, mixer.place))
@@ -40,23 +44,24 @@ def precompute(model):
 
 
 @torch.no_grad()
-def store(mixer, queries, keys, context):
-    """The same for the energies of one mixer.
+def store(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingContext) -> None:
+    """Replace every energy of one mixer by a :class:`StoredEnergy`.
 
     Args:
-        mixer: a :class:`PositionBasedMixer` in evaluation mode.
-        queries, keys: the most that it will be given.
-        context: a :class:`MixingContext` with the positions of all of them, and γ.
+        mixer: in evaluation mode. It is changed.
+        queries, keys: the largest numbers of them that it will be given.
+        context: positions of all of them, and γ.
     """
     at = context.scaled_positions(queries).to(mixer.out_proj.weight.device)
-    for index, energy in enumerate(mixer.energies):
+    energies: Any = mixer.energies
+    for index, energy in enumerate(energies):
         if not isinstance(energy, StoredEnergy):
             table = energy.table(at, keys, context.positions, mixer.memory_positions(context))
-            mixer.energies[index] = StoredEnergy(table.to(mixer.out_proj.weight.dtype, copy=True), energy.reach)
+            energies[index] = StoredEnergy(table.to(mixer.out_proj.weight.dtype, copy=True), energy.reach)
 
 
-def _where(model, place):
-    """The most queries and keys that a mixer there meets, and a context for all of them."""
+def _where(model: Any, place: str) -> tuple[int, int, MixingContext]:
+    """The largest numbers of queries and keys of the mixers in a place, and a context for all of them."""
     encoder, decoder = model.encoder.positions, model.decoder.positions
     if place == "encoder":
         length = encoder.max_positions

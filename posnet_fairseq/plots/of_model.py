@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from posnet_fairseq.fairseq_plugin.checkpoints import (
-    about,
-    build_language_model,
-    build_model,
-    is_language_model,
-    read_checkpoint,
-)
-from posnet_fairseq.inference.translator import Translator
+from posnet_fairseq.fairseq_plugin.search import BeamSearch
+from posnet_fairseq.fairseq_plugin.trained_models import build_language_model, build_model
+from posnet_fairseq.inference.checkpoints import about, is_language_model, read_checkpoint
+from posnet_fairseq.inference.translator import SearchSettings
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import observe
 from posnet_fairseq.registry import get_mixer
@@ -62,8 +58,8 @@ def with_sentence(models, vocabulary, text, sentence):
 
     Args:
         models: list of one.
-        vocabulary: its :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
-        text: one of :mod:`posnet_fairseq.text.tokenisation`.
+        vocabulary: its :class:`posnet_fairseq.text.dictionary.Vocabulary`.
+        text: a :class:`posnet_fairseq.text.pipeline.TextPipeline`.
         sentence: plain text.
 
     Returns:
@@ -72,13 +68,14 @@ def with_sentence(models, vocabulary, text, sentence):
     Raises:
         UsageError: the sentence is empty or too long.
     """
-    translator = Translator(models, vocabulary, text, beam=5, max_len_a=2, max_len_b=20)
-    source = translator.encode(sentence)
-    _check(sentence, source, translator.max_source)
-    (target,) = translator.search([source])
+    search = BeamSearch(models, vocabulary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
+    source = vocabulary.encode(text.encode(sentence))
+    _check(sentence, source, models[0].encoder.max_positions())
+    ((best,),) = search([source])
+    target = best.tokens
     columns, rows = _named(source, vocabulary.source_dictionary), _named(target, vocabulary.target_dictionary)
     names = {"encoder": (columns, columns), "decoder": (_read(rows),) * 2, "cross": (rows, columns)}
-    return observe(models[0], source, target, names), translator.text_of(target)
+    return observe(models[0], source, target, names), text.decode(vocabulary.target_dictionary.string(target))
 
 
 def with_text(model, vocabulary, text, sentence):

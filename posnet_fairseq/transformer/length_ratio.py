@@ -1,22 +1,24 @@
 """γ, source tokens per target token: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
 
-It is a fraction of two whole numbers, so that ⌊γn⌋ is equal in every precision.
+It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same in every precision.
 """
 
 from fractions import Fraction
 
 from posnet_fairseq.shared.errors import UsageError
 
+Ratio = tuple[int, int]  # source tokens, target tokens
+
 AUTO = "auto"
-UNKNOWN = (0, 0)
+UNKNOWN: Ratio = (0, 0)
 LOWEST, HIGHEST = Fraction(1, 100), 100
 
 
-def parse(value: object) -> tuple[int, int] | None:
+def parse(value: object) -> Ratio | None:
     """Source and target tokens for a ``--length-ratio``, or None for ``auto``.
 
     Raises:
-        UsageError: it is no number, or an absurd one.
+        UsageError: it is no number, or out of range.
     """
     if value in (None, AUTO):
         return None

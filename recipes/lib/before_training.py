@@ -17,8 +17,8 @@ from checkpoints_kept import most_kept
 from mend import mend
 
 from posnet_fairseq.bench.counting import trained_parameters
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import amount, shown

@@ -12,7 +12,7 @@ import yaml
 from dataset import read_card
 from record import Record, last_attempt
 
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.errors import UsageError

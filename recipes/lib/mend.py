@@ -7,7 +7,7 @@ the copy leaves half a file.
 import shutil
 from pathlib import Path
 
-from posnet_fairseq.fairseq_plugin.checkpoints import load_content
+from posnet_fairseq.inference.checkpoints import load_content
 from posnet_fairseq.shared.errors import DamagedError
 from posnet_fairseq.shared.files import replacing
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from support import commands
 from support.checkpoints import assert_same_weights
 from support.corpus import make_corpus

@@ -6,6 +6,7 @@ import pytest
 import sacrebleu
 import torch
 
+from posnet_fairseq import api
 from posnet_fairseq.cli import average, precompute
 from posnet_fairseq.cli import translate as translate_command
 from posnet_fairseq.mixers.bases.banded import BandedMixer
@@ -63,6 +64,31 @@ def test_translate_equals_generate(data, averaged, generated, tmp_path, max_toke
     arguments += ["--processes", str(processes)]
     translate_command.main([str(averaged), *arguments, "--input", str(data / "test.xx")])
     assert lines(out) == generated
+
+
+def test_python_translates_as_the_command(data, averaged, generated):
+    sources = lines(data / "test.xx")
+    settings = {"beam": 4, "max_len_a": 2, "max_len_b": 5}
+    model = api.load(averaged, pretokenized=True)
+    assert model.translate(sources, **settings) == generated
+    assert model.translate(sources[0], **settings) == generated[0]
+    found = model.translate(sources, nbest=4, attention=True, max_tokens=100, **settings)
+    assert [best.text for best, *_ in found] == generated
+    for source, translations in zip(sources, found, strict=True):
+        scores = [each.score for each in translations]
+        assert scores == sorted(scores, reverse=True)
+        assert len({each.tokens for each in translations}) == len(translations) == 4
+        for each in translations:
+            assert each.source_tokens == (*source.split(), "</s>")
+            assert each.attention.shape == (len(each.tokens), len(each.source_tokens))
+            assert each.attention.sum(dim=1).tolist() == pytest.approx([1] * len(each.tokens), abs=1e-5)
+    # Words are translated one by one: the model looks at the right ones.
+    looked_at = [
+        (token[1:], best.source_tokens[weights.argmax()][1:])
+        for best, *_ in found
+        for token, weights in zip(best.tokens[:-1], best.attention, strict=False)
+    ]
+    assert sum(token == source for token, source in looked_at) > 0.9 * len(looked_at)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 import torch
 
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
 from support.damaged import changed, one, tar, weight
 from support.hostile import Row, play, table

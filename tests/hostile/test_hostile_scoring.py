@@ -3,13 +3,14 @@
 import csv
 import shlex
 import sqlite3
+from dataclasses import replace
 
 import pytest
 import samples
 
 from posnet_eval.report.latex import escaped
 from posnet_eval.statistics import cache
-from posnet_fairseq.inference.translator import Translator
+from posnet_fairseq.inference.translator import BLANK, Translator
 from posnet_fairseq.shared.errors import visible
 from support import commands
 from support.hostile import Row, play, table
@@ -296,7 +297,8 @@ def test_control_characters_become_escapes(sign):
 def test_translations_for_a_terminal_are_harmless(folder, monkeypatch, capfd):
     """A file or a pipe gets them as they are: they are data."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(Translator, "translate", lambda self, sources: (["b\x1b[2J\u202e"] * len(sources), 1))
+    escaping = [replace(BLANK, text="b\x1b[2J\u202e")]
+    monkeypatch.setattr(Translator, "translate", lambda self, sources: [escaping] * len(sources))
     (folder / "in").write_text("a1\n")
     printed = {}
     for terminal in (True, False):

@@ -11,7 +11,8 @@ import torch
 from checkpoints_kept import COPIES, most_kept, remove_old
 from mend import mend
 
-from posnet_fairseq.cli.average import Candidate, choose
+from posnet_fairseq.fairseq_plugin.averaging import choose
+from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 
@@ -31,7 +32,7 @@ def test_what_averaging_chooses_is_never_removed(tmp_path, average, seed):
         log.write_text("".join(values))
         path = tmp_path / f"checkpoint_1_{10 * index}.pt"
         path.touch()
-        run.append(Candidate(path, 10 * index, None if value == "nan" else float(value)))
+        run.append(SavedCheckpoint(path, 10 * index, None if value == "nan" else float(value)))
         assert len(list(tmp_path.glob("*.pt"))) <= most_kept(average, 24) - COPIES
         remove_old(tmp_path, log, average)
         if len(run) >= average:

@@ -1,0 +1,240 @@
+"""Translation from Python: plain text in, plain text out.
+
+Example::
+
+    import posnet_fairseq as posnet
+
+    model = posnet.load("averaged.pt")
+    model.translate("A line of text.")
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TypedDict, Unpack, overload
+
+import torch
+
+from posnet_fairseq.inference.translator import (
+    BLANK,
+    MAX_TOKENS,
+    MAX_TOKENS_LIMITS,
+    ON_LONG,
+    Batches,
+    SearchSettings,
+    Translation,
+    Translator,
+)
+from posnet_fairseq.shared.errors import UsageError, check_range
+from posnet_fairseq.text.pipeline import choose_pipeline
+
+__all__ = ["Translation", "TranslationModel", "load"]
+
+# Sentences of commands speak of flags; in Python they are arguments.
+_FLAG = re.compile(
+    r"--(data|device|dtype|fast|pretokenized|bpe-codes|sentencepiece-model|beam|lenpen|max-len-a|max-len-b|max-tokens"
+    r"|on-long|nbest|attention)\b"
+)
+
+
+class _Settings(TypedDict, total=False):
+    """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
+
+    beam: int
+    lenpen: float
+    max_len_a: float
+    max_len_b: int
+    max_tokens: int
+    on_long: str
+
+
+class TranslationModel:
+    """A trained model, or an ensemble, ready to translate. :func:`load` makes it.
+
+    Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
+
+    Args:
+        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model: see :func:`load`.
+
+    Attributes:
+        vocabulary: languages and dictionaries.
+        folder: directory that the dictionaries were read from.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        data: str | Path | None = None,
+        device: str | torch.device = "cpu",
+        dtype: str = "float32",
+        fast: bool = False,
+        pretokenized: bool = False,
+        bpe_codes: str | Path | None = None,
+        sentencepiece_model: str | Path | None = None,
+    ) -> None:
+        # These import fairseq, which takes seconds.
+        from posnet_fairseq.fairseq_plugin.trained_models import load_models
+        from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
+
+        place = check_device(device)
+        check_dtype(dtype, place.type)
+        models, self.vocabulary, self.folder = load_models(paths, data)
+        self._pipeline = choose_pipeline(
+            self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
+        )
+        self._models = [prepare_for_inference(model, place, dtype, fast) for model in models]
+        self._max_source = min(model.encoder.max_positions() for model in models)
+
+    def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
+        """The model with a beam search.
+
+        Args:
+            settings: of the search.
+            nbest: most translations of a line.
+            attention: also return cross-attention weights.
+
+        Raises:
+            UsageError: a setting is out of range.
+        """
+        from posnet_fairseq.fairseq_plugin.search import BeamSearch
+
+        settings.check(len(self.vocabulary.target_dictionary))
+        check_range("--nbest", nbest, 1, settings.beam, whole=True)
+        search = BeamSearch(self._models, self.vocabulary, settings, nbest, attention)
+        return Translator(search, self.vocabulary, self._pipeline, self._max_source)
+
+    # A str is a sequence of str, too: for it, the first of two overloads holds.
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, lines: str, *, nbest: None = None, attention: Literal[False] = False, **settings: Unpack[_Settings]
+    ) -> str: ...
+
+    @overload
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        nbest: None = None,
+        attention: Literal[False] = False,
+        **settings: Unpack[_Settings],
+    ) -> list[str]: ...
+
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, lines: str, *, nbest: int, attention: bool = False, **settings: Unpack[_Settings]
+    ) -> list[Translation]: ...
+
+    @overload
+    def translate(
+        self, lines: Sequence[str], *, nbest: int, attention: bool = False, **settings: Unpack[_Settings]
+    ) -> list[list[Translation]]: ...
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        lines: str | Sequence[str],
+        *,
+        nbest: int | None = None,
+        attention: bool = False,
+        beam: int = SearchSettings.beam,
+        lenpen: float = SearchSettings.lenpen,
+        max_len_a: float = SearchSettings.max_len_a,
+        max_len_b: int = SearchSettings.max_len_b,
+        max_tokens: int = MAX_TOKENS,
+        on_long: str = "error",
+    ) -> str | list[str] | list[Translation] | list[list[Translation]]:
+        """Translate a line, or lines.
+
+        Args:
+            lines: a line of plain text, or a sequence of lines. A blank line is translated to "".
+            nbest: return as :class:`Translation` the best translations of each line, at most this number and at most
+                `beam`. Default: return the text of the best one.
+            attention: with `nbest`, return cross-attention weights.
+            beam: hypotheses that are kept at each step.
+            lenpen: length penalty; a translation is scored by its log probability over its length to this power.
+            max_len_a, max_len_b: a translation of M source tokens ends after at most a·M + b tokens.
+            max_tokens: source tokens in a batch, padding included.
+            on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
+                ``skip`` to translate it to "".
+
+        Returns:
+            for a line: its text, or with `nbest` a list of its translations, best first. For a sequence: a list of
+            these, in the order of the lines.
+
+        Raises:
+            UsageError: `lines` is not text, an argument is out of range, or a line is too long.
+        """
+        with _errors_of_arguments():
+            if attention and nbest is None:
+                raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
+            translator = self.translator(
+                SearchSettings(beam, lenpen, max_len_a, max_len_b), 1 if nbest is None else nbest, attention
+            )
+            check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
+            if on_long not in ON_LONG:
+                raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
+            batches = Batches(_checked(lines), translator, max_tokens, on_long)
+            found = batches.in_order(map(translator.translate, batches), [BLANK])
+        results = found if nbest is not None else [best.text for best, *_ in found]
+        return results[0] if isinstance(lines, str) else results
+
+
+def load(
+    paths: str | Path | Sequence[str | Path],
+    data: str | Path | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: str = "float32",
+    fast: bool = False,
+    pretokenized: bool = False,
+    bpe_codes: str | Path | None = None,
+    sentencepiece_model: str | Path | None = None,
+) -> TranslationModel:
+    """A trained translation model, ready to translate.
+
+    Text is split into tokens as the card of the data says that posnet-prepare made (``dataset.json``), unless
+    `pretokenized`, `bpe_codes` or `sentencepiece_model` says how.
+
+    Args:
+        paths: checkpoint; several make an ensemble.
+        data: directory with the dictionaries and the card. Default: the one that the first model was trained on.
+        device: device of torch, such as ``cuda``.
+        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``.
+        fast: store position-based energies as tables, as posnet-precompute does.
+        pretokenized: text is tokens between spaces already, and translations stay so.
+        bpe_codes: split Moses words by these codes of subword-nmt.
+        sentencepiece_model: split text by this model.
+
+    Raises:
+        UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
+    """
+    several = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    with _errors_of_arguments():
+        if not several:
+            raise UsageError("paths is empty. Give a checkpoint.")
+        return TranslationModel(several, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+
+
+@contextlib.contextmanager
+def _errors_of_arguments() -> Iterator[None]:
+    """Let every :class:`UsageError` of a block name arguments of Python instead of flags."""
+    try:
+        yield
+    except UsageError as error:
+        raise type(error)(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), str(error))) from error
+
+
+def _checked(lines: str | Sequence[str]) -> list[str]:
+    """The lines of text that were given.
+
+    Raises:
+        UsageError: they are not text.
+    """
+    given = [lines] if isinstance(lines, str) else lines
+    if not isinstance(given, Sequence) or isinstance(given, bytes):
+        raise UsageError(f"lines is {given!r:.50}, not text: give a str, or a list of str.")
+    for number, line in enumerate(given, start=1):
+        if not isinstance(line, str):
+            raise UsageError(f"line {number} is {line!r:.50}, not text: give a str, or a list of str.")
+    return list(given)

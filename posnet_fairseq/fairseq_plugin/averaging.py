@@ -1,0 +1,181 @@
+"""One checkpoint from several of a training run: which ones, and the mean of their weights."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posnet_fairseq.fairseq_plugin.loading import refuse_not_finite
+from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
+from posnet_fairseq.inference.checkpoints import (
+    State,
+    for_inference,
+    model_arch,
+    model_options,
+    read_checkpoint,
+)
+from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.inference.vocabularies import data_folder, languages_of
+from posnet_fairseq.shared.errors import UsageError
+
+
+def best_index(valid: Sequence[float | None], maximize: bool = False) -> int:
+    """The index of the best value, the first of several; the number of values if all are None.
+
+    Args:
+        valid: of each checkpoint, its value on the validation set, None if it has none.
+        maximize: whether larger values are better.
+    """
+    sign = -1 if maximize else 1
+    scored = [(sign * value, index) for index, value in enumerate(valid) if value is not None]
+    return min(scored)[1] if scored else len(valid)
+
+
+def best_and_following(valid: Sequence[float | None], number: int, maximize: bool = False) -> range:
+    """Indices of the best checkpoint and the number - 1 that follow it, or of the last ones where fewer follow.
+
+    The PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses so. Without validation these are the last
+    ones.
+
+    Args:
+        valid: of each checkpoint in the order of training, its value on the validation set, None if it has none.
+        number: of checkpoints to choose, at most all.
+        maximize: whether larger values are better.
+    """
+    start = min(best_index(valid, maximize), len(valid) - number)
+    return range(start, start + number)
+
+
+def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:
+    """The checkpoints of a run to average, see :func:`best_and_following`.
+
+    Args:
+        run: numbered checkpoints in the order of training.
+        number: of checkpoints to choose.
+
+    Raises:
+        UsageError: there are fewer.
+    """
+    if number < 1:
+        raise UsageError(f"--num {number}: give 1 or more.")
+    if len(run) < number:
+        raise UsageError(
+            f"--num {number}: there are only {len(run)} checkpoints. Give a smaller number, or train with a smaller "
+            "--save-interval-updates and a larger --keep-interval-updates."
+        )
+    valid = [checkpoint.valid for checkpoint in run]
+    return [run[index] for index in best_and_following(valid, number, any(checkpoint.maximize for checkpoint in run))]
+
+
+def average(paths: Sequence[Path]) -> State:
+    """The content of a checkpoint for inference whose weights are the mean of those of several.
+
+    Args:
+        paths: checkpoints of one run.
+
+    Raises:
+        UsageError: the checkpoints are of different architectures, sizes or runs, or their weights are not finite.
+    """
+    state = read_checkpoint(paths[-1])
+    if has_tables(state["model"]):
+        raise UsageError(
+            f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
+            "checkpoints of the training, then precompute the result."
+        )
+    # Names of one shared tensor, as of embeddings, stay names of one tensor.
+    names: dict[Any, list[str]] = {}
+    for name, tensor in state["model"].items():
+        names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
+    sums: dict[str, torch.Tensor] = {}
+    for path in paths:
+        other = read_checkpoint(path)
+        _check_same_model(paths[-1], state, path, other)
+        _check_same_run(paths[-1], state, path, other)
+        refuse_not_finite(other["model"], path)
+        for name, *_ in names.values():
+            tensor = other["model"][name].double()
+            sums[name] = sums[name] + tensor if name in sums else tensor
+    model: dict[str, torch.Tensor] = {}
+    for first, *others in names.values():
+        dtype = state["model"][first].dtype
+        if dtype in (torch.float16, torch.bfloat16):
+            dtype = torch.float32  # their mean needs more precision than they have
+        mean = (sums[first] / len(paths)).to(dtype)
+        model |= dict.fromkeys((first, *others), mean)
+    refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
+    return for_inference(state, model, averaged=[str(path) for path in paths])
+
+
+def _shapes(state: State) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in state["model"].items()}
+
+
+def _check_same_model(path: Path, state: State, other_path: Path, other: State) -> None:
+    if model_arch(other) != model_arch(state):
+        raise UsageError(
+            f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}. Average checkpoints of one run."
+        )
+    sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "option": (model_options(state), model_options(other)),
+        "size of": (_shapes(state), _shapes(other)),
+    }
+    for what, (ours, theirs) in sides.items():
+        if ours != theirs:
+            name = min(name for name, _ in ours.items() ^ theirs.items())
+            raise UsageError(f"{path} and {other_path} differ in the {what} {name}. Average checkpoints of one run.")
+
+
+def _check_same_run(path: Path, state: State, other_path: Path, other: State) -> None:
+    """Refuse a checkpoint that was trained on another task or other data, as far as checkpoints tell."""
+    ours, theirs = _trained_on(state), _trained_on(other)
+    known: dict[str, Sequence[object]] = {
+        name: values for name in ours if None not in (values := (ours[name], theirs[name]))
+    }
+    data = [data_folder(state), data_folder(other)]
+    if all(sizes := list(map(_sizes, data))) and sizes[0] != sizes[1]:
+        known["data"] = data
+    for name, (mine, others) in known.items():
+        if mine != others:
+            raise UsageError(
+                f"{path} was trained with the {name} {mine} and {other_path} with {others}, so they are of different "
+                "runs. Average checkpoints of one run."
+            )
+
+
+def _trained_on(state: State) -> dict[str, object]:
+    """Facts that all checkpoints of a run share, by name; None where a checkpoint does not tell."""
+    source, target = languages_of(state) or (None, None)
+    return {"task": state["cfg"]["task"].get("_name"), "source language": source, "target language": target}
+
+
+def doubts(chosen: Sequence[SavedCheckpoint]) -> list[str]:
+    """Sentences about signs that checkpoints are of different runs, or of a run that was continued on other data.
+
+    Args:
+        chosen: checkpoints that :func:`average` accepts.
+    """
+    seeds: dict[object, Path] = {}
+    data: dict[object, Path] = {}
+    for checkpoint in chosen:
+        if checkpoint.data is not None:
+            data.setdefault(checkpoint.data.name, checkpoint.path)
+        if checkpoint.seed is not None:
+            seeds.setdefault(checkpoint.seed, checkpoint.path)
+    folders = {checkpoint.data for checkpoint in chosen if checkpoint.data is not None}
+    notes = []
+    for name, values in (("--seed", seeds), ("the data", data)):
+        # Data that are there have been compared.
+        if len(values) > 1 and not (values is data and all(map(_sizes, folders))):
+            trained = " and ".join(f"{path} was trained with {name} {value}" for value, path in values.items())
+            notes.append(f"{trained}: average checkpoints of one run only.")
+    return notes
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Sizes of dictionaries and training sets, which identify a data directory; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        paths = [path for path in folder.glob("*") if path.name.startswith(("dict.", "train."))]
+        return {path.name: path.stat().st_size for path in paths}
+    return {}

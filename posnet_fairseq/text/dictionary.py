@@ -1,0 +1,160 @@
+"""Dictionaries: symbols and their ids, in the files ``dict.LANGUAGE.txt`` that fairseq-preprocess writes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain_damaged_dictionary
+from posnet_fairseq.shared.files import write_lines
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the ids 0 to 3, as fairseq numbers them
+_BOS, _PAD, _EOS, _UNK = range(len(SPECIAL))
+_OVERWRITE = "#fairseq:overwrite"
+
+
+class Dictionary:
+    """Symbols by id and ids by symbol; the first four are ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``.
+
+    Its methods are those of fairseq's dictionary, as far as models and search need them.
+
+    Args:
+        symbols: further symbols, in the order of their ids.
+    """
+
+    nspecial = len(SPECIAL)
+
+    def __init__(self, symbols: Iterable[str] = ()) -> None:
+        self.symbols: list[str] = []
+        self.counts: list[int] = []
+        self.indices: dict[str, int] = {}
+        for symbol in (*SPECIAL, *symbols):
+            self.add_symbol(symbol)
+
+    def add_symbol(self, symbol: str, count: int = 1) -> int:
+        """Append a symbol and return its id. A symbol that is there already is found under the new id from then on."""
+        self.indices[symbol] = len(self.symbols)
+        self.symbols.append(symbol)
+        self.counts.append(count)
+        return self.indices[symbol]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``.
+
+        Raises:
+            OSError: the file cannot be read.
+            UsageError: the file is not UTF-8, has no symbols, a line of another form, or a symbol twice without
+                ``#fairseq:overwrite``.
+        """
+        dictionary = cls()
+        try:
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    dictionary._add_line(line)
+        except UnicodeError as error:
+            raise UsageError(explain_damaged_dictionary("Incorrect encoding: it is not UTF-8", path)) from error
+        except ValueError as error:
+            raise UsageError(explain_damaged_dictionary(error, path)) from error
+        if len(dictionary) == cls.nspecial:
+            raise UsageError(explain_damaged_dictionary("it is empty", path))
+        return dictionary
+
+    def _add_line(self, line: str) -> None:
+        symbol, _, field = line.rstrip().rpartition(" ")
+        overwrite = field == _OVERWRITE
+        if overwrite:
+            symbol, _, field = symbol.rpartition(" ")
+        try:
+            if " " not in line.rstrip():
+                raise ValueError
+            count = int(field)
+        except ValueError:
+            shape = "'<token> <cnt> [flags]'"
+            raise ValueError(f'Incorrect dictionary format, expected {shape}: "{line.rstrip()}"') from None
+        if symbol in self.indices and not overwrite:
+            raise ValueError(f"Duplicate word '{symbol}', which is not marked by {_OVERWRITE}")
+        self.add_symbol(symbol, count)
+
+    def save(self, path: str | Path) -> None:
+        """Write the symbols, except the special ones, with their counts, as :meth:`load` reads them.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        entries = zip(self.symbols[self.nspecial :], self.counts[self.nspecial :], strict=True)
+        write_lines(path, (f"{symbol} {count}" for symbol, count in entries))
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __getitem__(self, index: int) -> str:
+        return self.symbols[index] if index < len(self.symbols) else SPECIAL[_UNK]
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self.indices
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dictionary) and self.indices == other.indices
+
+    __hash__ = None  # type: ignore[assignment]  # a dictionary can change
+
+    def index(self, symbol: str) -> int:
+        """The id of a symbol, that of ``<unk>`` if the dictionary does not have it."""
+        return self.indices.get(symbol, _UNK)
+
+    def bos(self) -> int:
+        """The id of ``<s>``."""
+        return _BOS
+
+    def pad(self) -> int:
+        """The id of ``<pad>``."""
+        return _PAD
+
+    def eos(self) -> int:
+        """The id of ``</s>``."""
+        return _EOS
+
+    def unk(self) -> int:
+        """The id of ``<unk>``."""
+        return _UNK
+
+    def encode_line(self, line: str) -> torch.Tensor:
+        """(M,) ids of the tokens of a line, which spaces separate, and of ``</s>`` at the end."""
+        return torch.tensor([*map(self.index, line.split()), _EOS])
+
+    def string(self, tokens: Iterable[int] | torch.Tensor) -> str:
+        """Symbols of token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``.
+
+        Args:
+            tokens: (N,) ids.
+        """
+        indices = tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
+        return " ".join(self[index] for index in indices if index not in (_BOS, _PAD, _EOS))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Languages and dictionaries of a model.
+
+    Attributes:
+        source_lang, target_lang: languages; "" for a language model.
+        source_dictionary, target_dictionary: dictionaries; a language model has one in both places.
+    """
+
+    source_lang: str
+    target_lang: str
+    source_dictionary: Dictionary
+    target_dictionary: Dictionary
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source_lang, self.target_lang
+
+    def encode(self, tokens: str) -> torch.Tensor:
+        """(M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
+        return self.source_dictionary.encode_line(tokens)

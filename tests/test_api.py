@@ -1,0 +1,147 @@
+"""The Python API, with models that were not trained. That it translates as posnet-translate: tests/end_to_end."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from subword_nmt.learn_bpe import learn_bpe
+
+import posnet_fairseq
+from posnet_fairseq import api
+from posnet_fairseq.shared.errors import UsageError
+from support import documents
+from support.checkpoints import checkpoint
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A checkpoint whose data has a card."""
+    folder = tmp_path_factory.mktemp("data")
+    words = {language: {"tokenizer": "none"} for language in ("xx", "yy")}
+    card = {"source_lang": "xx", "target_lang": "yy", "words": words, "bpe_codes": "codes.bpe"}
+    (folder / "dataset.json").write_text(json.dumps(card))
+    with open(folder / "codes.bpe", "w") as file:
+        learn_bpe(["w1 w2 w3 w10 w11 w12"] * 5, file, 10)
+    return checkpoint(folder / "averaged.pt", "rposnet")
+
+
+@pytest.fixture(scope="module")
+def model(path):
+    return api.load(path)
+
+
+def test_importing_it_imports_no_fairseq():
+    code = (
+        "import sys, posnet_fairseq.api; print([name for name in sys.modules if name.startswith(('fairseq', 'hydra'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_text_in_and_text_out(model):
+    lines = ["w1 w2 w3", "", "w10", " \t", "w11 w12"]
+    found = model.translate(lines, beam=2, max_len_b=9)
+    assert [bool(text) for text in found] == [True, False, True, False, True]
+    assert "@@" not in "".join(found)
+    assert model.translate(lines[0], beam=2, max_len_b=9) == found[0]
+    assert model.translate(tuple(lines), beam=2, max_len_b=9, max_tokens=1) == found
+    assert model.translate([]) == []
+    assert model.translate("") == ""
+
+
+def test_translations(model):
+    lines = ["w1 w2 w3 w10", "w1", ""]
+    texts = model.translate(lines, beam=4, max_len_b=9)
+    found = model.translate(lines, beam=4, max_len_b=9, nbest=3, attention=True)
+    assert [best.text for best, *_ in found] == texts
+    assert found[2] == [api.Translation("", 0.0, (), ())]
+    for line, translations in zip(lines[:2], found, strict=False):
+        assert len(translations) == 3
+        scores = [each.score for each in translations]
+        assert scores == sorted(scores, reverse=True)
+        for each in translations:
+            assert each.tokens[-1] == each.source_tokens[-1] == "</s>"
+            assert "".join(each.source_tokens[:-1]).replace("@@", "") == line.replace(" ", "")
+            assert each.attention.shape == (len(each.tokens), len(each.source_tokens))
+            assert each.attention.sum(dim=1).tolist() == pytest.approx([1] * len(each.tokens), abs=1e-5)
+    (one,) = model.translate(lines[0], beam=4, max_len_b=9, nbest=1)
+    assert (one, one.attention) == (found[0][0], None)
+
+
+def test_text_may_be_split_otherwise(path):
+    model = api.load([path, path], pretokenized=True, fast=True)
+    (best,) = model.translate("w1 w@@ w2", nbest=1, max_len_b=5)
+    assert best.source_tokens == ("w1", "<unk>", "w2", "</s>")
+    assert best.text == " ".join(best.tokens[:-1])
+
+
+@pytest.mark.parametrize("arguments", [{"dtype": "bf16"}, {"dtype": "int8"}, {"device": "cpu", "fast": True}])
+def test_precisions(path, arguments):
+    assert api.load(path, **arguments).translate("w1 w2", beam=1, max_len_b=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"beam": 0}, "beam 0: give 1 or more, and at most 10,000"),
+        ({"beam": 2.5}, "beam 2.5: give a whole number"),
+        ({"beam": "5"}, "beam '5': give a whole number"),
+        ({"beam": 40}, "beam 40: the target dictionary has 40 entries"),
+        ({"lenpen": float("nan")}, "lenpen nan: give -10 or more"),
+        ({"max_len_a": -1}, "max_len_a -1: give 0 or more"),
+        ({"max_tokens": 0}, "max_tokens 0: give 1 or more"),
+        ({"on_long": "cut"}, "on_long 'cut': choose one of error, truncate, skip"),
+        ({"nbest": 0}, "nbest 0: give 1 or more, and at most 12"),
+        ({"nbest": 5, "beam": 4}, "nbest 5: give 1 or more, and at most 4"),
+        ({"attention": True}, "attention is returned with translations: give nbest too"),
+        ({"lines": b"w1"}, "lines is b'w1', not text"),
+        ({"lines": {"w1"}}, "lines is {'w1'}, not text"),
+        ({"lines": None}, "lines is None, not text"),
+        ({"lines": ["w1", 2]}, "line 2 is 2, not text"),
+        ({"lines": "w1 " * 24}, r"line 1 has .* choose on_long truncate or on_long skip"),
+    ],
+)
+def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
+    with pytest.raises(UsageError, match=f"^{sentence}") as error:
+        model.translate(**{"lines": "w1"} | arguments)
+    assert "--" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"paths": "none.pt"}, "none.pt: there is no such checkpoint"),
+        ({"paths": []}, "paths is empty"),
+        ({"data": "none"}, r"none \(data\) has no dict.xx.txt. Give the directory with the dictionaries by data"),
+        ({"dtype": "fp8"}, "dtype fp8: choose one of float32, bf16, fp16, int8"),
+        ({"dtype": "int8", "device": "meta"}, "dtype int8: torch multiplies 8-bit numbers on CPUs only"),
+        ({"device": "nonsense"}, "device nonsense cannot be used"),
+        ({"device": "cuda:99"}, "device cuda:99 cannot be used"),
+        ({"bpe_codes": "none"}, "none: there is no such file"),
+    ],
+)
+def test_errors_of_loading_are_one_sentence(path, arguments, sentence):
+    with pytest.raises(UsageError, match=f"^{sentence}") as error:
+        api.load(**{"paths": path} | arguments)
+    assert "--" not in str(error.value)
+
+
+def test_long_lines(model):
+    lines = ["w1 " * 40, "w1"]
+    assert model.translate(lines, beam=1, max_len_b=3, on_long="skip")[0] == ""
+    ((cut,), _) = model.translate(lines, beam=1, max_len_b=3, on_long="truncate", nbest=1)
+    assert len(cut.source_tokens) == 24
+
+
+def test_documented_examples(path, monkeypatch, capsys):
+    """The blocks of docs/python-api.md, one after the other as a reader types them."""
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(posnet_fairseq, "load", api.load, raising=False)
+    text = (documents.ROOT / "docs/python-api.md").read_text()
+    blocks = [(line, code) for line, language, code in documents.blocks(text) if language == "python"]
+    assert blocks
+    names = {}
+    for line, code in blocks:
+        exec(compile("\n" * (line - 1) + code, "docs/python-api.md", "exec"), names)
+    assert capsys.readouterr().out
