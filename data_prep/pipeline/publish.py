@@ -11,7 +11,7 @@ from posnet_fairseq import __version__
 from posnet_fairseq.fairseq_plugin import length_ratio
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.text.tokenisation import CARD
+from posnet_fairseq.text.card import CARD
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's
 

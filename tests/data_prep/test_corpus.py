@@ -13,7 +13,7 @@ import pytest
 
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish, stages
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 
 PAIRS = [
