@@ -17,15 +17,16 @@ from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, WHEELS, 
 from posnet_data_prep.pipeline.binarise import SETS
 from posnet_data_prep.pipeline.making import Making
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
-from posnet_data_prep.pipeline.stages import Workshop, alone, are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_data_prep.quickstart.reading import catalogs
 from posnet_data_prep.sources import reading
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_text import own_text
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.disk import are_on_one_disk, free_bytes, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
+from posnet_fairseq.shared.stages import StageRunner, exclusive_lock
 from posnet_fairseq.text.card import CARD
 
 
@@ -99,7 +100,7 @@ def main(arguments=None):
     _die_with_parent()
     report = ProgressReporter()
     stages = options.out / "stages"
-    workshop = Workshop(stages, report)
+    workshop = StageRunner(stages, report)
     refuse_foreign(options.out, stages)
     if not (options.out / CARD).exists():  # else it may be finished, and is only looked at
         check_folder(options.out)
@@ -118,7 +119,7 @@ def main(arguments=None):
     for note in job.notes:
         report.say(note)
     stages.mkdir(parents=True, exist_ok=True)
-    with alone(stages), _ended_by_interrupts():
+    with exclusive_lock(stages), _ended_by_interrupts():
         workshop.run(making.text)  # its files are published too
         workshop.run(making.goal)
         card = publish(options.out, workshop, making, job.card)

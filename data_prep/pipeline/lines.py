@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from itertools import islice
 
-from posnet_data_prep.pipeline.stages import read_json
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.processes import in_order
+from posnet_fairseq.shared.records import read_json
 
 BLOCK = 2000  # lines that a process is given at once
 SECONDS_BETWEEN_SAVES = 5.0

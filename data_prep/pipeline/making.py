@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 from posnet_data_prep.pipeline.binarise import SETS, binarise
 from posnet_data_prep.pipeline.clean import Limits, has_monster
 from posnet_data_prep.pipeline.lines import map_lines
-from posnet_data_prep.pipeline.stages import PROGRESS, Stage
 from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.stages import PROGRESS, Stage
 from posnet_fairseq.text.subwords import Merges, SentencePieces
 from posnet_fairseq.text.tokenizers import Tokenizer
 
@@ -25,7 +25,7 @@ class Making:
     """The stages of a dataset behind the one that reads it.
 
     Args:
-        workshop: :class:`posnet_data_prep.pipeline.stages.Workshop`.
+        workshop: :class:`posnet_fairseq.shared.stages.StageRunner`.
         languages: of source and target, two-letter codes; of a text for language models, the one ending of its files.
         recipe: :class:`posnet_data_prep.datasets.Recipe`.
         read: the stage that makes files SET.LANGUAGE of plain text, whose lines belong together. Its counts are of

@@ -6,11 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-from posnet_data_prep.pipeline.stages import are_intact, is_ours, read_record
 from posnet_fairseq import __version__
 from posnet_fairseq.fairseq_plugin import length_ratio
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.records import are_intact, read_record
+from posnet_fairseq.shared.stages import is_ours
 from posnet_fairseq.text.card import CARD
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's
@@ -41,7 +42,7 @@ def publish(out, workshop, making, about):
 
     Args:
         out: the folder.
-        workshop: :class:`posnet_data_prep.pipeline.stages.Workshop`.
+        workshop: :class:`posnet_fairseq.shared.stages.StageRunner`.
         making: :class:`posnet_data_prep.pipeline.making.Making`, whose last stages are done.
         about: what else the card says, a dict.
 

@@ -1,11 +1,11 @@
 """The stage that reads the quickstart's corpus."""
 
 from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.pipeline.stages import Stage
 from posnet_data_prep.quickstart.sentences import Cleaner
 from posnet_data_prep.quickstart.split import split_by_document
 from posnet_data_prep.sources.catalogs import read_wheel
 from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.stages import Stage
 
 MAX_TRAIN_WORDS = 20
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from posnet_data_prep.pipeline.stages import digest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.records import digest
 
 CHUNK = 1 << 20
 TRIES = 5  # at one mirror, if the connection breaks

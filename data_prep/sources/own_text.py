@@ -3,11 +3,12 @@
 import random
 
 from posnet_data_prep.pipeline.binarise import SETS
-from posnet_data_prep.pipeline.stages import Stage, digest
 from posnet_data_prep.sources.readers import Reader
 from posnet_data_prep.sources.reading import check_files, plain_size
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, write_lines
+from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.stages import Stage
 
 # Of a text without a validation and a test set, its last parts become them, each one of so many.
 PARTS = 20

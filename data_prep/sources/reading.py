@@ -5,12 +5,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 from posnet_data_prep.datasets import ARCHIVES
-from posnet_data_prep.pipeline.stages import Stage, digest
 from posnet_data_prep.sources.compressed import has_compressed_name, plain_suffix
 from posnet_data_prep.sources.extract import extract
 from posnet_data_prep.sources.readers import Reader
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.stages import Stage
 
 BYTES_A_PAIR = 300  # of WMT's corpora, both sides, about
 COMPRESSION = 3.5
@@ -21,7 +22,7 @@ def published(workshop, dataset, downloads):
     """The stage that reads a published dataset, behind one that extracts its files.
 
     Args:
-        workshop: :class:`posnet_data_prep.pipeline.stages.Workshop`.
+        workshop: :class:`posnet_fairseq.shared.stages.StageRunner`.
         dataset: :class:`posnet_data_prep.datasets.Dataset`.
         downloads: :class:`posnet_data_prep.sources.download.Downloads`.
     """

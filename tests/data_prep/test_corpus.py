@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_data_prep.pipeline import publish, stages
+from posnet_data_prep.pipeline import publish
+from posnet_fairseq.shared import disk as disks
 from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 
@@ -236,7 +237,7 @@ def refused(capsys, folder, *arguments, card=False):
 
 
 def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(stages, "free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(disks, "free_bytes", lambda folder: 1000)
     assert "are needed there, 0.0 MB are free. Make room" in refused(
         capsys, tmp_path, "--train", *files, "--valid-every", "23"
     )
@@ -252,7 +253,7 @@ def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        monkeypatch.setattr(stages, "free_bytes", lambda folder: 10**9)
+        monkeypatch.setattr(disks, "free_bytes", lambda folder: 10**9)
         arguments = ["--train", *given, "--valid-every", "23"]
         assert "the disk is full" in refused(capsys, disk, *arguments)
         subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
