@@ -145,8 +145,8 @@ class Stage(Step):
 
     Args:
         name: of the folder.
-        make: function from the folder and a :class:`posnet_fairseq.shared.progress.ProgressReporter` to counts for the record, a
-            dict. The folder may hold what an interrupted attempt at this stage left there.
+        make: function from the folder and a :class:`posnet_fairseq.shared.progress.ProgressReporter` to counts for the
+            record, a dict. The folder may hold what an interrupted attempt at this stage left there.
         options: plain values that its outcome depends on.
         after: the stages whose folders it reads.
         size: bytes that it writes, about.
