@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 
 from posnet_fairseq.bench import counting
-from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.mixers.bases.options import choices, kind
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
+from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.transformer.options import MixerTransformerConfig, per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 

@@ -10,7 +10,6 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.cli._text import add_text_options, files_of_data, pipeline
 from posnet_fairseq.fairseq_plugin.checkpoints import load_models
 from posnet_fairseq.inference.precision import DTYPES, ready
@@ -18,6 +17,7 @@ from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, is_blank, path_text, read_lines, save_lines
+from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.processes import in_order, worker_number
 
 # The least and the most of each number. The rest would fill the memory, or overflow where lengths are raised to it.
