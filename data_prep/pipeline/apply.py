@@ -67,7 +67,7 @@ class Segmenter:
 
 
 def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts of one set, of those of :meth:`Segmenter.segment_training_text`."""
+    """Counts of one set, among the counts that :meth:`Segmenter.segment_training_text` returns."""
     return {what.removeprefix(f"{name}, "): count for what, count in counts.items() if what.startswith(f"{name}, ")}
 
 

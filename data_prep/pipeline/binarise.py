@@ -20,7 +20,7 @@ def binarise(
     """Run fairseq-preprocess.
 
     Args:
-        folder: folder of its files; those of an interrupted run are removed.
+        folder: folder of its files; files of an interrupted run are removed.
         prefixes: path of the text of each set, without the language.
         languages: source and target; none if there is one text, which the path names.
         joined: use one dictionary for both languages.

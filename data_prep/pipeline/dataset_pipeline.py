@@ -197,7 +197,7 @@ class DatasetPipeline:
         return counts
 
     def _load_subwords(self) -> list[Subwords]:
-        """Subwords of each language; those of one file are loaded once."""
+        """Subwords of each language; a file that both share is loaded once."""
         kind = SentencePieces if self._recipe.subwords == "sentencepiece" else Merges
         folder = self._runner.of(self._learnt)
         loaded = {name: kind(folder / name) for name in set(self._subword_files.values())}

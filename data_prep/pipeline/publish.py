@@ -117,6 +117,6 @@ def _link(file: Path, name: Path) -> None:
 
 
 def _entries(path: Path) -> int:
-    """Number of entries of a dictionary, without those that fairseq adds to reach a multiple of eight."""
+    """Number of entries of a dictionary, without the fillers that fairseq adds to reach a multiple of eight."""
     with open(path, "rb") as file:
         return sum(not line.startswith(b"madeupword") for line in file)

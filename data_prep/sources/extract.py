@@ -51,7 +51,7 @@ def extract(archive: Path, members: Mapping[str, str], folder: Path, bar: Bar) -
     except (*DAMAGED, tarfile.TarError) as error:
         raise UsageError(
             f"{archive} is damaged or no archive ({error or type(error).__name__}). Remove it and run again to "
-            "download it anew."
+            "download it again."
         ) from error
     if missing:
         raise UsageError(f"{archive} has no {' and no '.join(missing)}. It is not the archive that was expected.")

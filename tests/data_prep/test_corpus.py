@@ -154,7 +154,7 @@ def test_the_other_languages_are_another_corpus(files, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["changed", "removed", "stage removed"])
-def test_what_was_harmed_is_mended(files, tmp_path, harm, capsys):
+def test_damaged_files_are_made_again(files, tmp_path, harm, capsys):
     data = make(tmp_path, "--train", *files, "--valid-every", "23")
     before = contents(data)
     if harm == "changed":
