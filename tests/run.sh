@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
-# Linter and tests. Makes the environment if there is none. Arguments go to pytest: bash tests/run.sh -k rposnet
+# Linter and quick tests, about 6 minutes on 2 cores; makes the environment if there is none.
+# --all: linter, type checker and all tests, the thorough and the slow ones too, as CI runs them.
+# Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 . recipes/lib/environment.sh
 posnet_environment "$root"
 export OMP_NUM_THREADS=1
+chosen=()
 ruff check .
 ruff format --check .
+if [ "${1:-}" = --all ]; then
+    shift
+    mypy
+    chosen=(-m "")
+fi
 # Two files at a time, on two cores; -n 0 turns it off, as for a debugger. In the order of their names: by default those
 # with few tests would come last, which take longest.
-pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"
+pytest -n 2 --dist loadfile --no-loadscope-reorder "${chosen[@]}" "$@"

@@ -1,1 +1,1 @@
-"""Numerics that several mixers share."""
+"""Numerics shared by several mixers. They import torch and nothing of fairseq."""

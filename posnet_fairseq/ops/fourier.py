@@ -1,15 +1,17 @@
-"""The real part of the discrete Fourier transform along the tokens of sentences."""
+"""The real part of the discrete Fourier transform along the tokens of each sentence."""
 
 import math
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 # Up to this length a product with a matrix of cosines is faster than the fast transform (docs/measurements.md).
 LONGEST_PRODUCT = 128
 
 
-def real_transform(x):
-    """Re Σ_m exp(-2πi·nm/M) x_m / √M, for real x: the cosines alone.
+def real_transform(x: Tensor) -> Tensor:
+    """Return Re Σ_m exp(-2πi·nm/M) x_m / √M of real ``x``: the cosines alone.
 
     Args:
         x: (B, M, D).
@@ -26,13 +28,15 @@ def real_transform(x):
     return (angles.cos() / math.sqrt(length)).to(x) @ x
 
 
-def per_length(transform, x, padding_mask):
-    """Transform the real tokens of each sentence, sentences of equal length at once; padding becomes 0.
+def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Return the transform of the real tokens of each sentence, with zeros at padding.
+
+    Sentences of equal length are transformed together.
 
     Args:
-        transform: function (B, M, D) to (B, M, D).
+        transform: function from (B, M, D) to (B, M, D).
         x: (B, M, D).
-        padding_mask: (B, M), True at padding, which follows the real tokens; None if there is none.
+        padding_mask: (B, M), True at padding, which follows the real tokens; None without padding.
 
     Returns:
         (B, M, D).

@@ -1,17 +1,18 @@
-"""Layers as all models of this package start them: Xavier-uniform matrices, zero biases.
+"""Initial values of trainable layers: Xavier-uniform matrices, zero biases.
 
-Embeddings of words and learned positions start as fairseq's do, normally distributed with variance 1/D.
+Word embeddings and learned positions start as fairseq's do, normally distributed with variance 1/D.
 """
 
 import torch
 from torch import nn
 
-# Queries, keys and values of attention start as if they were one 3D × D matrix, as in fairseq and PyTorch.
+# Gain of the query, key and value projections of attention: as in fairseq and PyTorch they start as if they were one
+# 3D × D matrix.
 ONE_OF_THREE = 2**-0.5
 
 
-def linear(in_features, out_features, gain=1.0, bias=True):
-    """A Linear layer with a Xavier-uniform matrix and a bias of zeros, or none."""
+def linear(in_features: int, out_features: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
+    """Return a linear layer with a Xavier-uniform matrix and, with ``bias``, a bias of zeros."""
     layer = nn.Linear(in_features, out_features, bias=bias)
     nn.init.xavier_uniform_(layer.weight, gain=gain)
     if bias:
@@ -19,14 +20,14 @@ def linear(in_features, out_features, gain=1.0, bias=True):
     return layer
 
 
-def table(rows, columns):
-    """A trainable (rows, columns) table, Xavier-uniform."""
+def table(rows: int, columns: int) -> nn.Parameter:
+    """Return a trainable (rows, columns) table, Xavier-uniform."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
 
 
-def zeros_without_decay(*shape):
-    """A trainable table of zeros that takes no weight decay."""
+def zeros_without_decay(*shape: int) -> nn.Parameter:
+    """Return a trainable table of zeros that takes no weight decay."""
     parameter = nn.Parameter(torch.zeros(*shape))
-    # fairseq's own way to say it; compat.py makes it hold for all of fairseq's optimisers.
-    parameter.optim_overrides = {"optimizer": {"weight_decay_scale": 0.0}}
+    # The attribute that fairseq reads; fairseq_plugin.repairs makes all of fairseq's optimizers respect it.
+    parameter.optim_overrides = {"optimizer": {"weight_decay_scale": 0.0}}  # type: ignore[attr-defined]
     return parameter

@@ -1,17 +1,23 @@
-"""Where the tokens of a padded batch stand: real tokens first, whichever side fairseq padded.
+"""Order of the tokens in a padded batch: real tokens first, on whichever side the batch was padded.
 
-fairseq pads sources on the left. A mixer that knows positions would need them per sentence; instead the
+fairseq pads source sentences on the left. Positions would then differ between the sentences of a batch; instead each
 batch is put in order once, so that one table of positions serves all its sentences.
 """
 
+from torch import Tensor
 
-def padding_before_tokens(padding_mask):
-    """(B, T - 1), True where padding stands right before a token, of a mask (B, T)."""
+
+def padding_before_tokens(padding_mask: Tensor) -> Tensor:
+    """Return a mask (B, T - 1), True at padding that stands directly before a token.
+
+    Args:
+        padding_mask: (B, T), True at padding.
+    """
     return padding_mask[:, :-1] > padding_mask[:, 1:]
 
 
-def front_order(padding_mask):
-    """The order that moves every sentence's real tokens to its front, or None if they are there already.
+def front_order(padding_mask: Tensor) -> Tensor | None:
+    """Return the order that moves the real tokens of every sentence to its front, or None if they stand there already.
 
     Args:
         padding_mask: (B, T), True at padding, in any pattern.
@@ -24,8 +30,13 @@ def front_order(padding_mask):
     return padding_mask.byte().argsort(dim=1, stable=True)
 
 
-def reorder(tensor, order):
-    """`tensor` (B, T) or (B, T, D) with the entries along T in the given order, (B, T) or None."""
+def reorder(tensor: Tensor, order: Tensor | None) -> Tensor:
+    """Return ``tensor``, (B, T) or (B, T, D), with its entries along T in the given order.
+
+    Args:
+        tensor: (B, T) or (B, T, D).
+        order: (B, T) indices; None leaves the tensor as it is.
+    """
     if order is None:
         return tensor
     if tensor.dim() == 3:
@@ -33,6 +44,6 @@ def reorder(tensor, order):
     return tensor.gather(1, order)
 
 
-def inverse(order):
-    """The order that undoes `order`, (B, T) or None."""
+def inverse(order: Tensor | None) -> Tensor | None:
+    """Return the order that undoes ``order``, (B, T) or None."""
     return None if order is None else order.argsort(dim=1)

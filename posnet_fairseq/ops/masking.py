@@ -1,36 +1,42 @@
 """Masks as large negative energies.
 
-They are finite: a query without a single real key would otherwise be softmax(-inf, ..., -inf) = NaN, and
-fairseq's beam search turns NaN into a silently impossible hypothesis. Half of the smallest number leaves
-room to add an energy without overflow in half precision.
+They are finite: a query without a single real key would otherwise be softmax(-inf, ..., -inf) = NaN, which beam search
+turns into an impossible hypothesis without an error. Half of the smallest number leaves room to add an energy without
+overflow in half precision.
 """
 
 import torch
+from torch import Tensor
 
 
-def masked_energy(dtype):
-    """The energy of a masked pair in `dtype`."""
+def masked_energy(dtype: torch.dtype) -> float:
+    """Return the energy of a masked pair in ``dtype``."""
     return torch.finfo(dtype).min / 2
 
 
-def padding_energy(padding_mask, dtype):
-    """(B, M) mask, True at padding, to energies (B, 1, 1, M) to add; None for None."""
+def padding_energy(padding_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Return energies (B, 1, 1, M) that mask padding when they are added; None without a mask.
+
+    Args:
+        padding_mask: (B, M), True at padding, or None.
+        dtype: of the energies.
+    """
     if padding_mask is None:
         return None
     energy = torch.zeros(padding_mask.shape, dtype=dtype, device=padding_mask.device)
     return energy.masked_fill_(padding_mask, masked_energy(dtype))[:, None, None, :]
 
 
-def normalized(energy, padding_mask=None, hidden=None):
-    """Softmax of energies over the keys that a query may see, in float32 at least.
+def normalized(energy: Tensor, padding_mask: Tensor | None = None, hidden: Tensor | None = None) -> Tensor:
+    """Return the softmax of energies over the keys that each query may see, in float32 or wider.
 
     Args:
         energy: (B, H, N, M), or (1, H, N, M) for all sentences.
-        padding_mask: (B, M), True at padding, or None if there is none.
-        hidden: (N, M), True at pairs that no sentence mixes, such as the future; or None.
+        padding_mask: (B, M), True at padding; None without padding.
+        hidden: (N, M), True at pairs that are mixed in no sentence, such as the future; or None.
 
     Returns:
-        Weights (B, H, N, M), or (1, H, N, M) where `energy` is shared and nothing is padded.
+        Weights (B, H, N, M), or (1, H, N, M) if ``energy`` is shared and there is no padding.
     """
     energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
     if hidden is not None:

@@ -1,39 +1,44 @@
-"""Relative positions, and the rows of a table that they share."""
+"""Relative positions and the rows of the tables that they index."""
 
 import math
+from typing import TypeVar
 
 import torch
+from torch import Tensor
+
+_Positions = TypeVar("_Positions", int, Tensor)
 
 
-def scaled(n, length_ratio):
-    """⌊γn⌋: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
+def scaled(n: _Positions, length_ratio: tuple[int, int]) -> _Positions:
+    """Return ⌊γn⌋: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
 
     Args:
-        n: query positions, a number or whole numbers in any shape.
-        length_ratio: γ as source, target.
+        n: query positions, an integer or a tensor of integers in any shape.
+        length_ratio: γ as (source tokens, target tokens).
     """
     source, target = length_ratio
     return n * source // target
 
 
-def clip_index(offsets, clip_distance):
-    """clip(δ, -K, K) + K: rows of a table of 2K + 1 offsets, from K or more to the right to K or more to the left.
+def clip_index(offsets: Tensor, clip_distance: int) -> Tensor:
+    """Return clip(δ, -K, K) + K: rows of a table of 2K + 1 offsets, in the order of the offsets from -K to K.
 
     Args:
-        offsets: integers δ = n - m in any shape.
+        offsets: integers δ = n - m in any shape; negative for a key to the right of its query.
         clip_distance: K.
     """
     return offsets.clamp(-clip_distance, clip_distance) + clip_distance
 
 
-def piecewise_index(offsets, beta):
-    """g(δ) + β: exact up to β / 2, then ever coarser, one row from 4β on. iRPE (Wu et al., ICCV 2021) Eq. 18.
+def piecewise_index(offsets: Tensor, beta: int) -> Tensor:
+    """Return g(δ) + β: rows of a table of 2β + 1 buckets, iRPE (Wu et al., ICCV 2021) Eq. 18.
 
-    With the paper's α : β : γ = 1 : 2 : 8; halves are rounded to the even number.
+    Distances up to β / 2 have a bucket each; beyond, buckets grow with the distance, and all distances from 4β on
+    share one. This is the paper's α : β : γ = 1 : 2 : 8; halves are rounded to even.
 
     Args:
         offsets: integers δ = n - m in any shape.
-        beta: β; the table has 2β + 1 rows.
+        beta: β.
     """
     alpha, gamma = beta / 2, 4 * beta
     distance = offsets.abs().double()
@@ -42,6 +47,12 @@ def piecewise_index(offsets, beta):
     return offsets.sign() * buckets + beta
 
 
-def table_index(kind, offsets, reach):
-    """:func:`clip_index` or :func:`piecewise_index`; either way rows of a table of 2 · `reach` + 1."""
-    return clip_index(offsets, reach) if kind == "clip" else piecewise_index(offsets, reach)
+def table_index(kind: str, offsets: Tensor, clip_distance: int) -> Tensor:
+    """Return rows of a table of 2K + 1 rows.
+
+    Args:
+        kind: ``clip`` for :func:`clip_index`, ``piecewise`` for :func:`piecewise_index`.
+        offsets: integers δ = n - m in any shape.
+        clip_distance: K, for ``piecewise`` β.
+    """
+    return clip_index(offsets, clip_distance) if kind == "clip" else piecewise_index(offsets, clip_distance)

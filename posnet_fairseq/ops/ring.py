@@ -1,24 +1,28 @@
-"""The last values of each hypothesis and the sum of all before them: a decoder's memory of constant size.
+"""Decoding state of constant size: the last values of each hypothesis and the sum of all earlier ones.
 
-The values of the last tokens lie in a ring of slots, token m in slot m modulo their number. Where the band has tails, a
-token that leaves the ring is added to a sum, in one more slot at the end. Either way R + 1 slots are enough.
+The values of the last tokens lie in a ring of slots, token m in slot m modulo the number of slots. In a band with tails
+a token that leaves the ring is added to a sum, which has one more slot at the end. R + 1 slots suffice in both cases.
 """
 
 import torch
+from torch import Tensor
+
+from posnet_fairseq.ops.band import Band
 
 
-def _size(band):
+def _size(band: Band) -> int:
+    """Return the number of slots that tokens have, without that of the sum."""
     return band.clip_distance if band.tails else band.clip_distance + 1
 
 
-def append(slots, new, step, band):
-    """The slots with the value of a step's token in its place.
+def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:
+    """Return the slots after the value of one step's token has been written.
 
     Args:
-        slots: (B, H, R + 1, d); zeros before the first step. In float32 at least, since it holds a sum of many.
+        slots: (B, H, R + 1, d), zeros before the first step; in float32 or wider, since a sum of many values is in it.
         new: (B, H, 1, d).
         step: (1,), position of the token.
-        band: a causal :class:`posnet_fairseq.ops.band.Band`.
+        band: a causal band.
 
     Returns:
         (B, H, R + 1, d), a new tensor.
@@ -31,15 +35,15 @@ def append(slots, new, step, band):
     return slots.index_copy(2, torch.cat([slot, last]), torch.cat([new, slots[:, :, -1:] + leaving], dim=2))
 
 
-def slot_order(weights, band):
-    """Weights by distance to weights by slot.
+def slot_order(weights: Tensor, band: Band) -> Tensor:
+    """Return weights in the order of the slots at each step.
 
     Args:
-        weights: (H, steps, R + 1), of distances 0 to R from each step's token; 0 where there is no token.
-        band: as in :func:`append`.
+        weights: (H, steps, R + 1), of the distances 0 to R from each step's token; 0 where there is no token.
+        band: a causal band.
 
     Returns:
-        (H, steps, R + 1), in the order of the slots at each step.
+        (H, steps, R + 1).
     """
     steps, size = torch.arange(weights.size(1), device=weights.device)[:, None], _size(band)
     distances = (steps - torch.arange(size, device=weights.device)) % size

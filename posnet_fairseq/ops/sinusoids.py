@@ -1,21 +1,22 @@
-"""Sine waves over positions (Vaswani et al., 2017), also for negative ones.
+"""Sinusoids of positions (Vaswani et al., 2017), negative positions included.
 
-Angles are computed in float64, in every precision of the model: they are few, and large positions lose digits.
+Angles are computed in float64 whatever the precision of the model: they are few, and large positions lose digits.
 """
 
 import torch
+from torch import Tensor
 
 
-def frequencies(count, base=10000.0, device=None):
-    """base^(-i / count) for i = 0 ... count - 1, in float64."""
+def frequencies(count: int, base: float = 10000.0, device: torch.device | None = None) -> Tensor:
+    """Return base^(-i / count) for i = 0 ... count - 1, (count,) in float64."""
     return base ** -(torch.arange(count, dtype=torch.float64, device=device) / count)
 
 
-def sinusoids(offsets, width):
-    """Sines of every offset, then cosines.
+def sinusoids(offsets: Tensor, width: int) -> Tensor:
+    """Return the sines of every offset, followed by the cosines.
 
     Args:
-        offsets: (T,) whole numbers, negative ones included.
+        offsets: (T,) integers, negative ones included.
         width: D.
 
     Returns:
@@ -26,14 +27,14 @@ def sinusoids(offsets, width):
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 
-def rotate(x, positions):
-    """Turn pairs of features by an angle that grows with the position: RoFormer (Su et al., 2021) Eq. 34.
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
+    """Return ``x`` with each pair of features rotated by an angle proportional to the position.
 
-    Feature i is paired with feature i + d/2.
+    RoFormer (Su et al., 2021) Eq. 34; feature i is paired with feature i + d/2.
 
     Args:
         x: (B, H, N, d), d even.
-        positions: (N,) whole numbers.
+        positions: (N,) integers.
 
     Returns:
         (B, H, N, d). The product of two results depends on the difference of their positions only.

@@ -1,55 +1,70 @@
-"""Mixing with weights that no token has a part in, one table for all sentences of a batch."""
+"""Mixing with static weights: one table for all sentences of a batch."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-# Where real tokens have less of a query's weight than this (or 1e-10), each sentence is computed by itself: what is
-# taken out of the weights of all tokens would have lost its digits.
-SMALLEST_PART = {torch.float16: 2.0**-6}
+# Where real tokens have a smaller share of a query's weight than this (or 1e-10), each sentence is computed by itself:
+# dividing by so small a share would lose digits.
+SMALLEST_SHARE = {torch.float16: 2.0**-6}
+
+
+class StaticWeights(Protocol):
+    """Weights shared by all sentences, as :class:`SharedWeights` or :class:`posnet_fairseq.ops.band.BandWeights`."""
+
+    def real_share(self, padding_mask: Tensor) -> Tensor:
+        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
+        ...
+
+    def mix(self, value: Tensor) -> Tensor:
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d)."""
+        ...
 
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """Weights (H, N, M) that all sentences share."""
+    """Weights (H, N, M) shared by all sentences."""
 
     weights: Tensor
 
-    def part(self, padding_mask):
-        """How much of each query's weight is on real tokens: (B, H, N) for a mask (B, M), True at padding."""
+    def real_share(self, padding_mask: Tensor) -> Tensor:
+        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
         return (self.weights @ (~padding_mask).T.to(self.weights.dtype)).permute(2, 0, 1)
 
-    def mix(self, value):
-        """Weighted sums of values (B, H, M, d), as :func:`mix_static`."""
+    def mix(self, value: Tensor) -> Tensor:
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d), see :func:`mix_static`."""
         return mix_static(self.weights[None].to(value.dtype), value)
 
 
-def mix_real(weights, value, padding_mask, padded_queries):
-    """Weighted means of the real tokens of each sentence, by weights of all tokens that sum to 1.
+def mix_real(
+    weights: StaticWeights, value: Tensor, padding_mask: Tensor, padded_queries: Tensor | None
+) -> Tensor | None:
+    """Return weighted means of the real tokens of each sentence, from weights of all tokens that sum to 1.
 
-    The weight on padding is taken out of the sums and out of what they are divided by.
+    Padding is left out of the sums, and these are divided by the share of the weight that is on real tokens.
 
     Args:
-        weights: :class:`SharedWeights` or the like.
+        weights: of all tokens.
         value: (B, H, M, d).
         padding_mask: (B, M), True at padding.
-        padded_queries: (B, N), True at queries that do not matter; None if all do.
+        padded_queries: (B, N), True at queries whose result is not used; None if all are used.
 
     Returns:
-        (B, H, N, d); None if it would not be exact.
+        (B, H, N, d); None if the share of real tokens is too small for an exact result.
     """
-    part = weights.part(padding_mask)
-    real = part if padded_queries is None else part.masked_fill(padded_queries[:, None], 1)
-    smallest = SMALLEST_PART.get(value.dtype, 1e-10)
-    if real.min() < smallest:
+    share = weights.real_share(padding_mask)
+    used = share if padded_queries is None else share.masked_fill(padded_queries[:, None], 1)
+    smallest = SMALLEST_SHARE.get(value.dtype, 1e-10)
+    if used.min() < smallest:
         return None
     mixed = weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0))
-    return (mixed / part.masked_fill(part < smallest, 1)[..., None]).to(value.dtype)
+    return (mixed / share.masked_fill(share < smallest, 1)[..., None]).to(value.dtype)
 
 
-def mix_static(weights, value):
-    """Σ_m weights[n, m] · value[m].
+def mix_static(weights: Tensor, value: Tensor) -> Tensor:
+    """Return Σ_m weights[n, m] · value[m].
 
     Args:
         weights: (B, H, N, M), or (1, H, N, M) for all sentences.

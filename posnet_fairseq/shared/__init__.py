@@ -1,1 +1,1 @@
-"""Errors, files, processes and progress: what every room needs."""
+"""Errors, files, processes, progress and commands, for all other packages. Importing them loads no torch."""

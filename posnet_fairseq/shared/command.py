@@ -1,4 +1,4 @@
-"""What all commands do alike: show mistakes as one sentence, and stop quietly."""
+"""Common behaviour of all commands: errors are one sentence, and interrupts end a command without a traceback."""
 
 import contextlib
 import functools
@@ -6,37 +6,40 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Callable
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
 
 INTERRUPTED = 130
-NO_READER = 141  # as a program that SIGPIPE ends
+NO_READER = 141  # the code of a program ended by SIGPIPE
+
+Main = Callable[[list[str] | None], None]
 
 
-def command(main):
-    """Decorator for a console script's function: known failures end with a sentence and exit code 2."""
+def command(main: Main) -> Callable[..., None]:
+    """Decorate the function of a console script: known failures end with a sentence and exit code 2."""
 
     @functools.wraps(main)
-    def run(arguments=None):
-        logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules have set it to all there is
-        _mend_streams(sys.argv[1:] if arguments is None else arguments)
-        code = _code(main, arguments)
+    def run(arguments: list[str] | None = None) -> None:
+        logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
+        _repair_streams(sys.argv[1:] if arguments is None else arguments)
+        code = _exit_code(main, arguments)
         if code is not None:
-            _drop_what_cannot_be_written()
+            _discard_unwritten()
             sys.exit(code)
 
     return run
 
 
-def _code(main, arguments):
-    """The exit code of a command, None if it came to its end and all that it printed has been written."""
+def _exit_code(main: Main, arguments: list[str] | None) -> int | str | None:
+    """Run a command and return its exit code; None if it ended normally and all its output was written."""
     try:
-        code = None
+        code: int | str | None = None
         try:
             main(arguments)
-        except SystemExit as end:  # as of --help
-            if isinstance(end.__context__, BrokenPipeError):  # rich makes that of it
+        except SystemExit as end:  # such as after --help
+            if isinstance(end.__context__, BrokenPipeError):  # rich raises SystemExit instead
                 return NO_READER
             code = end.code or 0
         _flush()
@@ -54,8 +57,14 @@ def _code(main, arguments):
         return 2
 
 
-def _flush():
-    if sys.stdout is None:  # as with ">&-"
+def _flush() -> None:
+    """Write what has been printed.
+
+    Raises:
+        UsageError: it could not be written.
+        BrokenPipeError: standard output has no reader any more.
+    """
+    if sys.stdout is None:  # after ">&-" in a shell
         return
     try:
         sys.stdout.flush()
@@ -67,25 +76,25 @@ def _flush():
         ) from error
 
 
-def _mend_streams(arguments):
-    """Make standard streams that are closed harmless, and let any text be printed on the others."""
+def _repair_streams(arguments: list[str]) -> None:
+    """Replace closed standard streams, and allow any text to be printed on the others."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets this number, which else some file would get
+            os.open(os.devnull, os.O_RDWR)  # takes this number, which a file opened later would get otherwise
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (else print would write to standard output)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # some names are not UTF-8, some terminals know ASCII only
     if isinstance(sys.stdout, io.TextIOWrapper) and {"-h", "--help"} & set(arguments):
-        # With PYTHONUNBUFFERED argparse would write its help at once, and not mind that it is lost.
+        # With PYTHONUNBUFFERED argparse would write its help at once, and ignore an error.
         sys.stdout.reconfigure(write_through=False)
 
 
-def _drop_what_cannot_be_written():
-    """Keep Python from trying it again at exit, and from complaining then."""
+def _discard_unwritten() -> None:
+    """Discard output that cannot be written, which Python would try again at exit and report."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             try:

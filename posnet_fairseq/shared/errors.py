@@ -1,72 +1,75 @@
-"""The one error that users are meant to see, and how fairseq's commands show it."""
+"""Errors in what a user gave, reported as one sentence, also by fairseq's commands."""
 
 import logging
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import TracebackType
 
-# Control characters but for tab and line feed, which a terminal may take for commands; and what turns the direction of
-# the text behind it, or breaks its line.
+# Control characters that a terminal may execute, all but tab and line feed; and characters that change the direction of
+# the text after them or break its line.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    """A text as a terminal can be given it: control characters and those that turn its direction are escapes."""
+    """Return a text that is safe to print on a terminal: control and direction characters are escaped."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def flag(name):
-    """What an option is called on a command line: ``--clip-distance`` for ``clip_distance``."""
+def flag(name: str) -> str:
+    """Return the command line's name of an option: ``--clip-distance`` for ``clip_distance``."""
     return "--" + name.replace("_", "-")
 
 
 class UsageError(ValueError):
-    """A mistake in the input. Its text says what was given, what is allowed and what to do."""
+    """An error in the input. Its text states what was given, what is allowed and what to do."""
 
 
 class DamagedError(UsageError):
-    """A file whose bytes are not what they should be."""
+    """A file whose content is damaged."""
 
 
-def causes(error):
-    """`error`, what it was raised from or while handling, and so on."""
-    seen = set()
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield ``error``, its cause or context, the cause of that, and so on."""
+    seen: set[int] = set()
     while error is not None and id(error) not in seen:
         yield error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
 
 
-def usage_error_in(error):
-    """The :class:`UsageError` among the causes of `error`, or None.
+def usage_error_in(error: BaseException) -> UsageError | None:
+    """Return the first :class:`UsageError` among ``error`` and its causes, or None.
 
-    fairseq wraps errors in others ("Cannot load model parameters ..."); the sentence that helps is below.
+    fairseq wraps errors in others ("Cannot load model parameters ..."), whose texts do not help.
     """
     return next((cause for cause in causes(error) if isinstance(cause, UsageError)), None)
 
 
-def install_hook(explain):
-    """Let an uncaught error that `explain` has a sentence for end one of fairseq's commands with it and exit code 2.
+def install_hook(explain: Callable[[BaseException], str | None]) -> None:
+    """Make fairseq's commands end with a sentence and exit code 2 on an uncaught error that has a sentence.
 
-    Without this, they would print a traceback. All other errors, and other programs, keep theirs.
+    Other errors, and other programs, keep their tracebacks.
 
     Args:
-        explain: function from an exception to a sentence or None.
+        explain: function from an exception to its sentence, or to None.
     """
     program = Path(sys.argv[0])
     if not (program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"):
         return
     previous = sys.excepthook
 
-    def hook(kind, error, traceback):
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         sentence = explain(error)
         if sentence is None:
-            return previous(kind, error, traceback)
+            previous(kind, error, traceback)
+            return
         print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(2)  # threads that load data are left behind, and abort an exit in good order
+        os._exit(2)  # an ordinary exit would be aborted by threads that still load data
 
     sys.excepthook = hook

@@ -4,6 +4,8 @@ import errno
 import pickle
 import re
 import traceback
+from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.shared.errors import causes, usage_error_in
 
@@ -11,7 +13,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
-# Text that fairseq raises, and what a user should read instead.
+# Texts of errors that fairseq raises, as regular expressions, and the sentences shown instead.
 _FAIRSEQ = (
     (
         r"Could not infer language pair",
@@ -51,7 +53,7 @@ _FAIRSEQ = (
         "--finetune-from-model {path}: there is no such checkpoint. Check the path.",
     ),
     (
-        # The last is how --amp fails on CPUs.
+        # The last one is the failure of --amp on CPUs.
         r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
         r"|'GradScaler' object has no attribute '_backoff_factor'",
         "the training diverged: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
@@ -98,14 +100,14 @@ _FAIRSEQ = (
 )
 
 
-def explain(error):
-    """One sentence for `error`, or None if its traceback is the best there is."""
+def explain(error: BaseException) -> str | None:
+    """Return one sentence for ``error``, or None if it is no known failure and its traceback should be shown."""
     usage = usage_error_in(error)
     if usage is not None:
         return str(usage)
     # While fairseq looks for the cause of a NaN, it may fail itself.
     said = next((cause for cause in causes(error) if isinstance(cause, FloatingPointError)), error)
-    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(said))  # numpy 2 shows its numbers so
+    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(said))  # the form of numbers in numpy 2
     for pattern, sentence in _FAIRSEQ:
         match = re.search(pattern, text)
         if match:
@@ -124,19 +126,19 @@ def explain(error):
         )
     if isinstance(error, ImportError):
         return None
-    for package, function, argument, sentence in (
+    for package, function, argument, explain_file in (
         ("fairseq", "load_checkpoint_to_cpu", "path", explain_unreadable),
         ("fairseq", "add_from_file", "f", explain_damaged_dictionary),
         ("fairseq", "__init__", "codes", explain_damaged_codes),
     ):
         path = _argument(error, package, function, argument)
         if isinstance(path, str):
-            return sentence(error, path)
+            return explain_file(error, path)
     return None
 
 
-def _argument(error, package, function, name):
-    """What a function of a package that `error` was raised in was given, or None."""
+def _argument(error: BaseException, package: str, function: str, name: str) -> Any:
+    """Return an argument of the function of a package in which ``error`` was raised, or None."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         if code.co_name == function and f"/{package}/" in code.co_filename and name in frame.f_locals:
@@ -144,37 +146,37 @@ def _argument(error, package, function, name):
     return None
 
 
-def _metric_not_measured(error):
-    """The metric that fairseq looked for among the results of a validation when `error` was raised, or None."""
+def _metric_not_measured(error: BaseException) -> str | None:
+    """Return the metric that fairseq missed among the results of a validation when it raised ``error``, or None."""
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     at_validation = frames[-1:] in (["validate"], ["get_valid_stats"])
     return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
-def explain_damaged_dictionary(error, path):
-    """One sentence for what fairseq's ``Dictionary.load`` raised on `path`."""
+def explain_damaged_dictionary(error: BaseException | str, path: str) -> str:
+    """Return one sentence for an error of fairseq's ``Dictionary.load`` on ``path``."""
     return (
         f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
         "the text again."
     )
 
 
-def explain_damaged_codes(error, path):
-    """One sentence for what subword-nmt's ``BPE`` raised on the codes at `path`."""
+def explain_damaged_codes(error: BaseException, path: str) -> str:
+    """Return one sentence for an error of subword-nmt's ``BPE`` on the codes at ``path``."""
     return (
         f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them ({_first_line(error)}). Copy it "
         "again, or give the file that the training data was made with."
     )
 
 
-def _first_line(error):
+def _first_line(error: BaseException | str) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)[:120].rstrip(". ")
 
 
-def explain_unreadable(error, path):
-    """One sentence for what loading the checkpoint at `path` raised, or None if the file is not the reason.
+def explain_unreadable(error: BaseException, path: str | Path) -> str | None:
+    """Return one sentence for an error in loading the checkpoint at ``path``, or None if the file is not the cause.
 
-    torch's own text advises to load without its safeguard, and is never shown.
+    torch's own text is not shown: it advises to turn off the check that keeps code in files from running.
     """
     text = str(error)
     unsafe = re.search(r"GLOBAL (\S+)", text)
@@ -183,10 +185,10 @@ def explain_unreadable(error, path):
             f"{path} was refused: it holds objects that could run code when loaded ({unsafe.group(1)}), which no "
             "posnet or fairseq checkpoint needs. Do not use this file; ask where it comes from for the plain weights."
         )
-    # Of a damaged file torch seeks beyond the end, which is an OSError.
+    # In a damaged file torch seeks beyond the end, which raises an OSError with EINVAL.
     if isinstance(error, OSError) and error.errno != errno.EINVAL:
         return None
     if isinstance(error, ImportError | MemoryError) or re.search(_NO_MEMORY, text):
         return None
-    # Any other error may come of bytes that happen to begin as a pickle, an archive or an old format does.
+    # Any other error may be caused by bytes that begin like a pickle, an archive or an old format.
     return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."

@@ -1,4 +1,4 @@
-"""Work on several processes, its results in order."""
+"""Work on several processes, with results in order."""
 
 import ctypes
 import functools
@@ -6,25 +6,38 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.queues import SimpleQueue
+from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
 
 MOST = 1000  # processes
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-def in_order(function, items, processes, start="fork", advice="Run again with fewer --workers; what is done is kept."):
-    """Like map, on several processes: results in the order of the items, of which only a few are held at once.
+
+def in_order(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    processes: int,
+    start: str = "fork",
+    advice: str = "Run again with fewer --workers; what is done is kept.",
+) -> Iterator[Result]:
+    """Yield function(item) for each item, in the order of the items, computed by several processes.
+
+    Only a few items are held at a time.
 
     Args:
         function: of one item; items and results are pickled.
-        items: iterable.
-        processes: how many; with 1, this one.
-        start: ``fork``: what has been imported and built is there at once, and shared. ``spawn``, for functions that
-            compute with torch, whose threads and GPUs do not outlive a fork: the function is pickled, too.
+        items: arguments of the function.
+        processes: number of processes; 1 computes in this one.
+        start: ``fork`` shares imported modules and existing objects. ``spawn``, for functions that compute with torch,
+            whose threads and GPUs do not survive a fork, pickles the function as well.
         advice: what to do if a process was killed.
 
     Raises:
@@ -33,7 +46,7 @@ def in_order(function, items, processes, start="fork", advice="Run again with fe
     if processes == 1:
         yield from map(function, items)
         return
-    context = multiprocessing.get_context(start)
+    context: Any = multiprocessing.get_context(start)
     numbers = context.SimpleQueue()
     for number in range(processes):
         numbers.put(number)
@@ -43,35 +56,37 @@ def in_order(function, items, processes, start="fork", advice="Run again with fe
         except BrokenProcessPool as error:
             raise UsageError(f"a process was killed, perhaps because memory is short. {advice}") from error
         except BaseException:
-            # An interrupted run ends at once, not when the work in hand is done.
+            # An interrupted run ends at once instead of finishing the items in progress.
             for worker in list(pool._processes.values()):
                 worker.kill()
             raise
 
 
 def check_workers(count: int) -> None:
-    """Refuse numbers of ``--workers`` that no machine can start.
+    """Check the number given with ``--workers``.
 
     Raises:
-        UsageError: it is less than 1 or more than :data:`MOST`.
+        UsageError: it is less than 1 or greater than :data:`MOST`.
     """
     if not 1 <= count <= MOST:
         raise UsageError(f"--workers {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores.")
 
 
-def submitted(pool, function, items, ahead):
-    """What a pool makes of items, in their order.
+def submitted(
+    pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """Yield function(item) for each item, in the order of the items, computed by a pool.
 
     Args:
-        pool: executor of concurrent.futures.
+        pool: of threads or processes.
         function: of one item.
-        items: iterable.
-        ahead: how many are given to the pool beyond the one whose result is waited for.
+        items: arguments of the function.
+        ahead: number of items given to the pool beyond the one whose result is awaited.
 
     Raises:
-        Exception: what the function raised, in the place of the result.
+        Exception: any that the function raised, when its result is due.
     """
-    waiting = deque()
+    waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(function, item))
         if len(waiting) > ahead:
@@ -81,10 +96,10 @@ def submitted(pool, function, items, ahead):
 
 
 def die_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent ends, however that happens (Linux).
+    """Have this process killed when its parent ends for whatever reason (Linux).
 
     Args:
-        parent: process id of the parent, which may have ended before this call.
+        parent: process id of the parent, which may have ended before the call.
     """
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
@@ -92,29 +107,32 @@ def die_with_parent(parent: int) -> None:
 
 
 def ending_with_this() -> Callable[[], None]:
-    """A ``preexec_fn`` of :class:`subprocess.Popen`: the process is killed when this one ends."""
+    """Return a ``preexec_fn`` for :class:`subprocess.Popen`: the new process is killed when this one ends."""
     return functools.partial(die_with_parent, os.getpid())
 
 
-_function, _number = None, 0
+_function: Callable[[Any], Any] | None = None  # of this worker
+_number = 0
 
 
-def _start(function, numbers, parent):
+def _start(function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
+    """Initialize a worker."""
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent(parent)
     _function, _number = function, numbers.get()
 
 
-def worker_number():
-    """Which of the processes this is, from 0 on; 0 where there is but one."""
+def worker_number() -> int:
+    """Return the number of this process among those of :func:`in_order`, counted from 0; 0 in the parent."""
     return _number
 
 
-def _work(item):
+def _work(item: Any) -> Any:
+    assert _function is not None
     return _function(item)
 
 
-def cores():
-    """Processors that this process may use."""
+def cores() -> int:
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))

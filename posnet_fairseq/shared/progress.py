@@ -1,49 +1,47 @@
-"""What a person watches while something long is done: a bar with a rate for each stage, and a line when it is done."""
+"""Progress of long work: a bar with a rate for each stage, and a line when the stage is done."""
 
 import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from posnet_fairseq.shared.errors import visible
 
-SHORT = 0.1  # seconds; a stage of less is not worth a line
+SHORT = 0.1  # seconds; shorter stages get no line
 
 
 class ProgressReporter:
-    """Progress on standard error: bars on a terminal, else a line a stage."""
+    """Progress on standard error: bars on a terminal, one line per stage elsewhere."""
 
-    def __init__(self):
-        # file: it stays the same one when a library's messages are caught
+    def __init__(self) -> None:
+        # file: kept while the messages of a library are redirected
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._width = 16
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         """Print a line."""
         self._console.print(visible(shown(text)), markup=False)
 
     @contextlib.contextmanager
-    def stage(self, name, unit="lines", total=None):
-        """A stage's bar.
+    def stage(self, name: str, unit: str = "lines", total: float | None = None) -> Iterator["Bar"]:
+        """Provide the bar of a stage, and print a line when the stage ends.
 
         Args:
             name: of the stage.
-            unit: of what is counted.
-            total: how much of it there is, if that is known.
-
-        Yields:
-            :class:`Bar`.
+            unit: of the count, ``bytes`` or a plural such as ``lines``.
+            total: number of units in all, None if unknown.
         """
-        columns = [
+        columns: list[ProgressColumn] = [
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[done]}"),
+            TimeRemainingColumn(),
         ]
-        columns += [TimeRemainingColumn()]
         progress = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         with progress:
             bar = Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit)
@@ -54,49 +52,50 @@ class ProgressReporter:
 
 
 class Bar:
-    """How far a stage is.
+    """State of a stage.
 
     Attributes:
-        done: units done in this run and, of a stage that goes on, before it.
+        done: units done in this run and, of a resumed stage, in earlier ones.
     """
 
-    def __init__(self, progress, task, unit):
+    def __init__(self, progress: Progress, task: TaskID, unit: str) -> None:
         self._progress, self._task, self._unit = progress, task, unit
         self._start = time.perf_counter()
-        self.done = self._before = 0
+        self.done: float = 0
+        self._before: float = 0
 
     @property
-    def seconds(self):
-        """Since it began."""
+    def seconds(self) -> float:
+        """Seconds since the stage began."""
         return time.perf_counter() - self._start
 
     @property
-    def rate(self):
-        """Units a second, of those done in this run."""
+    def rate(self) -> float:
+        """Units per second, of those done in this run."""
         return (self.done - self._before) / max(self.seconds, 1e-9)
 
-    def go_on_from(self, done):
-        """Count what an earlier run has done."""
+    def go_on_from(self, done: float) -> None:
+        """Set the number of units that earlier runs have done."""
         self.done = self._before = done
 
-    def advance(self, count):
-        """Count what has been done since the last call."""
+    def advance(self, count: float) -> None:
+        """Add units done since the last call."""
         self.move_to(self.done + count)
 
-    def move_to(self, done):
-        """Say how much is done."""
+    def move_to(self, done: float) -> None:
+        """Set the number of units done."""
         self.done = done
         text = f"{amount(done, self._unit)}, {amount(self.rate, self._unit)}/s"
         self._progress.update(self._task, completed=done, done=text)
 
 
-def shown(path):
-    """A path, or a text with one, as it can be printed: bytes of it that are not UTF-8 are replaced."""
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a path, or a text that contains one, in a printable form: bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", errors="replace")
 
 
-def amount(number, unit):
-    """So many of a unit, for people to read."""
+def amount(number: float, unit: str) -> str:
+    """Return a number with its unit for display: ``1,234 lines``, ``5.6 MB``."""
     if unit != "bytes":
         return f"{number:,.1f} {unit}" if 0 < number < 10 and number % 1 else f"{number:,.0f} {unit}"
     return f"{number / 1e9:,.2f} GB" if number >= 1e8 else f"{number / 1e6:,.1f} MB"

@@ -59,7 +59,7 @@ def _dividing_by_nothing(monkeypatch):
 
     def divided(weights, value, mask, queries):
         mixed = weights.mix(value.masked_fill(mask[:, None, :, None], 0))
-        return (mixed / weights.part(mask)[..., None]).to(value.dtype)
+        return (mixed / weights.real_share(mask)[..., None]).to(value.dtype)
 
     monkeypatch.setattr(position_based, "mix_real", divided)
 

@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks
+from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from support import laws, mixer_laws
@@ -128,12 +129,12 @@ class Breakage:
 
     @staticmethod
     def differentiable_once(monkeypatch):
-        once = once_differentiable(band._Band.backward.__wrapped__)
-        monkeypatch.setattr(band._Band, "backward", staticmethod(once))
+        once = once_differentiable(BandProducts.backward.__wrapped__)
+        monkeypatch.setattr(BandProducts, "backward", staticmethod(once))
 
     @staticmethod
     def reading_the_tensors_of_later(monkeypatch):
-        monkeypatch.setattr(chunks, "_with_tensors_of_now", lambda module, function: function)
+        monkeypatch.setattr(chunks, "_bound_to_current_tensors", lambda module, function: function)
 
     @staticmethod
     def without_checks(monkeypatch):

@@ -1,15 +1,15 @@
-"""What is mended in fairseq."""
+"""Repairs of fairseq."""
 
 import numpy as np
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder, index_file_path
 
-from posnet_fairseq.fairseq_plugin import repairs as compat
+from posnet_fairseq.fairseq_plugin import repairs
 
 
 def test_binary_files_of_several_workers_may_have_more_than_2_gib(tmp_path):
     """Only the index is made of this size: it says where each sentence begins."""
-    compat.merge_large_indexes()
+    repairs.merge_large_indexes()
     sizes = np.array([2**30, 2**30, 5], dtype=np.int32)
     with MMapIndexedDataset.Index.writer(index_file_path(str(tmp_path / "part")), np.uint16) as index:
         index.write([int(size) for size in sizes])

@@ -1,0 +1,93 @@
+"""Paths of outputs: where they lead, and whether a file can be written there."""
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+from posnet_fairseq.shared.errors import UsageError
+
+
+def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
+    """Return where a path leads, and whether it is a stream (device, pipe, open file), which is written to directly.
+
+    Args:
+        path: of an output.
+        given: the path as the user gave it, with its option, for the error's text.
+
+    Raises:
+        UsageError: nothing can be written there.
+    """
+    try:
+        if str(path) == "" or str(path).endswith("/"):
+            raise UsageError(f"{given or repr(path)} is the name of a folder, or none. Give the name of a file.")
+        place = _followed(Path(path))
+        number = descriptor(place)
+        if number is not None:
+            if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise UsageError(f"{given} is open for reading only. Give another name.")
+            return place, True
+        mode = place.stat().st_mode if place.exists() else stat.S_IFREG
+        parent = place.absolute().parent
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"{given} is a directory. Give the name of a file in it.")
+        if not parent.is_dir():
+            what = "is no folder" if os.path.lexists(parent) else "is not there. Make it first"
+            raise UsageError(f"{given}: the folder {place.parent} {what}.")
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            raise UsageError(f"{given} is a disk or a socket. Give the name of a file.")
+        # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
+        if place.exists() and not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
+            raise UsageError(f"{given} is write-protected. Give another name.")
+    except OSError as error:
+        raise UsageError(f"{given}: {error.strerror}. Give another name.") from error
+    return place, not stat.S_ISREG(mode)
+
+
+def _followed(path: Path) -> Path:
+    """Return the target of symbolic links, existing or not; links to an open file of this process are not followed.
+
+    Raises:
+        OSError: they lead in a circle.
+    """
+    for _ in range(40):  # the limit of Linux
+        if descriptor(path) is not None or not path.is_symlink():
+            return path
+        path = path.parent / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def descriptor(path: Path) -> int | None:
+    """Return the number of the open file that a path such as /dev/fd/3 names, or None."""
+    is_one = path.name.isdecimal() and os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd"
+    return int(path.name) if is_one else None
+
+
+def is_same_file(path: str | Path, name: str | Path) -> bool:
+    """Return whether an output path is a regular file and is the input ``name``, ``-`` for standard input."""
+    try:
+        ours = os.stat(path)
+        theirs = os.fstat(sys.stdin.fileno()) if str(name) == "-" and sys.stdin else os.stat(name)
+    except (OSError, ValueError):  # a missing file is no input that could be lost
+        return False
+    return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
+
+
+def check_takes_files(folder: Path, given: str) -> None:
+    """Check that files can be created in a folder.
+
+    Args:
+        folder: an existing one.
+        given: the output as the user gave it, for the error's text.
+
+    Raises:
+        UsageError: no file can be created there.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"{given}: cannot write in {folder}: {error.strerror}. Choose another place.") from error

@@ -1,0 +1,136 @@
+"""The thorough tests: bash tests/run.sh leaves them out, bash tests/run.sh --all and CI run them.
+
+A test that is not named here is quick. Each entry has a reason. Tests of minutes have the marker ``slow`` at the test
+itself and are left out as well.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from posnet_fairseq.registry import get_mixer
+
+TESTS = Path(__file__).parents[1]
+ALL = "all tests of the file"
+
+# {file: {test function: why it is thorough}}
+THOROUGH = {
+    "data_prep/test_corpus.py": {
+        "test_processes_change_nothing": "18 s: data are prepared four times; test_lines has it for one stage",
+        "test_a_disk_that_fills_up": "11 s: data are prepared until each of the stages fails",
+    },
+    "data_prep/test_kill.py": {ALL: "80 s: data are prepared once for each stage that is killed"},
+    "data_prep/test_published.py": {
+        "test_another_option_makes_only_what_depends_on_it": "6 s",
+        "test_card_and_translation_agree_with_the_data": "15 s",
+        "test_text_that_needs_a_registration_is_used_where_it_is": "9 s",
+        "test_wmt14_is_what_its_script_makes": "10 s; quick: test_iwslt14_is_what_its_script_makes",
+        "test_wmt18_splits_chinese_by_jieba_and_learns_apart": "6 s",
+    },
+    "docs/test_site.py": {ALL: "17 s: builds the site"},
+    "end_to_end/test_epochs.py": {
+        "test_resuming_changes_nothing": "11 s",
+        "test_resuming_a_language_model_changes_nothing": "3 s",
+        "test_every_interval_has_its_checkpoint": "5 s",
+    },
+    "end_to_end/test_every_mixer.py": {
+        "test_options_train_and_translate": "10 s",
+        "test_cross_mixer_measures_the_length_ratio_and_keeps_it": "11 s",
+    },
+    "end_to_end/test_language_modeling.py": {
+        "test_hydra": "6 s",
+        "test_training_resumes_to_the_same_weights": "2 s",
+    },
+    "end_to_end/test_training.py": {
+        "test_hydra": "8 s",
+        "test_killed_training_resumes_to_the_same_weights": "7 s",
+        "test_two_processes_train_like_one": "17 s",
+    },
+    "eval/test_bench_score.py": {"test_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
+    "eval/test_score.py": {"test_a_hundred_thousand_lines": "8 s"},
+    "eval/test_significance.py": {
+        "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
+        "test_p_is_that_of_other_tools": "thousands of resamples of real outputs",
+    },
+}
+
+
+def usual_case(params):
+    """Of a law: each mixer in each place with its own gate and options."""
+    if "case" not in params:
+        return
+    case = params["case"]
+    others = [str(getattr(value, "__name__", value)) for name, value in params.items() if name != "case"]
+    usual_gate = "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
+    yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate)
+
+
+def one_run(params):
+    """Of what is looked at in trained models: the first of them."""
+    yield tuple(str(value) for name, value in params.items() if name != "trained"), ()
+
+
+def bad_path(params):
+    """Of paths that lead nowhere: each way to do so, and each command."""
+    command, _, bad = params["row"].name.rpartition(": ")
+    yield bad, ()
+    yield command.split(" {")[0], ()
+
+
+def program_and_end(params):
+    """Of a table of careless use: each program with each exit code."""
+    row = params["row"]
+    yield (row.command.split()[0], row.code), ()
+
+
+def damage(params):
+    """Of damaged checkpoints: each damage, and each program."""
+    yield params["row"].name.partition(": ")[0], ()
+    yield from program_and_end(params)
+
+
+# {file: {test function: kinds}}: of tests that differ in parameters alone, the first of each kind is quick. A function
+# of the parameters gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
+ONE_OF_EACH_KIND = {
+    "end_to_end/test_translation.py": {ALL: one_run},
+    "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
+    **{
+        f"hostile/test_hostile_{name}.py": {"test_row": program_and_end}
+        for name in "averaging files machines numerics preparing scoring training translation".split()
+    },
+    "hostile/test_hostile_checkpoints.py": {"test_row": damage},
+    "laws/test_laws.py": {ALL: usual_case},
+    "laws/test_mixer_laws.py": {ALL: usual_case},
+}
+
+
+def mark_thorough(items):
+    """Give the marker ``thorough`` to the tests that are."""
+    first = {}
+    for item in items:
+        file, function = named(item)
+        if {ALL, function} & THOROUGH.get(file, {}).keys():
+            item.add_marker(pytest.mark.thorough)
+        for kind, rank in kinds(item):
+            if kind not in first or rank < first[kind][0]:
+                first[kind] = rank, item
+    quick = {id(item) for _, item in first.values()}
+    for item in items:
+        if id(item) not in quick and any(True for _ in kinds(item)):
+            item.add_marker(pytest.mark.thorough)
+
+
+def named(item):
+    """The file of a test, as above, and its function."""
+    path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
+    return str(path), getattr(item, "originalname", None) or item.name
+
+
+def kinds(item):
+    """(kind, rank) of a test, none if it is the only one of its function."""
+    file, function = named(item)
+    chosen = ONE_OF_EACH_KIND.get(file, {})
+    of = chosen.get(function, chosen.get(ALL))
+    if of is not None and hasattr(item, "callspec"):
+        for kind, rank in of(item.callspec.params):
+            yield (file, function, kind), rank
