@@ -96,4 +96,4 @@ def report_result(
 
 
 def _bytes(size: int) -> str:
-    return str(amount(size, "bytes"))
+    return amount(size, "bytes")
