@@ -48,7 +48,7 @@ def _check_out(out: Path) -> None:
     """
     name, reason = str(out), ""
     if ":" in name:
-        reason = "fairseq takes a colon for the end of one folder and the begin of the next"
+        reason = "fairseq takes a colon for the end of one folder and the start of the next"
     elif name.startswith("-"):
         reason = "other commands take it for an option"
     elif "${" in name or name.endswith("\\"):

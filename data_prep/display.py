@@ -92,7 +92,7 @@ def report_result(
     report.say(f"{out}: lines: {sentences}; vocabulary: {vocabulary}{ratio}")
     for note in card.notes or []:
         report.say(f"note: {note}.")
-    report.say(f"{stages} is of use only to make it again in another way. It may be removed.")
+    report.say(f"{stages} is needed only to make the dataset again with other options. It may be removed.")
 
 
 def _bytes(size: int) -> str:

@@ -55,7 +55,7 @@ class Preparation:
         elif options.dataset in DATASETS:
             self._choose_published(options, runner)
         elif options.dataset == "corpus":
-            with report.stage("look at files"):
+            with report.stage("check files"):
                 self._choose_corpus(options)
         else:
             self.languages, self.recipe = ("txt",), replace(SMALL_TEXT, pieces=options.pieces)

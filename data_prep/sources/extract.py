@@ -65,5 +65,5 @@ def _checked(name: str, archive: Path) -> str:
     """
     path = posixpath.normpath(name)
     if path.startswith(("/", "../")) or path == "..":
-        raise UsageError(f"{archive} was refused: its member {name} would be written outside. {_ASK}")
+        raise UsageError(f"{archive} was refused: its member {name} would be written outside of the folder. {_ASK}")
     return path
