@@ -1,30 +1,37 @@
 """The command line of posnet-prepare."""
 
 import argparse
-import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
 from posnet_data_prep.sources.compressed import plain_suffix
-from posnet_data_prep.sources.reading import is_table
+from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
+from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.processes import check_workers, cores
 
-MOST = 10**9  # of what is counted
+MOST = 10**9  # of anything that is counted
+COUNTS = ("pieces", "merges", "min_length", "max_length", "max_ratio", "valid_every")
 
 
-def parse(arguments):
-    """The options of a command line, checked one by one."""
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Options of a command line, each checked by itself.
+
+    Raises:
+        UsageError: a number is out of range, or the folder of the dataset has a name that fairseq cannot be given.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.list and options.dataset is None:
-        parser.error("name a dataset, or --list to see which there are")
-    for name in ("pieces", "min_length", "max_length", "valid_every"):
-        value = getattr(options, name, None)
-        if value is not None and not 1 <= value <= MOST:
-            raise UsageError(f"{flag(name)} {value}: give 1 or more, up to {MOST:,}.")
+        parser.error("name a dataset, or give --list to see all of them")
+    given = [name for name in COUNTS if getattr(options, name, None) is not None]
+    if "merges" in given and len(options.merges) > 2:
+        raise UsageError(f"--merges {' '.join(map(str, options.merges))}: give one number, or one for each language.")
+    check_numbers(options, **{name: (1, MOST) for name in given})
     if options.dataset is not None:
         check_workers(options.workers)
         _check_out(options.out)
@@ -33,15 +40,15 @@ def parse(arguments):
     return options
 
 
-def _check_out(out):
+def _check_out(out: Path) -> None:
     """Refuse a folder that fairseq's commands could not be given later.
 
     Raises:
-        UsageError: it has such a name.
+        UsageError: the folder has such a name.
     """
     name, reason = str(out), ""
     if ":" in name:
-        reason = "fairseq takes a colon for the end of one folder and the begin of the next"
+        reason = "fairseq takes a colon for the end of one folder and the start of the next"
     elif name.startswith("-"):
         reason = "other commands take it for an option"
     elif "${" in name or name.endswith("\\"):
@@ -50,49 +57,60 @@ def _check_out(out):
         raise UsageError(f"--out {name}: {reason}. Choose another name.")
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-prepare",
-        description="Download, read, clean, split and binarise a dataset. Stop it at any time; the same command goes "
-        "on where it was.",
+        description="Download, read, clean, split and binarise a dataset. Stop it at any time; the same command "
+        "continues where it stopped.",
     )
-    parser.add_argument("--list", action="store_true", help="show the datasets, and what of them is here already")
+    parser.add_argument("--list", action="store_true", help="show all datasets, and which of their files are cached")
     cache = cache_folder()
-    keep = f"folder that keeps what is downloaded (default: {cache})"
+    keep = f"folder that keeps downloaded files (default: {cache})"
     parser.add_argument("--downloads", type=a_path, default=cache, help=keep)
     datasets = parser.add_subparsers(dest="dataset", metavar="DATASET")
     for name in [*DATASETS, *QUICKSTART]:
         text = "interface texts of open-source programs" if name in QUICKSTART else "as in PosNet's paper"
         dataset = datasets.add_parser(name, help=text)
         dataset.add_argument("--downloads", type=a_path, default=argparse.SUPPRESS, help=keep)
-        dataset.add_argument("--mirror", type=path_text, help="folder, or URL of one, to take every file from instead")
+        dataset.add_argument("--mirror", type=path_text, help="folder, or URL of one, to take all files from instead")
         if name in DATASETS:
             _add_recipe(dataset, DATASETS[name].recipe)
-    corpus = datasets.add_parser("corpus", help="sentence pairs of your own")
-    files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
-    corpus.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
-    corpus.add_argument("--valid", nargs="+", type=a_path, metavar="FILE", help="likewise; or --valid-every")
-    corpus.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="likewise")
-    corpus.add_argument("-s", "--source-lang", help="two-letter code (default: the ending of the first file)")
-    corpus.add_argument("-t", "--target-lang", help="two-letter code (default: the ending of the second file)")
-    _add_recipe(corpus, Recipe())
-    text = datasets.add_parser("text", help="text of one language, for language models")
-    text.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
-    text.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
-    text.add_argument("--test", type=a_path, help="test set")
-    pieces = SMALL_TEXT.pieces
-    text.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
-    text.add_argument(
-        "--shuffle", type=int, metavar="SEED", help="put lines in random order, where they do not belong together"
-    )
+    _add_corpus(datasets.add_parser("corpus", help="sentence pairs of your own"))
+    _add_text(datasets.add_parser("text", help="text of one language, for language models"))
     for dataset in datasets.choices.values():
         dataset.add_argument("--out", required=True, type=a_path, help="folder of the dataset")
         dataset.add_argument("--workers", type=int, default=cores(), help=f"processes (default: all cores, {cores()})")
-        dataset.add_argument("--dry-run", action="store_true", help="only show the stages and what they need")
+        dataset.add_argument("--dry-run", action="store_true", help="only show the stages and the disk space they need")
     return parser
 
 
-def _add_recipe(parser, recipe):
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    """Add the options of sentence pairs."""
+    files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
+    parser.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
+    parser.add_argument(
+        "--valid", nargs="+", type=a_path, metavar="FILE", help="files as for --train (or give --valid-every)"
+    )
+    parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
+    parser.add_argument("-s", "--source-lang", help="two-letter code (default: the suffix of the first file)")
+    parser.add_argument("-t", "--target-lang", help="two-letter code (default: the suffix of the second file)")
+    _add_recipe(parser, Recipe())
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    """Add the options of text of one language."""
+    parser.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
+    parser.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
+    parser.add_argument("--test", type=a_path, help="test set")
+    pieces = SMALL_TEXT.pieces
+    parser.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
+    parser.add_argument(
+        "--shuffle", type=int, metavar="SEED", help="put the lines in random order; for lines that are no running text"
+    )
+
+
+def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
+    """Add the options that change a recipe."""
     text = parser.add_argument_group("how text becomes tokens")
     text.add_argument("--subwords", choices=("bpe", "sentencepiece"), help=f"default: {recipe.subwords}")
     merges = " ".join(map(str, recipe.merges))
@@ -101,39 +119,44 @@ def _add_recipe(parser, recipe):
         nargs="+",
         type=int,
         metavar="N",
-        help=f"of BPE: one number for both languages, or one for each (default: {merges})",
+        help=f"BPE merges: one number for both languages together, or one for each (default: {merges})",
     )
-    text.add_argument("--pieces", type=int, help=f"of sentencepiece, for both languages (default: {recipe.pieces})")
+    text.add_argument(
+        "--pieces", type=int, help=f"sentencepiece pieces, for both languages together (default: {recipe.pieces})"
+    )
     text.add_argument(
         "--tokenizer",
         choices=("jieba", "characters"),
-        help=f"of Chinese, before BPE (default: {recipe.tokenizer}); other languages have Moses words",
+        help=f"tokenizer of Chinese, before BPE (default: {recipe.tokenizer}); other languages are tokenised as Moses "
+        "does",
     )
     text.add_argument(
         "--lowercase", action=argparse.BooleanOptionalAction, help=f"default: {'yes' if recipe.lowercase else 'no'}"
     )
-    by = "words" if recipe.clean == "words" else "subwords"
-    ratio = f"{by} of one side for one of the other, in training (default: {recipe.max_ratio})"
-    text.add_argument("--min-length", type=int, help=f"{by} of a training sentence (default: {recipe.min_length})")
-    text.add_argument("--max-length", type=int, help=f"{by} of a training sentence (default: {recipe.max_length})")
+    unit = "words" if recipe.clean == "words" else "subwords"
+    ratio = f"largest number of {unit} of one side per one of the other, in training (default: {recipe.max_ratio})"
+    text.add_argument("--min-length", type=int, help=f"{unit} of a training sentence (default: {recipe.min_length})")
+    text.add_argument("--max-length", type=int, help=f"{unit} of a training sentence (default: {recipe.max_length})")
     text.add_argument("--max-ratio", type=float, help=ratio)
     every = f" (default: {recipe.valid_every})" if recipe.valid_every else ""
-    text.add_argument("--valid-every", type=int, metavar="N", help=f"every Nth training pair is for validation{every}")
+    text.add_argument(
+        "--valid-every", type=int, metavar="N", help=f"every N-th training pair goes to the validation set{every}"
+    )
 
 
-def recipe(options, default, languages):
+def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str]) -> Recipe:
     """The recipe of a command line.
 
     Args:
-        options: of the command line.
-        default: the :class:`Recipe` whose fields it may change.
-        languages: of source and target.
+        options: options of the command line.
+        default: recipe whose settings the options change.
+        languages: source and target.
 
     Raises:
-        UsageError: options that do not go together.
+        UsageError: options contradict each other.
     """
-    names = ("subwords", "merges", "pieces", "tokenizer", "lowercase", "min_length", "max_length", "max_ratio")
-    given = {name: getattr(options, name) for name in (*names, "valid_every") if getattr(options, name) is not None}
+    names = ("subwords", "tokenizer", "lowercase", *COUNTS)
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
     unread = {"sentencepiece": ("merges", "tokenizer"), "bpe": ("pieces",)}[subwords]
     for name in unread:
@@ -143,33 +166,26 @@ def recipe(options, default, languages):
         raise UsageError(f"--tokenizer is for Chinese, the languages are {' and '.join(languages)}. Leave it out.")
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
-        if len(given["merges"]) > 2 or not 1 <= min(given["merges"]) <= max(given["merges"]) <= MOST:
-            raise UsageError(
-                f"--merges {' '.join(map(str, options.merges))}: give one number, or two, of 1 or more, up to {MOST:,}."
-            )
     chosen = replace(default, **given)
     if chosen.min_length > chosen.max_length:
         raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
-    if not 1 <= chosen.max_ratio < math.inf:
-        raise UsageError(f"--max-ratio {chosen.max_ratio}: give 1 or more.")
     return chosen
 
 
-def languages(options, sets):
-    """Source and target language of a corpus of one's own: as given, or as its first files end.
+def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
+    """Source and target language of sentence pairs: from the options, or from the suffixes of the first files.
+
+    Args:
+        options: options of the command line.
+        sets: files of each set.
 
     Raises:
-        UsageError: they are not to be seen, or files do not come in pairs.
+        UsageError: a language is unknown, or files are not in pairs.
     """
     for name, paths in sets.items():
-        between = "".join("t" if is_table(path) else "x" for path in paths).split("t")
-        if any(len(texts) % 2 for texts in between):
-            raise UsageError(
-                f"--{name} has {len(paths)} files that are not in pairs. Give SOURCE TARGET [SOURCE TARGET ...], or "
-                "tables, *.tsv."
-            )
+        _refuse_odd(name, paths)
     texts = [path for path in sets["train"] if not is_table(path)]
-    found = [_ending(path) for path in texts[:2]] or ["", ""]
+    found = [_suffix(path) for path in texts[:2]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]
     for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
         letters = "[a-z]{2,3}" if getattr(options, name) else "[a-z]{2}"  # .txt, .src and the like are no languages
@@ -180,22 +196,43 @@ def languages(options, sets):
             raise UsageError(f"{flag(name)} {language}: Chinese is called zh here, so that it is split as Chinese.")
     if chosen[0] == chosen[1]:
         raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
-    _refuse_swapped(sets, chosen)
+    for name, paths in sets.items():
+        _refuse_swapped(name, paths, chosen)
     return chosen
 
 
-def _refuse_swapped(sets, languages):
-    """Refuse a source whose name says it is the target, or the other way round."""
-    for name, paths in sets.items():
-        texts = [path for path in paths if not is_table(path)]
-        for number, path in enumerate(texts):
-            other = languages[1 - number % 2]
-            if _ending(path) == other:
-                place = ("source", "target")[number % 2]
-                raise UsageError(
-                    f"--{name}: {path} stands for the {place}, {languages[number % 2]}, and ends in {other}."
-                )
+def _refuse_odd(name: str, paths: Sequence[Path]) -> None:
+    """Refuse files of a set in which a source has no target next to it.
+
+    Raises:
+        UsageError: an odd number of text files stands before, between or after tables.
+    """
+    sides = 0
+    for path in paths:
+        if not is_table(path):
+            sides += 1
+        elif sides % 2:
+            break
+    if sides % 2:
+        raise UsageError(
+            f"--{name} has {len(paths)} files that are not in pairs. Give SOURCE TARGET [SOURCE TARGET ...], or "
+            "tables, *.tsv."
+        )
 
 
-def _ending(path):
+def _refuse_swapped(name: str, paths: Sequence[Path], languages: tuple[str, str]) -> None:
+    """Refuse a source whose suffix is the target language, or a target whose suffix is the source language.
+
+    Raises:
+        UsageError: there is one.
+    """
+    texts = [path for path in paths if not is_table(path)]
+    for number, path in enumerate(texts):
+        side, other = number % 2, languages[1 - number % 2]
+        if _suffix(path) == other:
+            place = ("source", "target")[side]
+            raise UsageError(f"--{name}: {path} stands for the {place}, {languages[side]}, and ends in {other}.")
+
+
+def _suffix(path: Path) -> str:
     return plain_suffix(path).removeprefix(".")

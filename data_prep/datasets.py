@@ -1,8 +1,11 @@
-"""The published datasets, one table: where they are, what is in them, how PosNet's paper prepares them (Table 1)."""
+"""The published datasets: where they are, what they contain, and how PosNet's paper prepares them (Table 1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posnet_data_prep.sources.download import Archive, Wheel
+from posnet_data_prep.sources.archives import Archive, Wheel
+
+SETS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -10,10 +13,10 @@ class Corpus:
     """Files of sentence pairs in an archive.
 
     Args:
-        archive: a key of :data:`ARCHIVES`.
-        member: path in it; ``{lang}`` is the language, ``{side}`` is ``src`` or ``ref``.
-        form: a method of :class:`posnet_data_prep.sources.readers.Reader` that reads it.
-        lines: about how many there are, in thousands.
+        archive: key of :data:`ARCHIVES`.
+        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``.
+        form: method of :class:`posnet_data_prep.sources.readers.Reader` that reads the files.
+        lines: number of sentence pairs in thousands, about.
     """
 
     archive: str
@@ -24,19 +27,20 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How text becomes tokens. Most fields are also options of posnet-prepare.
+    """Settings of how text becomes tokens. Most are also options of posnet-prepare.
 
     Args:
-        tokenizer: of Chinese, ``jieba`` or ``characters``; other languages have Moses words.
-        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
-        straighten_apostrophes: the same, in the test set and in what is translated.
-        clean: pairs by their ``words``, before the split and subwords, or by ``pieces``, after them; None: not at all.
-        min_length, max_length: tokens that a sentence of the training and validation set may have.
-        max_ratio: the most tokens of one side per token of the other.
-        valid_every: every so many-th pair goes to the validation set; None: the corpus has one.
-        subwords: ``bpe`` or ``sentencepiece``, which takes plain text.
-        merges: one number for merges learnt jointly, or one for each language.
-        pieces: of sentencepiece.
+        tokenizer: tokenizer of Chinese, ``jieba`` or ``characters``; other languages are tokenised as Moses does.
+        normalise, split_hyphens, lowercase: settings of :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
+        straighten_apostrophes: setting of the tokenizer, applied to the test set and to text to be translated only.
+        clean: unit in which the lengths of training pairs are limited: ``words``, before the split and subwords, or
+            ``pieces``, after them; None: pairs are not limited.
+        min_length, max_length: numbers of units that each side may have.
+        max_ratio: largest number of units of one side per unit of the other.
+        valid_every: every N-th pair goes to the validation set; None: the corpus has a validation set.
+        subwords: ``bpe``, or ``sentencepiece``, which splits plain text.
+        merges: number of BPE merges learnt jointly, or one number for each language.
+        pieces: vocabulary size of sentencepiece.
     """
 
     tokenizer: str = "jieba"
@@ -54,7 +58,7 @@ class Recipe:
     pieces: int = 32_000
 
 
-# Of the quickstart's corpora, and of text for language models.
+# For the quickstart's corpora and for text of one language.
 SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
 
 
@@ -66,9 +70,9 @@ class Dataset:
         source_lang, target_lang: two-letter codes.
         train, test: corpora, in order.
         recipe: how it is prepared.
-        published: pairs of each set as others report them.
-        local: folder of more training text that cannot be downloaded: pairs of files NAME_en.txt and NAME_ch.txt
-            or NAME_cn.txt, used where it is there.
+        published: number of pairs of each set in the literature.
+        local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
+            NAME_ch.txt or NAME_cn.txt, which are used if they are there.
     """
 
     source_lang: str
@@ -80,14 +84,24 @@ class Dataset:
     local: str | None = None
 
     @property
-    def corpora(self):
-        """Of all sets."""
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source_lang, self.target_lang
+
+    @property
+    def corpora(self) -> tuple[Corpus, ...]:
+        """Corpora of all sets."""
         return self.train + self.test
 
     @property
-    def archives(self):
-        """The archives of all corpora."""
+    def archives(self) -> list[Archive]:
+        """Archives of all corpora, each once."""
         return [ARCHIVES[name] for name in dict.fromkeys(corpus.archive for corpus in self.corpora)]
+
+    def members(self, corpus: Corpus) -> list[str]:
+        """Paths of a corpus in its archive: source, target."""
+        sides = zip(self.languages, ("src", "ref"), strict=True)
+        return [corpus.member.format(lang=language, side=side) for language, side in sides]
 
 
 _WMT = "for research (WMT)"
@@ -95,7 +109,7 @@ _STATMT = ("https://www.statmt.org/{0}", "https://statmt.org/{0}", "http://www.s
 _DATA = ("https://data.statmt.org/{0}", "http://data.statmt.org/{0}")
 
 
-def _archive(mirrors, path, size, digest, licence=_WMT):
+def _archive(mirrors: Sequence[str], path: str, size: int | None, digest: str, licence: str = _WMT) -> Archive:
     return Archive(path.rpartition("/")[2], tuple(url.format(path) for url in mirrors), size, digest, licence)
 
 
@@ -236,8 +250,8 @@ WHEELS = tuple(
     )
 )
 
-# Source, target, and training pairs.
-QUICKSTART = {
+# Source, target, number of training pairs.
+QUICKSTART: dict[str, tuple[str, str, int]] = {
     "quickstart.en-de": ("en", "de", 26_243),
     "quickstart.en-fr": ("en", "fr", 14_361),
     "quickstart.en-zh": ("en", "zh", 26_696),

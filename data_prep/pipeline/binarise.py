@@ -1,53 +1,75 @@
-"""fairseq's binary form of a text."""
+"""Text in fairseq's binary form. This is the only module of posnet_data_prep that imports fairseq.
+
+fairseq takes seconds to import, so that is done where it is called: most runs of posnet-prepare do not need it.
+"""
 
 import contextlib
 import logging
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from fairseq import options
-from fairseq_cli import preprocess
+from posnet_fairseq.shared.progress import Bar
 
-from posnet_fairseq.fairseq_plugin import repairs as compat
-
-SETS = ("train", "valid", "test")
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def binarise(folder, prefixes, languages, joined, workers, bar):
+def binarise(
+    folder: Path, prefixes: Mapping[str, Path], languages: Sequence[str], joined: bool, workers: int, bar: Bar
+) -> None:
     """Run fairseq-preprocess.
 
     Args:
-        folder: where its files go.
-        prefixes: dict from a set to the path of its text, without language.
-        languages: of source and target; none, if a path names the one text there is.
-        joined: one dictionary for both languages.
-        workers: processors to use.
+        folder: folder of its files; files of an interrupted run are removed.
+        prefixes: path of the text of each set, without the language.
+        languages: source and target; none if there is one text, which the path names.
+        joined: use one dictionary for both languages.
+        workers: number of processors to use.
         bar: shows progress in bytes.
     """
-    for left in folder.glob("*"):  # by an interrupted run
-        if left.name != "key":
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
+
+    for left in folder.glob("*"):
+        if left.name != "key":  # of the stage
             left.unlink()
     arguments = ["--source-lang", languages[0], "--target-lang", languages[1]] if languages else ["--only-source"]
     arguments += ["--joined-dictionary"] if joined else []
-    # Its workers end before it does the first part itself; with more parts there is less to wait for.
+    # fairseq processes the first part itself after its workers have ended; with more parts that takes less time.
     parts = 2 * workers if workers > 1 else 1
     arguments += ["--destdir", str(folder), "--workers", str(parts)]
     for name, prefix in prefixes.items():
         arguments += [f"--{name}pref", str(prefix)]
     logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
-    compat.merge_large_indexes()
+    merge_large_indexes()
     with _watching(folder, bar):
         preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
-    (folder / "preprocess.log").unlink()  # dates and paths, different every time
+    (folder / "preprocess.log").unlink()  # it has dates and paths, which differ each time
+
+
+def length_ratio(folder: Path, languages: Sequence[str]) -> float:
+    """γ, the number of source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10.
+
+    Args:
+        folder: folder of the binarised data.
+        languages: source and target.
+    """
+    from posnet_fairseq.fairseq_plugin.length_ratio import measure
+
+    source, target = measure(folder, *languages)
+    return float(source / target)
 
 
 @contextlib.contextmanager
-def _watching(folder, bar):
+def _watching(folder: Path, bar: Bar) -> Iterator[None]:
     """Move the bar as the binary files grow."""
     ended = threading.Event()
 
-    def watch():
-        while not ended.wait(0.5):
-            bar.move_to(_bytes(folder))
+    def watch() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LOOKS):
+            bar.move_to(_binary_bytes(folder))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -56,12 +78,13 @@ def _watching(folder, bar):
     finally:
         ended.set()
         thread.join()
-    bar.move_to(_bytes(folder))
+    bar.move_to(_binary_bytes(folder))
 
 
-def _bytes(folder):
+def _binary_bytes(folder: Path) -> int:
+    """Number of bytes of all binary files of a folder."""
     total = 0
     for path in folder.glob("*.bin"):
-        with contextlib.suppress(FileNotFoundError):  # parts come and go
+        with contextlib.suppress(FileNotFoundError):  # fairseq removes the parts that it has merged
             total += path.stat().st_size
     return total

@@ -1,4 +1,4 @@
-"""Which pairs are good to learn from: the rules of Moses' clean-corpus-n.perl."""
+"""Limits on the lengths of training pairs: the rules of Moses' clean-corpus-n.perl."""
 
 from dataclasses import dataclass
 
@@ -7,31 +7,34 @@ LONGEST_WORD = 1000  # characters
 
 @dataclass(frozen=True)
 class Limits:
-    """Lengths of a good pair.
+    """Limits that a training pair must keep.
 
     Args:
-        min_length, max_length: tokens of either side.
-        max_ratio: the most tokens of one side per token of the other.
+        min_length, max_length: numbers of tokens that each side may have.
+        max_ratio: largest number of tokens of one side per token of the other.
     """
 
     min_length: int
     max_length: int
     max_ratio: float
 
-    def fault(self, source, target):
-        """What is wrong with a pair of lines of tokens: ``empty``, ``length``, ``ratio``, ``word`` or None."""
-        sides = [side.split() for side in (source, target)]
-        shorter, longer = sorted(map(len, sides))
+    def fault(self, source: str, target: str) -> str | None:
+        """The limit that a pair breaks: ``empty``, ``length``, ``ratio``, ``word``, or None.
+
+        Args:
+            source, target: tokens between spaces.
+        """
+        shorter, longer = sorted(len(side.split()) for side in (source, target))
         if shorter == 0:
             return "empty"
         if shorter < self.min_length or longer > self.max_length:
             return "length"
         if longer > self.max_ratio * shorter:
             return "ratio"
-        return "word" if has_monster(source, target) else None
+        return "word" if has_overlong_word(source, target) else None
 
 
-def has_monster(*lines):
-    """Whether a line has a word so long that it is none; BPE would take minutes for some."""
+def has_overlong_word(*lines: str) -> bool:
+    """Whether a line has a word of more than 1,000 characters, for which BPE may take minutes."""
     long = [line for line in lines if len(line) > LONGEST_WORD]
     return any(len(word) > LONGEST_WORD for line in long for word in line.split())

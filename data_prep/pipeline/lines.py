@@ -4,31 +4,46 @@ import contextlib
 import json
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import IO, Any
 
-from posnet_data_prep.pipeline.stages import read_json
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.processes import in_order
+from posnet_fairseq.shared.progress import Bar
+from posnet_fairseq.shared.records import read_json
 
 BLOCK = 2000  # lines that a process is given at once
 SECONDS_BETWEEN_SAVES = 5.0
 
+Rows = Sequence[tuple[str, ...]]  # a line of each source in a row
+Columns = list[list[str]]  # lines for each target
+LineFunction = Callable[[Rows], tuple[Columns, Counter[str]]]
 
-def map_lines(function, sources, targets, processes, bar, resume=None):
-    """Make files from files, line by line. The bytes that come out do not depend on the number of processes.
+
+def map_lines(
+    function: LineFunction,
+    sources: Sequence[Path],
+    targets: Sequence[Path],
+    processes: int,
+    bar: Bar,
+    resume: Path | None = None,
+) -> Counter[str]:
+    """Write files that a function makes of the lines of files. The output does not depend on the number of processes.
 
     Args:
-        function: from a list of tuples of lines, one of each source, to a list of lists of lines, one for each target,
-            and a Counter. It need not be picklable: processes inherit it.
-        sources: UTF-8 files of equally many lines.
-        targets: files to make.
-        processes: how many work at once; with 1, this one does.
-        bar: :class:`posnet_fairseq.shared.progress.Bar`, which counts lines of a source.
-        resume: file that remembers how far it got, to go on after an interruption; None: from the beginning.
+        function: function from rows of source lines to columns of target lines and counts. It need not be picklable:
+            the processes inherit it.
+        sources: UTF-8 files with equal numbers of lines.
+        targets: files to write.
+        processes: number of processes; with 1, this process does the work.
+        bar: shows progress in lines of a source.
+        resume: file of notes from which an interrupted run continues; None: start with the first line.
 
     Returns:
-        The sum of the Counters, in the order of the lines.
+        Sum of the counts, with keys in the order of their first appearance.
 
     Raises:
         UsageError: a process was killed, or the sources have different numbers of lines.
@@ -41,11 +56,13 @@ def map_lines(function, sources, targets, processes, bar, resume=None):
         for reader, offset in zip(readers, done.read, strict=True):
             reader.seek(offset)
         for writer, size in zip(writers, done.written, strict=True):
-            writer.truncate(size)  # what an interrupted run wrote behind its last note
+            writer.truncate(size)  # drops what an interrupted run wrote after its last note
             writer.seek(size)
-        results = stack.enter_context(contextlib.closing(in_order(_Block(function), _blocks(readers), processes)))
+        results = stack.enter_context(
+            contextlib.closing(in_order(_BlockFunction(function), _blocks(readers), processes))
+        )
         saved = time.monotonic()
-        for read, lines, (outputs, counts) in results:
+        for read, lines, outputs, counts in results:
             for writer, output in zip(writers, outputs, strict=True):
                 writer.write(output)
             done.add(lines, read, outputs, counts)
@@ -60,21 +77,43 @@ def map_lines(function, sources, targets, processes, bar, resume=None):
     return done.counts
 
 
-class _Block:
-    """What a process does with a block: the function, between bytes and lines."""
+def count_tokens(languages: Iterable[str], columns: Columns) -> Counter[str]:
+    """Number of ``lines``, and of tokens of each language.
 
-    def __init__(self, function):
+    Args:
+        languages: languages of the columns.
+        columns: lines of tokens between single spaces.
+    """
+    counts = Counter(lines=len(columns[0]))
+    for language, column in zip(languages, columns, strict=True):
+        counts[language] += sum(line.count(" ") + 1 for line in column if line)
+    return +counts  # without zeros
+
+
+# Texts of the next lines of each file, their sizes in bytes, and the number of lines.
+_Block = tuple[list[bytes], list[int], int]
+
+
+class _BlockFunction:
+    """Applies a function of lines to a block of bytes."""
+
+    def __init__(self, function: LineFunction) -> None:
         self._function = function
 
-    def __call__(self, block):
+    def __call__(self, block: _Block) -> tuple[list[int], int, list[bytes], Counter[str]]:
+        """Sizes of the block's texts, its number of lines, the outputs, and counts."""
         texts, read, lines = block
         columns = [text.decode("utf-8").split("\n")[:-1] for text in texts]
         results, counts = self._function(list(zip(*columns, strict=True)))
-        return read, lines, (["".join(f"{line}\n" for line in column).encode() for column in results], counts)
+        return read, lines, ["".join(f"{line}\n" for line in column).encode() for column in results], counts
 
 
-def _blocks(readers):
-    """(texts of the next lines of each file, their bytes, the number of lines), until the files end."""
+def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[_Block]:
+    """Blocks of the lines of several files, until the files end.
+
+    Raises:
+        UsageError: they have different numbers of lines.
+    """
     while True:
         blocks = [list(islice(reader, BLOCK)) for reader in readers]
         if len({len(block) for block in blocks}) > 1:
@@ -87,32 +126,44 @@ def _blocks(readers):
 
 
 class _Done:
-    """How far a run got: bytes read and written of each file, lines, counts."""
+    """Progress of a run.
 
-    def __init__(self, read, written, lines=0, counts=()):
-        self.read, self.written, self.lines, self.counts = read, written, lines, Counter(counts)
+    Args:
+        read: bytes read of each source.
+        written: bytes written to each target.
+        lines: lines read of each source.
+        counts: sum of the counts.
+    """
+
+    def __init__(
+        self, read: list[int], written: list[int], lines: int = 0, counts: Mapping[str, int] | None = None
+    ) -> None:
+        self.read, self.written, self.lines, self.counts = read, written, lines, Counter(counts or {})
 
     @classmethod
-    def load(cls, path, sources, targets):
-        """As a note says; from the beginning where there is none, or a damaged one, or where files are shorter now."""
-        with contextlib.suppress(AttributeError, TypeError):  # of notes of another kind
-            done = cls(**read_json(path)) if path else None
-            if done and done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
+    def load(cls, path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> "_Done":
+        """The noted progress; that of a new run if there is no note, it is damaged, or a file is shorter than noted."""
+        note: Any = read_json(path) if path else None
+        with contextlib.suppress(AttributeError, TypeError):  # of notes that hold something else
+            done = cls(**(note or {}))
+            if done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
                 return done
         return cls([0] * len(sources), [0] * len(targets))
 
-    def add(self, lines, read, outputs, counts):
+    def add(self, lines: int, read: Sequence[int], outputs: Sequence[bytes], counts: Mapping[str, int]) -> None:
+        """Count a block that has been written."""
         self.lines += lines
         self.read = [done + more for done, more in zip(self.read, read, strict=True)]
         self.written = [done + len(output) for done, output in zip(self.written, outputs, strict=True)]
         self.counts.update(counts)
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
+        """Write the note."""
         write_lines(path, [json.dumps(vars(self))])
 
 
-def _reach(paths, offsets):
-    """Whether files have as many bytes as a note says."""
+def _reach(paths: Sequence[Path], offsets: Sequence[int]) -> bool:
+    """Whether all files have at least the noted numbers of bytes."""
     return len(paths) == len(offsets) and all(
         path.is_file() and 0 <= offset <= path.stat().st_size for path, offset in zip(paths, offsets, strict=True)
     )

@@ -1,57 +1,71 @@
-"""Subwords learnt from a text: BPE merges of subword-nmt, or sentencepiece."""
+"""Subwords learnt from the training set: BPE merges of subword-nmt, or sentencepiece."""
 
 import contextlib
 import io
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 
 import sentencepiece
 from subword_nmt.learn_bpe import learn_bpe
 
-from posnet_data_prep.pipeline.lines import map_lines
+from posnet_data_prep.datasets import Recipe
+from posnet_data_prep.pipeline.lines import Columns, Rows, map_lines
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import Bar
 
-# subword-nmt takes 1.3 kB for each different word, and time. Of a text with more of them the rarest are left out; what
-# stands once or twice among a hundred million words has hardly a say in any merge.
+MODEL = "sentencepiece.model"
+# subword-nmt takes 1.3 kB for each different word, and time. The rarest words of a larger text are left out: words that
+# occur once or twice among a hundred million hardly influence any merge.
 MOST_WORDS = 1_500_000
-# sentencepiece holds all of its text in memory. Of a longer one it is given every second, third ... line.
+# sentencepiece holds its text in memory. It is given every second, third ... line of a longer text.
 MOST_LINES = 4_000_000
 
 
-def count_words(destinations, files, processes, bar):
-    """How often each word between spaces stands in the training set.
+def subword_files(languages: Sequence[str], recipe: Recipe) -> dict[str, str]:
+    """Name of the file of subwords of each language."""
+    if recipe.subwords == "sentencepiece":
+        return dict.fromkeys(languages, MODEL)
+    if len(recipe.merges) == 1:
+        return dict.fromkeys(languages, "codes.bpe")
+    return {language: f"codes.{language}.bpe" for language in languages}
+
+
+def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: Bar) -> tuple[dict[str, int], int]:
+    """Count the words of the training set.
 
     Args:
-        destinations: file that says of each line whether it is for ``train``.
-        files: texts.
-        processes: how many work at once.
+        destinations: file that says of each line whether it belongs to ``train``.
+        files: words of each language, between spaces.
+        processes: number of processes.
         bar: shows progress in lines.
 
     Returns:
-        dict of the most frequent words, in the order of their first appearance or, if some are left out, of their
-        frequency; and how many different ones there are.
+        Counts of the words, in the order of their first appearance, or, if some are left out, of their frequency; and
+        the number of different words before any are left out.
     """
 
-    def count(rows):
-        return [], Counter(word for place, line in rows if place == "train" for word in line.split(" ") if word)
+    def count(rows: Rows) -> tuple[Columns, Counter[str]]:
+        return [], Counter(word for name, line in rows if name == "train" for word in line.split(" ") if word)
 
-    words = Counter()
+    words: Counter[str] = Counter()
     for path in files:
         words.update(map_lines(count, [destinations, path], [], processes, bar))
     return words if len(words) <= MOST_WORDS else dict(words.most_common(MOST_WORDS)), len(words)
 
 
-def learn_merges(words, merges, path, bar):
+def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
     """Learn BPE merges, as ``subword-nmt learn-bpe`` does.
 
     Args:
-        words: dict from a word to its frequency.
-        merges: how many.
-        path: file of the merges.
+        words: counts of the words.
+        merges: number of merges.
+        path: file to write.
         bar: shows progress in merges.
 
     Returns:
-        The number of merges, which is lower if the text has not so many.
+        Number of merges that were learnt: fewer than `merges` if the text is too small.
 
     Raises:
         UsageError: there is nothing to merge.
@@ -59,43 +73,45 @@ def learn_merges(words, merges, path, bar):
     if not any(len(word) > 1 for word in words):
         raise UsageError("no words are left to learn subwords from. Check the text, and --min-length and --max-length.")
     with open(path, "w", encoding="utf-8") as file, contextlib.redirect_stderr(io.StringIO()):  # its own bar
-        learn_bpe((f"{word} {count}" for word, count in words.items()), _Counting(file, bar), merges, is_dict=True)
+        learn_bpe((f"{word} {count}" for word, count in words.items()), _CountingFile(file, bar), merges, is_dict=True)
     if not bar.done:
         raise UsageError("no subwords can be learnt: no two letters stand together twice. Give more text.")
-    return bar.done
+    return int(bar.done)
 
 
-class _Counting:
-    """A file that tells a bar of every line but the first, the version."""
+class _CountingFile:
+    """A file that moves a bar with each line but the first, which is the version."""
 
-    def __init__(self, file, bar):
+    def __init__(self, file: io.TextIOBase | io.TextIOWrapper, bar: Bar) -> None:
         self._file, self._bar = file, bar
 
-    def write(self, line):
+    def write(self, line: str) -> None:
+        """Write a line."""
         self._file.write(line)
         if not line.startswith("#version"):
             self._bar.advance(1)
 
 
-def learn_pieces(destinations, files, pieces, path, lines):
-    """Learn sentencepiece BPE from the training set.
+def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int) -> dict[str, int]:
+    """Learn a sentencepiece BPE model from the training set.
 
     Args:
-        destinations: file that says of each line whether it is for ``train``.
-        files: texts.
-        pieces: how many; fewer if the text has not so many.
-        path: of the model.
-        lines: how many of each file are.
+        destinations: file that says of each line whether it belongs to ``train``.
+        files: text of each language.
+        pieces: size of the vocabulary.
+        path: file of the model to write.
+        lines: number of lines of each file that belong to ``train``.
 
     Returns:
-        dict: the number of pieces and of lines they were learnt from.
+        Number of ``pieces``, which is lower than asked for if the text is too small, and of ``lines`` that they were
+        learnt from.
 
     Raises:
-        UsageError: the text has more different letters than that.
+        UsageError: the text has more different letters than `pieces`.
     """
     lines *= len(files)
     step = -(-lines // MOST_LINES)
-    texts = (line for file in files for place, line in _rows(destinations, file) if place == "train")
+    texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")
     with open(path, "wb") as writer:
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -104,9 +120,9 @@ def learn_pieces(destinations, files, pieces, path, lines):
                 model_type="bpe",
                 vocab_size=pieces,
                 hard_vocab_limit=False,
-                max_sentence_length=2**30,  # it would leave out longer lines without a word
+                max_sentence_length=2**30,  # longer lines would be left out silently
                 character_coverage=1.0,
-                normalization_rule_name="identity",  # what comes out is what went in
+                normalization_rule_name="identity",  # so that decoding restores the text
                 minloglevel=2,
             )
         except RuntimeError as error:
@@ -116,8 +132,8 @@ def learn_pieces(destinations, files, pieces, path, lines):
     return {"pieces": learnt, "lines": -(-lines // step)}
 
 
-def _rows(*paths):
-    """Lines of our own files that belong together."""
+def _rows(*paths: Path) -> Iterator[list[str]]:
+    """Lines of several files, side by side."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths]
         for lines in zip(*files, strict=True):

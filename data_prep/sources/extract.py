@@ -1,31 +1,33 @@
-"""Single files out of archives that are not trusted."""
+"""Extraction of single files from archives that are not trusted."""
 
 import posixpath
 import shutil
 import tarfile
+from collections.abc import Mapping
+from pathlib import Path
 
 from posnet_data_prep.sources.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import Bar
 
-# A text that is compressed to less than this part of its size is no text.
-MOST_EXPANSION = 100
-SMALL = 100 << 20  # bytes below which nobody asks
+MOST_EXPANSION = 100  # bytes for each byte of an archive; no text can be compressed so far
+SMALL = 100 << 20  # bytes that every archive may expand to
 
 _ASK = "Do not use this file; take it from another source."
 
 
-def extract(archive, members, folder, bar):
-    """Write some members of a tar archive, compressed or not, into a folder, under names of our own.
+def extract(archive: Path, members: Mapping[str, str], folder: Path, bar: Bar) -> None:
+    """Extract members of a tar archive, compressed or not, into a folder, under names chosen by the caller.
 
     Args:
-        archive: path.
-        members: dict from a member's path, before which the archive may have more folders, to the name of its file.
-        folder: where the files go.
+        archive: path of the archive.
+        members: name of the file to write, by path in the archive; more folders may stand in front of that path.
+        folder: existing folder for the files.
         bar: shows progress in bytes.
 
     Raises:
-        UsageError: it is damaged or no archive, a member is missing, or it is made to do harm: a path outside, a link
-            or device for a member, or far more than could come out of a text of this size.
+        UsageError: the archive is damaged, lacks a member, or is harmful: a path leads out of it, a member is a link
+            or a device, or it expands to far more bytes than text can.
     """
     missing = dict(members)
     limit = max(SMALL, MOST_EXPANSION * archive.stat().st_size)
@@ -36,28 +38,32 @@ def extract(archive, members, folder, bar):
                 path = _checked(entry.name, archive)
                 total += entry.size
                 if total > limit:
-                    raise UsageError(f"{archive} was refused: more than {limit:,} bytes would come out of it. {_ASK}")
-                wanted = [member for member in missing if path == member or path.endswith(f"/{member}")]
-                for member in wanted:
-                    if not entry.isfile():
+                    raise UsageError(f"{archive} was refused: it would expand to more than {limit:,} bytes. {_ASK}")
+                for member in [name for name in missing if path == name or path.endswith(f"/{name}")]:
+                    source = tar.extractfile(entry) if entry.isfile() else None
+                    if source is None:
                         raise UsageError(f"{archive} was refused: its member {entry.name} is no plain file. {_ASK}")
                     with open(folder / missing.pop(member), "wb") as file:
-                        shutil.copyfileobj(tar.extractfile(entry), file, 1 << 20)
+                        shutil.copyfileobj(source, file, 1 << 20)
                     bar.advance(entry.size)
                 if not missing:
                     break
     except (*DAMAGED, tarfile.TarError) as error:
         raise UsageError(
             f"{archive} is damaged or no archive ({error or type(error).__name__}). Remove it and run again to "
-            "download it anew."
+            "download it again."
         ) from error
     if missing:
         raise UsageError(f"{archive} has no {' and no '.join(missing)}. It is not the archive that was expected.")
 
 
-def _checked(name, archive):
-    """A member's path without ``.`` in it; one outside is refused."""
+def _checked(name: str, archive: Path) -> str:
+    """Path of a member without ``.`` and ``..`` in it.
+
+    Raises:
+        UsageError: it leads out of the archive.
+    """
     path = posixpath.normpath(name)
     if path.startswith(("/", "../")) or path == "..":
-        raise UsageError(f"{archive} was refused: its member {name} would be written outside. {_ASK}")
+        raise UsageError(f"{archive} was refused: its member {name} would be written outside of the folder. {_ASK}")
     return path

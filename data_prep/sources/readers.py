@@ -1,6 +1,8 @@
-"""Lines of text out of the formats that corpora come in."""
+"""Readers of the formats that corpora come in."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 from posnet_data_prep.sources.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
@@ -12,26 +14,26 @@ _SEGMENT = re.compile(r"<seg[^>]*>(.*)</seg>")
 
 
 class Reader:
-    """Reads files of one format.
+    """Reads lines of text from files, one method for each format.
 
     Args:
-        strict: refuse invalid UTF-8 and NUL bytes; else what is invalid becomes U+FFFD, and is counted.
+        strict: refuse invalid UTF-8 and NUL bytes; otherwise invalid bytes become U+FFFD.
 
     Attributes:
-        mended: lines that had invalid bytes.
+        repaired: number of lines that had invalid bytes.
     """
 
-    def __init__(self, strict):
+    def __init__(self, strict: bool) -> None:
         self._strict = strict
-        self.mended = 0
+        self.repaired = 0
 
-    def plain(self, path):
-        """The lines of a text file, compressed or not, without line ends.
+    def plain(self, path: Path) -> Iterator[str]:
+        """Lines of a text file, compressed or not, without line ends.
 
         Only "\\n" ends a line; a "\\r" in front of it is dropped, as is a byte order mark.
 
         Raises:
-            UsageError: it is damaged, is not UTF-8, or has NUL bytes.
+            UsageError: the file is damaged, is not UTF-8, or has NUL bytes.
         """
         number = 0
         try:
@@ -46,7 +48,7 @@ class Reader:
                 f"{path} is damaged behind line {number} ({error or type(error).__name__}). Copy it again."
             ) from error
 
-    def _decode(self, line, path, number):
+    def _decode(self, line: bytes, path: Path, number: int) -> str:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -55,22 +57,22 @@ class Reader:
                     f"{path} is not UTF-8: line {number} has an invalid byte at its offset {error.start}. Convert it "
                     "first, for instance with iconv -t utf-8."
                 ) from error
-            self.mended += 1
+            self.repaired += 1
             text = line.decode("utf-8", errors="replace")
         if self._strict:
             refuse_nul(text, path, number)
         return text
 
-    def tagged(self, path):
-        """IWSLT's training text: titles and descriptions are sentences too, addresses and keywords are not."""
+    def tagged(self, path: Path) -> Iterator[str]:
+        """Sentences of IWSLT's training text, with titles and descriptions, without addresses and keywords."""
         for line in self.plain(path):
             if not _DROPPED.search(line):
                 yield _KEPT_TAGS.sub("", line)
 
-    def segments(self, path):
-        """What stands between <seg> and </seg>, with single spaces: IWSLT's xml and WMT's sgm, which is no XML.
+    def segments(self, path: Path) -> Iterator[str]:
+        """Text between <seg> and </seg>, with single spaces: IWSLT's xml and WMT's sgm, which is no XML.
 
-        Entities stay what they are, as sacreBLEU leaves them.
+        Entities stay unchanged, as sacreBLEU leaves them.
 
         Raises:
             UsageError: a segment does not end in its line.
@@ -79,19 +81,19 @@ class Reader:
             if "<seg" in line:
                 match = _SEGMENT.search(line)
                 if match is None:
-                    raise UsageError(f"{path}: a segment does not end in its line: {line[:80]!r}. Mend the file.")
+                    raise UsageError(f"{path}: a segment does not end in its line: {line[:80]!r}. Fix the file.")
                 yield " ".join(match[1].split())
 
-    def talk_segments(self, path):
-        """IWSLT's test text: :meth:`segments` in which ’ becomes ', which the original script does to both sides."""
+    def talk_segments(self, path: Path) -> Iterator[str]:
+        """IWSLT's test text: :meth:`segments` with ’ replaced by ', as the original script does on both sides."""
         for line in self.segments(path):
             yield line.replace("’", "'")
 
-    def table(self, path):
-        """Rows of two columns with a tab between.
+    def table(self, path: Path) -> Iterator[tuple[str, str]]:
+        """Pairs of a file with two columns that a tab separates.
 
         Raises:
-            UsageError: a line has not two columns.
+            UsageError: a line has one column, or more than two.
         """
         for number, line in enumerate(self.plain(path), start=1):
             columns = line.split("\t")
@@ -100,4 +102,4 @@ class Reader:
                     f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the "
                     "sentence and its translation. Cut the others off, for instance with cut -f1,2."
                 )
-            yield tuple(columns)
+            yield columns[0], columns[1]

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.bench import comet, decode, layers, length, models, prepare, score, translution, wmt17
-from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_stdout, path_text
+from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
 MOST, MOST_PAIRS = 1_000_000, 1_000_000_000  # of all that can be counted, and of sentence pairs

@@ -11,8 +11,6 @@ from rich.padding import Padding
 from rich.table import Table
 
 from posnet_fairseq.bench import counting
-from posnet_fairseq.cli._numbers import check_numbers
-from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.mixers.bases.options import choices
 from posnet_fairseq.mixers.bases.options import plain_type as kind
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
@@ -20,7 +18,8 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.transformer.options import per_layer
+from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.transformer.options import TransformerOptions, per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
@@ -70,7 +69,7 @@ def _lines(texts):
 def option_rows(mixer):
     """The options that models with this mixer read: flag, values, default, help."""
     own = dataclasses.fields(mixer.Config)
-    common = [field for field in dataclasses.fields(MixerTransformerConfig) if field.name in COMMON]
+    common = [field for field in dataclasses.fields(TransformerOptions) if field.name in COMMON]
     defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
     defaults["length_ratio"] = "auto"
     for field in [*own, *common]:

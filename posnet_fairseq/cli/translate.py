@@ -14,7 +14,6 @@ from rich.progress import Progress
 from torch import Tensor
 
 from posnet_fairseq.api import TranslationModel
-from posnet_fairseq.cli._numbers import check_numbers
 from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
@@ -30,6 +29,7 @@ from posnet_fairseq.inference.translator import (
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, path_text, read_lines, save_lines
+from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.processes import in_order, worker_number
 
 

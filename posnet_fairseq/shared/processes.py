@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.queues import SimpleQueue
@@ -27,7 +27,7 @@ def in_order(
     processes: int,
     start: str = "fork",
     advice: str = "Run again with fewer --workers; what is done is kept.",
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield function(item) for each item, in the order of the items, computed by several processes.
 
     Only a few items are held at a time.

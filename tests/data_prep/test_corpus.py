@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_data_prep.pipeline import publish, stages
+from posnet_data_prep.pipeline import publish
+from posnet_fairseq.shared import disk as disks
 from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 
@@ -153,7 +154,7 @@ def test_the_other_languages_are_another_corpus(files, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["changed", "removed", "stage removed"])
-def test_what_was_harmed_is_mended(files, tmp_path, harm, capsys):
+def test_damaged_files_are_made_again(files, tmp_path, harm, capsys):
     data = make(tmp_path, "--train", *files, "--valid-every", "23")
     before = contents(data)
     if harm == "changed":
@@ -236,7 +237,7 @@ def refused(capsys, folder, *arguments, card=False):
 
 
 def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(stages, "free_bytes", lambda folder: 1000)
+    monkeypatch.setattr(disks, "free_bytes", lambda folder: 1000)
     assert "are needed there, 0.0 MB are free. Make room" in refused(
         capsys, tmp_path, "--train", *files, "--valid-every", "23"
     )
@@ -252,7 +253,7 @@ def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        monkeypatch.setattr(stages, "free_bytes", lambda folder: 10**9)
+        monkeypatch.setattr(disks, "free_bytes", lambda folder: 10**9)
         arguments = ["--train", *given, "--valid-every", "23"]
         assert "the disk is full" in refused(capsys, disk, *arguments)
         subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
@@ -307,7 +308,15 @@ def test_bad_input(files, tmp_path, capsys):
             *every,
         ): "--min-length 3 is more than --max-length 2",
         (english, german, "--max-ratio", "0.5", *every): "--max-ratio 0.5: give 1 or more",
-        (english, german, "--merges", "5", "6", "7", *every): "--merges 5 6 7: give one number, or two",
+        (
+            english,
+            german,
+            "--merges",
+            "5",
+            "6",
+            "7",
+            *every,
+        ): "--merges 5 6 7: give one number, or",
         (english, german, "--pieces", "50", *every): "--pieces has no meaning with --subwords bpe",
         (english, german, "--tokenizer", "jieba", *every): "--tokenizer is for Chinese, the languages are en and de",
         (english, german, "--workers", "0", *every): "--workers 0: give 1 or more",

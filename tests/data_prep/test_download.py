@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.sources import download
-from posnet_data_prep.sources.download import Archive, Downloads, Wheel
+from posnet_data_prep.sources import download, transfer
+from posnet_data_prep.sources.archives import Archive, Wheel
+from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
 
@@ -20,7 +21,7 @@ DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(transfer.time, "sleep", lambda seconds: None)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_a_bad_mirror_is_named_and_the_next_one_asked(server, archive, downloads
     sentence = str(error.value)
     found = hashlib.sha256(wrong).hexdigest() if isinstance(wrong, bytes) else ""
     expected = said.format(found=found, expected=DIGEST[7:], folder=downloads.folder)
-    assert f"a.tgz could not be had: {bad}" in sentence
+    assert f"a.tgz could not be downloaded: {bad}" in sentence
     assert expected in sentence
     assert "--mirror" in sentence
     assert not (downloads.folder / "a.tgz").exists()
@@ -164,7 +165,7 @@ def test_a_connection_that_always_breaks_is_given_up(server, archive, downloads)
     server.cut = Always()
     with pytest.raises(UsageError, match="the connection broke off"):
         downloads.fetch(archive)
-    assert len(gets(server)) == download.TRIES
+    assert len(gets(server)) == transfer.TRIES
 
 
 def test_nobody_there(downloads):
@@ -214,9 +215,9 @@ def test_bad_mirrors(archive, tmp_path, report):
         with pytest.raises(UsageError, match=r"Give a folder, or a URL that begins with http:// or https://"):
             Downloads(tmp_path / "downloads", url, report)
     for url in ("http://[::1", "http://127.0.0.1:9/ä b", "http://127.0.0.1:x/"):
-        with pytest.raises(UsageError, match=r"a.tgz could not be had: http://"):
+        with pytest.raises(UsageError, match=r"a.tgz could not be downloaded: http://"):
             Downloads(tmp_path / "downloads", url, report).fetch(archive)
-    with pytest.raises(UsageError, match=r"a.tgz could not be had: it is not in"):
+    with pytest.raises(UsageError, match=r"a.tgz could not be downloaded: it is not in"):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     (tmp_path / "a.tgz").write_bytes(b"w" * len(CONTENT))
     with pytest.raises(UsageError, match=r"a.tgz has another content"):
@@ -227,7 +228,7 @@ def test_bad_mirrors(archive, tmp_path, report):
 def test_pip_s_failure_is_told(downloads):
     wheel = Wheel("no-such-package-posnet", "1", 3, DIGEST)
     with pytest.raises(
-        UsageError, match=r"no_such_package_posnet-1-py3-none-any.whl could not be had: the Python pack"
+        UsageError, match=r"no_such_package_posnet-1-py3-none-any.whl could not be downloaded: the Python pack"
     ):
         downloads.fetch(wheel)
 
@@ -236,7 +237,7 @@ def test_a_full_disk_is_no_fault_of_the_mirror(archive, downloads, monkeypatch):
     def full(*arguments):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(download, "_append", full)
+    monkeypatch.setattr(transfer, "_append", full)
     with pytest.raises(OSError, match="No space") as error:
         downloads.fetch(archive)
     assert explain(error.value) == "the disk is full. Make room, and run it again."

@@ -19,17 +19,17 @@ from support.commands import ROOT
 PROGRAM = """
 import json, os, signal, sys
 from posnet_data_prep import datasets, prepare
-from posnet_data_prep.sources import download
+from posnet_data_prep.sources import transfer
 from posnet_data_prep.pipeline import lines
 from posnet_data_prep.pipeline import publish
-from posnet_data_prep.sources import reading
+from posnet_data_prep.sources import published
 from posnet_fairseq.shared import progress
-from posnet_data_prep.sources.download import Archive
+from posnet_data_prep.sources.archives import Archive
 
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():
     datasets.ARCHIVES[key] = Archive(**entry | {"urls": tuple(entry["urls"])})
-download.CHUNK, reading.BYTES_A_PAIR, lines.BLOCK, lines.SECONDS_BETWEEN_SAVES = 1000, 1, 50, 0
+transfer.CHUNK, published.BYTES_PER_PAIR, lines.BLOCK, lines.SECONDS_BETWEEN_SAVES = 1000, 1, 50, 0
 main_process = os.getpid()
 
 def kill():

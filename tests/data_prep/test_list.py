@@ -1,14 +1,17 @@
 """posnet-prepare --list."""
 
+import subprocess
+import sys
+
 import pytest
 from rich.console import Console
 
-from posnet_data_prep import prepare
+from posnet_data_prep import display, prepare
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, WHEELS
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(prepare, "Console", lambda **options: Console(width=150, **options))
+    monkeypatch.setattr(display, "Console", lambda **options: Console(width=150, **options))
     with open(tmp_path / WHEELS[1].name, "wb") as file:
         file.truncate(WHEELS[1].size)
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")
@@ -24,4 +27,21 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
 def test_without_a_dataset(capsys):
     with pytest.raises(SystemExit):
         prepare.main([])
-    assert "name a dataset, or --list" in capsys.readouterr().err
+    assert "name a dataset, or give --list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", ["--list", "--help", "corpus --help", "wmt14.en-fr --out data --dry-run"])
+def test_nothing_heavy_is_imported_to_answer_questions(tmp_path, arguments):
+    program = """
+import sys
+from posnet_data_prep.prepare import main
+try:
+    main(sys.argv[1:])
+finally:
+    heavy = {"torch", "fairseq", "fairseq_cli", "hydra", "omegaconf"} & sys.modules.keys()
+    print("heavy:", *sorted(heavy), file=sys.stderr)
+"""
+    command = [sys.executable, "-c", program, "--downloads", tmp_path / "downloads", *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip().split("\n")[-1] == "heavy:"

@@ -12,7 +12,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_data_prep import prepare
 from posnet_data_prep.datasets import ARCHIVES
-from posnet_data_prep.sources import reading
+from posnet_data_prep.sources import published
 from posnet_fairseq.fairseq_plugin.length_ratio import measure
 from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -36,7 +36,7 @@ class Made:
             monkeypatch.setitem(ARCHIVES, key, entry)
         self.out = folder / "data"
         self.arguments = [name, "--out", str(self.out), "--downloads", str(folder / "downloads")]
-        monkeypatch.setattr(reading, "BYTES_A_PAIR", 1)  # the disk need not hold the real ones
+        monkeypatch.setattr(published, "BYTES_PER_PAIR", 1)  # the disk need not hold the real ones
         prepare.main([*self.arguments, "--workers", "2", "--merges", *self.merges])
         self.card = json.loads((self.out / "dataset.json").read_text())
 

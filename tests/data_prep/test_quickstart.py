@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from posnet_data_prep import prepare
+from posnet_data_prep import preparation, prepare
 from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.quickstart import reading
-from posnet_data_prep.quickstart.sentences import Cleaner
-from posnet_data_prep.quickstart.split import split_by_document
+from posnet_data_prep.sources import quickstart
 from posnet_data_prep.sources.catalogs import Text, read_wheel
 from posnet_data_prep.sources.download import Downloads
+from posnet_data_prep.sources.interface_texts import Cleaner
+from posnet_data_prep.sources.quickstart import split_by_document
 from posnet_fairseq.text.pipeline import pipeline_of
 
 
@@ -147,9 +147,9 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         )
         for i in range(400)
     ]
-    monkeypatch.setattr(reading, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
+    monkeypatch.setattr(quickstart, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
     monkeypatch.setattr(Downloads, "fetch", lambda self, wheel: wheel)
-    monkeypatch.setattr(prepare, "SMALL_TEXT", replace(prepare.SMALL_TEXT, pieces=60))
+    monkeypatch.setattr(preparation, "SMALL_TEXT", replace(preparation.SMALL_TEXT, pieces=60))
     data = tmp_path / "data"
     prepare.main(["quickstart.en-de", "--out", str(data), "--downloads", str(tmp_path), "--workers", "1"])
     card = json.loads((data / "dataset.json").read_text())

@@ -14,7 +14,7 @@ def read(tmp_path, data, form="plain", strict=True):
     path = tmp_path / "file"
     path.write_bytes(data)
     reader = Reader(strict)
-    return list(getattr(reader, form)(path)), reader.mended
+    return list(getattr(reader, form)(path)), reader.repaired
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])

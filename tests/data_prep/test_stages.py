@@ -5,15 +5,16 @@ import shutil
 
 import pytest
 
-from posnet_data_prep.pipeline.stages import PROGRESS, Stage, Workshop, alone, refuse_too_little_disk
+from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.stages import PROGRESS, Stage, StageRunner, exclusive_lock
 
 
 class Line:
     """first → second → third, which count how often they are made."""
 
     def __init__(self, folder, report, options=(), temporary=False):
-        self.workshop, self.made = Workshop(folder, report), []
+        self.workshop, self.made = StageRunner(folder, report), []
         options = {"first": 1, "second": 2, "third": 3} | dict(options)
         stages = {}
         for name in options:
@@ -127,9 +128,13 @@ def test_what_is_begun_need_not_find_room_again(line, tmp_path):
 
 
 def test_one_at_a_time(tmp_path):
-    with alone(tmp_path), pytest.raises(UsageError, match="another posnet-prepare is at work in"), alone(tmp_path):
+    with (
+        exclusive_lock(tmp_path),
+        pytest.raises(UsageError, match="another process works in this folder"),
+        exclusive_lock(tmp_path),
+    ):
         pass
-    with alone(tmp_path):
+    with exclusive_lock(tmp_path):
         pass
 
 

@@ -18,7 +18,7 @@ _WORDS = {
     "fr": "la vieille maison porte s'ouvre lentement et un chat dort dessous pendant que l'eau tombe sur chaque jardin",
     "zh": "老 房子 的 门 慢慢 打开 一 只 猫 睡 在 下面 雨 落 在 我们 城市 每 个 花园 里",
 }
-# Marks that real text has; each is put behind some sentence.
+# Characters of real text; each ends some sentence.
 _MARKS = {
     "en": ["R&D", "it’s", "“quoted”", "twenty-one", "5,300.50", "a\u2028b", "x\x0by", "&amp;", "c\u00a0d", "1/2", ""],
     "de": ["F&E", "geht’s", "„gesagt“", "ein-zwei", "5.300,50", "a\u0085b", "x\x1fy", "&quot;", "c\u200bd", "…", ""],
@@ -40,7 +40,7 @@ _MARKS = {
 
 
 def sentences(source, target, count, seed):
-    """Invented sentence pairs; some are too long, too unlike in length, or empty on a side."""
+    """Invented sentence pairs; some are too long, differ too much in length, or are empty on one side."""
     rng = random.Random(seed)
     pairs = []
     for number in range(count):
@@ -117,7 +117,7 @@ def _test_set(template, pairs, languages):
 
 
 def iwslt14():
-    """Contents of the archives by their keys, and the plain pairs: train (with titles) and test."""
+    """Contents of the archives by their keys, pairs of the training text (with titles), pairs of the test text."""
     train = sentences("de", "en", 400, 1)
     talks = [train[:150], train[150:]]
     members = {
@@ -141,7 +141,7 @@ def iwslt14():
 
 
 def wmt14_de():
-    """The same for WMT14 English to German."""
+    """Contents of WMT14 English to German, as :func:`iwslt14` returns them."""
     names = ("en", "de")
     parts = [sentences("en", "de", count, seed) for count, seed in ((300, 2), (200, 3), (50, 4))]
     test = sentences("en", "de", 23, 5)
@@ -157,7 +157,7 @@ def wmt14_de():
 
 
 def wmt14_fr():
-    """The same for WMT14 English to French: one archive is a plain tar of compressed files."""
+    """Contents of WMT14 English to French, as :func:`iwslt14` returns them; one archive is a tar of gzip files."""
     names = ("en", "fr")
     parts = [sentences("en", "fr", count, seed) for count, seed in ((900, 6), (300, 7), (800, 8), (100, 9), (900, 10))]
     test = sentences("en", "fr", 11, 11)
@@ -174,7 +174,7 @@ def wmt14_fr():
 
 
 def wmt18_zh():
-    """The same for WMT18 English to Chinese."""
+    """Contents of WMT18 English to Chinese, as :func:`iwslt14` returns them."""
     names = ("en", "zh")
     parts = [sentences("en", "zh", count, seed) for count, seed in ((400, 12), (2600, 13))]
     test = sentences("en", "zh", 9, 14)
@@ -187,7 +187,7 @@ def wmt18_zh():
 
 
 def expect(contents, server):
-    """Entries for ARCHIVES: the published ones, but of these contents, and served by `server`."""
+    """Entries for ARCHIVES, like the published ones, for other contents that `server` serves."""
     entries = {}
     for key, content in contents.items():
         archive = ARCHIVES[key]
@@ -213,7 +213,7 @@ class Server:
         pages: paths that get a web page instead.
         cut: dict from path to a number of bytes after which the connection breaks, once.
         ranges: whether it knows ranges.
-        requests: (method, path, range) of all that was asked.
+        requests: (method, path, range) of each request.
     """
 
     def __init__(self):

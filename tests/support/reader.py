@@ -14,7 +14,7 @@ from fairseq.models import import_models
 
 import posnet_fairseq
 from posnet_data_prep.datasets import ARCHIVES, DATASETS, QUICKSTART
-from posnet_data_prep.sources import reading
+from posnet_data_prep.sources import published
 from support import archives, documents
 from support.archives import MADE
 from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
@@ -97,7 +97,7 @@ class Reader:
         import_models(str(Path(USER_DIR) / "models"), "posnet_fairseq.models")
         (folder / "posnet_fairseq").symlink_to(USER_DIR)
         patch.setattr(posnet_fairseq, "__path__", [*posnet_fairseq.__path__, str(folder / "posnet_fairseq")])
-        patch.setattr(reading, "BYTES_A_PAIR", 1)  # the disk need not hold the published datasets
+        patch.setattr(published, "BYTES_PER_PAIR", 1)  # the disk need not hold the published datasets
         patch.setenv("HOME", str(folder))
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -9,11 +9,12 @@ def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) ->
     """Refuse numbers that are out of range.
 
     Args:
-        options: of the command line.
-        limits: for the name of each option the least and the largest number that it, or each of several, may be.
+        options: options of the command line.
+        limits: smallest and largest number that is allowed, by name of the option; if an option takes several numbers,
+            for each of them.
 
     Raises:
-        UsageError: one is less or more, or no number at all (nan).
+        UsageError: a number is smaller, larger, or nan.
     """
     for name, (least, most) in limits.items():
         given = getattr(options, name)

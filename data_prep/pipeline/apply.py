@@ -1,0 +1,109 @@
+"""Application of subwords to all sets, and limits on the training pairs by subwords."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from posnet_data_prep.pipeline.clean import Limits
+from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.subwords import Subwords
+
+# Counts of a set besides lines, tokens and dropped pairs.
+NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
+
+
+class Segmenter:
+    """Splits rows of words into subwords.
+
+    Args:
+        languages: source and target, or the one language.
+        subwords: subwords of each language.
+        limits: limits on training pairs; None: all are kept.
+        sets: sets that the training text is divided into.
+    """
+
+    def __init__(
+        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Limits | None, sets: Sequence[str]
+    ) -> None:
+        self._languages, self._subwords, self._limits, self._sets = languages, subwords, limits, sets
+
+    def segment(self, rows: Rows, limits: Limits | None = None) -> tuple[Columns, Counter[str]]:
+        """Columns of plain text and of subwords, and their counts.
+
+        Args:
+            rows: plain text of each language, then words of each language.
+            limits: limits on the pairs; None: all are kept.
+        """
+        kept: list[tuple[str, ...]] = []
+        dropped: Counter[str] = Counter()
+        width = len(self._languages)
+        for row in rows:
+            tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
+            fault = limits.fault(*tokens) if limits else None
+            if fault:
+                dropped[f"dropped, {fault}"] += 1
+            else:
+                kept.append((*row[:width], *tokens))
+        columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
+        odd = sum(not all(unicodedata.is_normalized("NFC", text) for text in row[:width]) for row in kept)
+        return columns, count_tokens(self._languages, columns[width:]) + dropped + Counter({NOT_NFC: odd})
+
+    def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
+        """Columns of plain text and of subwords of each set in turn, and their counts as ``SET, WHAT``.
+
+        Args:
+            rows: name of the set, plain text of each language, words of each language.
+        """
+        columns: Columns = []
+        counts: Counter[str] = Counter()
+        for name in self._sets:
+            part, found = self.segment([row[1:] for row in rows if row[0] == name], self._limits)
+            columns += part
+            counts.update({f"{name}, {what}": count for what, count in found.items()})
+        return columns, counts
+
+
+def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts of one set, among the counts that :meth:`Segmenter.segment_training_text` returns."""
+    return {what.removeprefix(f"{name}, "): count for what, count in counts.items() if what.startswith(f"{name}, ")}
+
+
+def count_repeated(sets: Mapping[str, Sequence[Path]]) -> dict[str, int]:
+    """Number of lines of each other set that are in the training set, too, equal in all languages; zeros left out.
+
+    Args:
+        sets: files of each set. The training set, which may be large, is not held in memory.
+    """
+    with ExitStack() as stack:
+        rows = {
+            name: zip(*(stack.enter_context(open(path, "rb")) for path in paths), strict=True)
+            for name, paths in sets.items()
+        }
+        training = rows.pop("train")
+        hashes = {name: list(map(hash, lines)) for name, lines in rows.items()}
+        seen = set().union(*hashes.values()).intersection(map(hash, training))
+    counts = {name: sum(number in seen for number in numbers) for name, numbers in hashes.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def refuse_empty(name: str, counts: Mapping[str, int], split: Mapping[str, int]) -> None:
+    """Refuse a set without sentences.
+
+    Args:
+        name: name of the set.
+        counts: counts of the set.
+        split: counts of the split of the training text.
+
+    Raises:
+        UsageError: the set has no lines.
+    """
+    if not counts.get("lines"):
+        dropped = {what: count for of in (split, counts) for what, count in of.items() if what.startswith("dropped")}
+        reasons = ", ".join(f"{count:,} {what}" for what, count in dropped.items()) or "there were none"
+        raise UsageError(
+            f"no sentences are left in the {name} set ({reasons}). Check the text, and --min-length, --max-length, "
+            "--max-ratio and --valid-every."
+        )

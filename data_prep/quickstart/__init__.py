@@ -1,1 +1,0 @@
-"""The quickstart's corpus: translated interface texts of open-source programs."""

