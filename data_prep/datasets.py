@@ -28,7 +28,7 @@ class Recipe:
 
     Args:
         tokenizer: of Chinese, ``jieba`` or ``characters``; other languages have Moses words.
-        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text.tokenisation.Words`.
+        normalise, split_hyphens, lowercase: see :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
         straighten_apostrophes: the same, in the test set and in what is translated.
         clean: pairs by their ``words``, before the split and subwords, or by ``pieces``, after them; None: not at all.
         min_length, max_length: tokens that a sentence of the training and validation set may have.

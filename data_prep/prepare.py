@@ -27,7 +27,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.progress import Report, amount, shown
 from posnet_fairseq.shared.stages import StageRunner, exclusive_lock
-from posnet_fairseq.text.tokenisation import CARD
+from posnet_fairseq.text.card import CARD
 
 
 class Job:

@@ -10,7 +10,7 @@ from posnet_fairseq.cli import average, precompute, translate
 from posnet_fairseq.fairseq_plugin.checkpoints import Vocabulary
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 from support.building import model_options
 

@@ -4,8 +4,11 @@ import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text import tokenisation as text_pipeline
-from posnet_fairseq.text.tokenisation import TOKENIZERS, Merges, Pipeline, SentencePieces, Words, pipeline_of
+from posnet_fairseq.text import subwords
+from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.text.pipeline import Pipeline, pipeline_of
+from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.tokenizers import TOKENIZERS, Tokenizer
 
 
 @pytest.fixture
@@ -16,7 +19,7 @@ def codes(tmp_path):
 
 
 def test_moses_bpe_splits_words_and_joins_them_again(codes):
-    pipeline = Pipeline(Words("en"), Words("en"), Merges(codes), Merges(codes))
+    pipeline = Pipeline(Tokenizer("en"), Tokenizer("en"), Merges(codes), Merges(codes))
     tokens = pipeline.encode("Don't open the doors, please.")
     assert "@@" in tokens
     assert "&apos;t" in tokens.replace("@@ ", "")
@@ -36,7 +39,7 @@ SPACES = "".join(character for character in map(chr, range(0x3001)) if character
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_words_stand_between_single_spaces(tokenizer):
     """Whatever white space a line has: other programs break lines at some of it."""
-    words = Words("zh", tokenizer)
+    words = Tokenizer("zh", tokenizer)
     for space in SPACES:
         found = words.split(f"{space}a{space}{space}b {space}c{space}")
         assert not set(found) & set(SPACES) - {" "}
@@ -44,21 +47,24 @@ def test_words_stand_between_single_spaces(tokenizer):
 
 
 def test_options_of_words():
-    assert Words("de").split("Er sagt: „ja-nein“ & geht’s heute.") == "Er sagt : „ ja @-@ nein “ &amp; geht ’ s heute ."
-    assert Words("de", split_hyphens=False).split("ja-nein") == "ja-nein"
-    assert Words("de", lowercase=True).split("Er & Sie") == "er &amp; sie"
-    assert Words("en", straighten_apostrophes=True).split("it’s") == "it &apos;s"
-    assert Words("de", normalise=True).split("„a\u200bb“ …") == "&quot; a b &quot; ..."
-    assert Words("zh", "jieba").split("我们使用Python 3.5。") == "我们 使用 Python 3.5 。"
-    assert Words("zh", "characters").split("我们使用Python 3.5。") == "我 们 使 用 Python 3.5 。"
-    assert Words("zh", "jieba").join("我们 使用 Python 3.5 。") == "我们使用Python 3.5。"
-    assert Words("de").join(Words("de").split("Er sagt: „ja-nein“ & geht.")) == "Er sagt: „ja-nein“ & geht."
+    assert (
+        Tokenizer("de").split("Er sagt: „ja-nein“ & geht’s heute.")
+        == "Er sagt : „ ja @-@ nein “ &amp; geht ’ s heute ."
+    )
+    assert Tokenizer("de", split_hyphens=False).split("ja-nein") == "ja-nein"
+    assert Tokenizer("de", lowercase=True).split("Er & Sie") == "er &amp; sie"
+    assert Tokenizer("en", straighten_apostrophes=True).split("it’s") == "it &apos;s"
+    assert Tokenizer("de", normalise=True).split("„a\u200bb“ …") == "&quot; a b &quot; ..."
+    assert Tokenizer("zh", "jieba").split("我们使用Python 3.5。") == "我们 使用 Python 3.5 。"
+    assert Tokenizer("zh", "characters").split("我们使用Python 3.5。") == "我 们 使 用 Python 3.5 。"
+    assert Tokenizer("zh", "jieba").join("我们 使用 Python 3.5 。") == "我们使用Python 3.5。"
+    assert Tokenizer("de").join(Tokenizer("de").split("Er sagt: „ja-nein“ & geht.")) == "Er sagt: „ja-nein“ & geht."
     with pytest.raises(UsageError, match=r"no tokenizer 'mosses'\. Choose one of: moses, jieba, characters, none"):
-        Words("de", "mosses")
+        Tokenizer("de", "mosses")
 
 
 def test_bpe_remembers_a_bounded_number_of_words(codes, monkeypatch):
-    monkeypatch.setattr(text_pipeline, "_REMEMBERED", 10)
+    monkeypatch.setattr(subwords, "_REMEMBERED", 10)
     merges = Merges(codes)
     splits = [merges.split(f"open{number}") for number in range(100)]
     assert len(merges._bpe.cache) < 20
@@ -76,3 +82,47 @@ def test_cards(codes, tmp_path):
         (tmp_path / "dataset.json").write_text(json.dumps(bad))
         with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
             pipeline_of(tmp_path, ("de", "en"))
+
+
+ENTRIES = {
+    "dataset": "corpus",
+    "source_lang": "de",
+    "target_lang": "en",
+    "words": {"de": {"tokenizer": "none"}, "en": {"tokenizer": "moses", "lowercase": True}},
+    "bpe_codes": {"de": "codes.de", "en": "codes.en"},
+    "notes": [],
+    "key": "k",
+    "files": {"codes.de": {"sha256": "0", "bytes": 1, "changed": 2}},
+}
+
+
+def test_a_card_is_read_and_written(tmp_path):
+    (tmp_path / "dataset.json").write_text(json.dumps({"of others": [1], "words": {}} | ENTRIES))
+    card = DatasetCard.read(tmp_path)
+    assert (card.source_lang, card.key, card.words["en"]) == ("de", "k", Tokenizer("en", lowercase=True))
+    assert card.length_ratio is None
+    card.length_ratio = 0.5
+    card.save(tmp_path)
+    written = json.loads((tmp_path / "dataset.json").read_text())
+    assert list(written) == [*list(ENTRIES)[:5], "length_ratio", "notes", "key", "files", "of others"]
+    assert written | ENTRIES | {"words": written["words"]} == written
+    assert DatasetCard.read(tmp_path) == card
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"key": 1},
+        {"words": []},
+        {"words": {"de": 1}},
+        {"files": {"../a": {}}},
+        {"files": {"a": 1}},
+        {"bpe_codes": {"de": 5}},
+        {"sentencepiece_model": "/etc/passwd"},
+        {"length_ratio": "1"},
+    ],
+)
+def test_a_bad_card_is_one_sentence(tmp_path, entries):
+    (tmp_path / "dataset.json").write_text(json.dumps(ENTRIES | entries))
+    with pytest.raises(UsageError, match=r"dataset\.json is no card of a dataset"):
+        DatasetCard.read(tmp_path)

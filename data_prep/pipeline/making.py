@@ -12,7 +12,8 @@ from posnet_data_prep.pipeline.lines import map_lines
 from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.stages import PROGRESS, Stage
-from posnet_fairseq.text.tokenisation import Merges, SentencePieces, Words
+from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.tokenizers import Tokenizer
 
 MODEL = "sentencepiece.model"
 # What is counted of a set besides lines and tokens.
@@ -272,10 +273,10 @@ class Making:
 
 
 def words_of(language, recipe):
-    """The :class:`Words` of a language."""
+    """The :class:`Tokenizer` of a language."""
     by_words = recipe.tokenizer if language == "zh" else "moses"
     tokenizer = by_words if recipe.subwords == "bpe" else "none"
-    return Words(
+    return Tokenizer(
         language,
         tokenizer,
         normalise=recipe.normalise and tokenizer == "moses",

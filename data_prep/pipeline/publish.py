@@ -12,7 +12,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact, read_record
 from posnet_fairseq.shared.stages import is_ours
-from posnet_fairseq.text.tokenisation import CARD
+from posnet_fairseq.text.card import CARD
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's
 

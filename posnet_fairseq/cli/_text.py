@@ -1,10 +1,13 @@
 """Options about plain text that several commands have."""
 
-import json
 from pathlib import Path
 
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.text.tokenisation import CARD, Merges, Pipeline, Pretokenized, SentencePieces, Words, pipeline_of
+from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.pipeline import Pipeline, Pretokenized, pipeline_of
+from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.tokenizers import Tokenizer
 
 
 def add_text_options(parser):
@@ -37,11 +40,11 @@ def pipeline(options, vocabulary, folder):
         return Pretokenized()
     if options.sentencepiece_model:
         return Pipeline(
-            *(Words(name, "none") for name in languages), *[SentencePieces(options.sentencepiece_model)] * 2
+            *(Tokenizer(name, "none") for name in languages), *[SentencePieces(options.sentencepiece_model)] * 2
         )
     if options.bpe_codes:
         merges = Merges(options.bpe_codes)
-        return Pipeline(*map(Words, languages), merges, merges)
+        return Pipeline(*map(Tokenizer, languages), merges, merges)
     return pipeline_of(folder, languages)
 
 
@@ -53,8 +56,8 @@ def files_of_data(folder):
     """
     folder = Path(folder)
     try:
-        named = json.loads((folder / CARD).read_text(encoding="utf-8"))["files"].keys()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it has no card, as fairseq's have none
-        named = ()
+        named = list(DatasetCard.read(folder).files)
+    except (OSError, UsageError):  # data of fairseq-preprocess have no card
+        named = []
     found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
     return [*found, *(folder / name for name in named)]

@@ -35,7 +35,7 @@ class Translator:
     Args:
         models: an ensemble.
         vocabulary: their :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
-        pipeline: one of :mod:`posnet_fairseq.text.tokenisation`.
+        pipeline: a :class:`posnet_fairseq.text.pipeline.TextPipeline`.
         beam: hypotheses kept at each step.
         lenpen: hypotheses are scored by log probability over length to this power.
         max_len_a, max_len_b: translations end at a·M + b tokens.

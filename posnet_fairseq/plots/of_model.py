@@ -63,7 +63,7 @@ def with_sentence(models, vocabulary, text, sentence):
     Args:
         models: list of one.
         vocabulary: its :class:`posnet_fairseq.fairseq_plugin.checkpoints.Vocabulary`.
-        text: one of :mod:`posnet_fairseq.text.tokenisation`.
+        text: a :class:`posnet_fairseq.text.pipeline.TextPipeline`.
         sentence: plain text.
 
     Returns:

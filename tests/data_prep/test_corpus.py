@@ -14,7 +14,7 @@ import pytest
 from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish
 from posnet_fairseq.shared import disk as disks
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
 from support import archives
 
 PAIRS = [

@@ -14,7 +14,8 @@ from posnet_data_prep import prepare
 from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.sources import reading
 from posnet_fairseq.fairseq_plugin.length_ratio import measure
-from posnet_fairseq.text.tokenisation import Words, pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
+from posnet_fairseq.text.tokenizers import Tokenizer
 from support import archives
 from support.archives import MADE
 
@@ -161,7 +162,7 @@ def test_card_and_translation_agree_with_the_data(made):
     pipeline = pipeline_of(made.out, made.languages)
     sources, targets = made.sides("test")
     assert [pipeline.encode(line) for line in sources] == made.sides("test", ".bpe")[0]
-    words = Words(made.languages[1], **made.card["words"][made.languages[1]])
+    words = Tokenizer(made.languages[1], **made.card["words"][made.languages[1]])
     for text, pieces in zip(targets, made.sides("test", ".bpe")[1], strict=True):
         assert pipeline.decode(pieces) == words.join(words.split(text))
 

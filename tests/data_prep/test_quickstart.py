@@ -11,7 +11,7 @@ from posnet_data_prep.quickstart.sentences import Cleaner
 from posnet_data_prep.quickstart.split import split_by_document
 from posnet_data_prep.sources.catalogs import Text, read_wheel
 from posnet_data_prep.sources.download import Downloads
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
 
 
 @pytest.fixture

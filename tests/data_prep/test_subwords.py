@@ -9,7 +9,7 @@ from posnet_data_prep.pipeline import subwords
 from posnet_data_prep.pipeline.subwords import count_words, learn_merges, learn_pieces
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import Report
-from posnet_fairseq.text.tokenisation import SentencePieces
+from posnet_fairseq.text.subwords import SentencePieces
 
 LINES = ["the cat sat", "the dog ran", "hidden words", "the the cats"]
 

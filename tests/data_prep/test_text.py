@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_fairseq.text.tokenisation import pipeline_of
+from posnet_fairseq.text.pipeline import pipeline_of
 
 
 def write(path, *lines):

@@ -1,0 +1,114 @@
+"""Plain text to the tokens that a model was trained on, and back."""
+
+import hashlib
+from pathlib import Path
+from typing import Protocol
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.card import CARD, DatasetCard, bad_card
+from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords, check_file
+from posnet_fairseq.text.tokenizers import Tokenizer
+
+
+class TextPipeline(Protocol):
+    """Converts plain text to tokens, and tokens to plain text."""
+
+    def encode(self, line: str) -> str:
+        """Tokens between spaces, of plain text of the source language."""
+        ...
+
+    def decode(self, tokens: str) -> str:
+        """Plain text of tokens of the target language."""
+        ...
+
+
+class Pipeline:
+    """Splits plain text into words and these into subwords, and joins them.
+
+    Args:
+        source, target: tokenizers of both languages.
+        source_pieces, target_pieces: their subwords.
+    """
+
+    def __init__(self, source: Tokenizer, target: Tokenizer, source_pieces: Subwords, target_pieces: Subwords) -> None:
+        self._source, self._target = source, target
+        self._source_pieces, self._target_pieces = source_pieces, target_pieces
+
+    def encode(self, line: str) -> str:
+        """Tokens between spaces, of plain text of the source language."""
+        return self._source_pieces.split(self._source.split(line))
+
+    def decode(self, tokens: str) -> str:
+        """Plain text of tokens of the target language."""
+        return self._target.join(self._target_pieces.join(tokens))
+
+
+class Pretokenized:
+    """Leaves text that is tokens already as it is."""
+
+    def encode(self, line: str) -> str:
+        """The line itself."""
+        return line
+
+    def decode(self, tokens: str) -> str:
+        """The tokens themselves."""
+        return tokens
+
+
+def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
+    """The pipeline that the card of a prepared dataset describes.
+
+    Args:
+        folder: directory of the dataset.
+        languages: source and target of the model; the card may name them the other way round. The languages of a
+            language model are "".
+
+    Raises:
+        UsageError: the folder has no card, the card does not describe text of these languages, or a file that it names
+            is missing or has changed.
+    """
+    path = Path(folder) / CARD
+    try:
+        card = DatasetCard.read(folder)
+        files, kind = (card.bpe_codes, Merges) if card.bpe_codes else (card.sentencepiece_model, SentencePieces)
+        if files is None:
+            raise LookupError("it names neither bpe_codes nor a sentencepiece_model")
+        if card.words:
+            _refuse_other_languages(path, (card.source_lang, card.target_lang), languages)
+            tokenizers = [card.words[name] for name in languages]
+        else:  # text of one language
+            tokenizers = [Tokenizer("", "none")] * 2
+        names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
+        return Pipeline(*tokenizers, *(kind(_companion(path, name, card)) for name in names))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} has no {CARD}, which says how its text was split into tokens. Give --sentencepiece-model FILE, "
+            "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
+            "with a directory that posnet-prepare made."
+        ) from None
+    except (LookupError, TypeError, AttributeError) as error:
+        raise bad_card(path, error) from error
+
+
+def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None], languages: tuple[str, str]) -> None:
+    if not set(languages) <= set(known):
+        model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
+        raise UsageError(
+            f"{card_path} says how {known[0]} and {known[1]} are split into tokens, and the model {model}. Give the "
+            "directory that it was trained on by --data, or --bpe-codes, --sentencepiece-model or --pretokenized."
+        )
+
+
+def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
+    """The path of a file in the card's folder, unchanged since the card was written.
+
+    Raises:
+        UsageError: the file is missing or has changed.
+    """
+    path = card_path.parent / name
+    check_file(path)
+    made = card.files.get(name)
+    with open(path, "rb") as file:
+        if made and hashlib.file_digest(file, "sha256").hexdigest() != made["sha256"]:
+            raise UsageError(f"{path} is not the file that {card_path} was made with. {ANOTHER_FILE}")
+    return path

@@ -1,0 +1,108 @@
+"""Subwords: BPE merges of subword-nmt and models of sentencepiece."""
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Protocol
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain_damaged_codes
+
+ANOTHER_FILE = "Copy it again, or give the file that the training data was made with."
+# Words whose pieces BPE remembers. Without a limit they would fill the memory on a large corpus.
+_REMEMBERED = 200_000
+
+
+class Subwords(Protocol):
+    """Splits words into pieces, and joins pieces to words."""
+
+    def split(self, words: str) -> str:
+        """Pieces between spaces, of words between single spaces."""
+        ...
+
+    def join(self, pieces: str) -> str:
+        """Words of pieces."""
+        ...
+
+
+class Merges:
+    """BPE merges of subword-nmt, in bounded memory.
+
+    Args:
+        path: file of merges.
+
+    Raises:
+        UsageError: the file is missing, or no file of merges.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        from subword_nmt.apply_bpe import BPE
+
+        check_file(path)
+        complaint = io.StringIO()  # subword-nmt prints it and ends the program
+        try:
+            with open(path, encoding="utf-8") as file, contextlib.redirect_stderr(complaint):
+                self._bpe = BPE(file)
+        except (SystemExit, ValueError, LookupError) as error:
+            raise UsageError(
+                explain_damaged_codes(complaint.getvalue().removeprefix("Error: ") or error, path)
+            ) from error
+        if not all(all(pair) for pair in self._bpe.bpe_codes):
+            raise UsageError(explain_damaged_codes("it is empty or has empty pieces", path))
+
+    def split(self, words: str) -> str:
+        """Pieces between spaces, of words between single spaces; ``@@`` ends all pieces of a word but its last."""
+        if len(self._bpe.cache) > _REMEMBERED:
+            self._bpe.cache.clear()
+        return self._bpe.process_line(words)
+
+    def join(self, pieces: str) -> str:
+        """Words of pieces."""
+        return (pieces + " ").replace("@@ ", "").rstrip()
+
+
+class SentencePieces:
+    """A sentencepiece model.
+
+    Args:
+        path: file of the model.
+
+    Raises:
+        UsageError: the file is missing, or no whole model.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        from google.protobuf.message import DecodeError
+        from sentencepiece import SentencePieceProcessor
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made at import
+
+        check_file(path)
+        proto = Path(path).read_bytes()
+        try:
+            model = ModelProto.FromString(proto)
+            # sentencepiece itself takes a file that was cut between two pieces for a smaller model.
+            if not (model.HasField("trainer_spec") and model.HasField("normalizer_spec")):
+                raise ValueError("it is cut short")
+            self._model = SentencePieceProcessor(model_proto=proto)
+        except (DecodeError, ValueError, RuntimeError) as error:
+            raise UsageError(f"{path} is damaged or no sentencepiece model. {ANOTHER_FILE}") from error
+
+    def split(self, words: str) -> str:
+        """Pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``."""
+        return " ".join(self._model.encode(words, out_type=str))
+
+    def join(self, pieces: str) -> str:
+        """Words of pieces."""
+        return pieces.replace(" ", "").replace("▁", " ").strip()
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse a path that is not that of a regular file.
+
+    Raises:
+        UsageError: nothing is there, or no regular file.
+    """
+    if Path(path).is_dir():
+        raise UsageError(f"{path} is a directory. Give a file in it.")
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: there is no such file. Check the path.")

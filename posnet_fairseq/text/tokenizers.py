@@ -1,0 +1,115 @@
+"""Splitting lines into words and joining words to lines: the code that prepares data also translates."""
+
+import functools
+import tempfile
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any
+
+import regex
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import is_blank
+
+TOKENIZERS = ("moses", "jieba", "characters", "none")
+
+_CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303F\uFF00-\uFFEF]"
+_CHARACTER = regex.compile(f"({_CJK})")
+_SPACE_AT_CHARACTER = regex.compile(f" (?={_CJK})|(?<={_CJK}) ")
+_UNPRINTABLE = regex.compile(r"\p{C}")
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Splits lines of a language into words, and joins words to a line.
+
+    Args:
+        language: two-letter code; "" for text whose language is not named.
+        tokenizer: ``moses`` (sacremoses, which escapes some characters), ``jieba`` (Chinese words), ``characters``
+            (each Chinese or Japanese character is a word; the rest is split at spaces), or ``none``: words are split
+            at spaces only, for sentencepiece.
+        normalise: first, normalise punctuation as Moses does, and replace unprintable characters by spaces.
+        split_hyphens: ``moses`` splits words at hyphens into ``@-@`` (Moses' option -a).
+        straighten_apostrophes: first, replace ’ by '.
+        lowercase: finally, convert to lower case.
+
+    Raises:
+        TypeError: an argument has another type than its default.
+        UsageError: there is no such tokenizer.
+    """
+
+    language: str
+    tokenizer: str = "moses"
+    normalise: bool = False
+    split_hyphens: bool = True
+    straighten_apostrophes: bool = False
+    lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            wanted, value = (bool if isinstance(option.default, bool) else str), getattr(self, option.name)
+            if not isinstance(value, wanted):
+                raise TypeError(f"{option.name} is {value!r:.50}, no {wanted.__name__}")
+        if self.tokenizer not in TOKENIZERS:
+            raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
+
+    def split(self, line: str) -> str:
+        """Words of a line of plain text, between single spaces; "" for a blank line."""
+        if self.straighten_apostrophes:
+            line = line.replace("’", "'")
+        if self.normalise:
+            line = _UNPRINTABLE.sub(" ", _normaliser(self.language).normalize(line))
+        if self.tokenizer == "moses":
+            line = _moses(self.language).tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
+        elif self.tokenizer == "jieba":
+            line = " ".join(_jieba().cut(line))
+        elif self.tokenizer == "characters":
+            line = _CHARACTER.sub(r" \1 ", line)
+        line = " ".join(line.split())
+        if is_blank(line):
+            return ""
+        return line.lower() if self.lowercase else line
+
+    def join(self, words: str) -> str:
+        """Plain text of words between spaces."""
+        if self.tokenizer == "moses":
+            return _moses_joiner(self.language).detokenize(words.split())
+        return words if self.tokenizer == "none" else _SPACE_AT_CHARACTER.sub("", words)
+
+
+# sacremoses and jieba take most of a second to import: only text that needs them waits for them.
+
+
+@functools.cache
+def _normaliser(language: str) -> Any:
+    from sacremoses import MosesPunctNormalizer
+
+    return MosesPunctNormalizer(language)
+
+
+@functools.cache
+def _moses(language: str) -> Any:
+    from sacremoses import MosesTokenizer
+
+    return MosesTokenizer(language)
+
+
+@functools.cache
+def _moses_joiner(language: str) -> Any:
+    from sacremoses import MosesDetokenizer
+
+    return MosesDetokenizer(language)
+
+
+@functools.cache
+def _jieba() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports pkg_resources
+        import jieba
+
+    jieba.setLogLevel("ERROR")
+    tokenizer = jieba.Tokenizer()
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.tmp_dir = folder  # else it would unpack what any user of the machine may have put into /tmp
+        tokenizer.initialize()
+    return tokenizer
