@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.runs.run_settings import RunSettings, default_size, known_datasets
-from posnet_fairseq.runs.settings import Settings, nearest, recipe, root
+from posnet_fairseq.runs.settings import Settings, recipe, root
+from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 
+INDENT = " " * 15
 USAGE = """usage: posnet-run TARGET [OPTION ...]
 
 TARGET:
@@ -44,7 +46,7 @@ def find_target(name: str) -> Target:
     if name == "compare":
         from posnet_fairseq.runs.compare import ComparisonSettings, compare
 
-        about = "Train several systems with one or more seeds each, all stages, and compare them in one report."
+        about = "Train several systems with one or more seeds each, and compare them in one report."
         return ComparisonSettings, compare, about, {}
     if name == "quickstart":
         from posnet_fairseq.runs.quickstart import QuickstartSettings, quickstart
@@ -61,7 +63,10 @@ def find_target(name: str) -> Target:
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
     from posnet_fairseq.runs.run import run
 
-    about = "Train one system with one seed on a dataset, and score its translation of the test set, in stages."
+    about = (
+        "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
+        "of the training and the search are those of the size, unless they are given."
+    )
     given = {"dataset": name, "size": default_size(name)} if name != "corpus" else {}
     return RunSettings, run, about, given
 
@@ -94,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of posnet-run."""
     name, *words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
-        print(USAGE.format(datasets=textwrap.fill(", ".join(known_datasets()), 100, initial_indent=" " * 15)))
+        names = ", ".join(known_datasets())
+        print(USAGE.format(datasets=textwrap.fill(names, 100, initial_indent=INDENT, subsequent_indent=INDENT)))
         return
     script = recipe()
     if script:

@@ -9,8 +9,9 @@ from posnet_fairseq.runs.machine import shares
 from posnet_fairseq.runs.run import prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.runs.settings import setting, whole_number
+from posnet_fairseq.runs.settings import setting
 from posnet_fairseq.runs.systems import System, chosen, find_list
+from posnet_fairseq.runs.values import whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 

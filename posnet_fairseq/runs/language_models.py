@@ -14,8 +14,9 @@ from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run import run_attached
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.runs.settings import Settings, one_of, setting, whole_number
+from posnet_fairseq.runs.settings import Settings, setting
 from posnet_fairseq.runs.training import train
+from posnet_fairseq.runs.values import one_of, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from posnet_fairseq.runs.compare import ComparisonSettings, compare
 from posnet_fairseq.runs.run_settings import known_architectures
 from posnet_fairseq.runs.samples import show_samples
-from posnet_fairseq.runs.settings import Settings, choose, recipe, setting, switch, whole_number
+from posnet_fairseq.runs.settings import Settings, recipe, setting
 from posnet_fairseq.runs.systems import System
+from posnet_fairseq.runs.values import choose, switch, whole_number
 from posnet_fairseq.shared.errors import UsageError
 
 UPDATES = 2000

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import yaml
 
-from posnet_fairseq.runs.settings import (
-    Settings,
+from posnet_fairseq.runs.settings import Settings, recipe, root, setting
+from posnet_fairseq.runs.values import (
+    betas,
     choose,
+    fraction,
+    length,
     nearest,
     number,
     one_of,
-    recipe,
-    root,
-    setting,
+    port,
+    rank,
+    rate,
+    run_name,
     switch,
     whole_number,
 )  # fmt: skip
@@ -69,50 +73,8 @@ def _mixer(text: str) -> str:
     return choose(text, known_architectures())
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", text):
-        raise ValueError("give a name of letters, digits, dots, dashes and underscores, at most 200.")
-    return text
-
-
 def _folder(text: str) -> Path:
     return Path(os.path.abspath(text))  # what is relative is so to where the caller is
-
-
-def _rank(text: str) -> int:
-    if not re.fullmatch(r"0|[1-9][0-9]{0,3}", text):
-        raise ValueError("give 0, 1, ..., the number of this machine.")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,4}", text) or int(text) > 65535:
-        raise ValueError("give a whole number, 1 to 65535.")
-    return int(text)
-
-
-def _rate(text: str) -> str:
-    if not float(number(text)) > 0:
-        raise ValueError("give a number above 0.")
-    return text
-
-
-def _fraction(text: str) -> str:
-    if not float(number(text)) < 1:
-        raise ValueError("give a number below 1.")
-    return text
-
-
-def _betas(text: str) -> str:
-    if not re.fullmatch(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)", text):
-        raise ValueError("give two numbers below 1, as (0.9,0.98).")
-    return text
-
-
-def _length(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", text):
-        raise ValueError("give a whole number.")
-    return int(text)
 
 
 def _metrics(text: str) -> str:
@@ -148,9 +110,9 @@ class TrainingSettings(Settings):
     gpus: int | None = setting("GPUs of every machine (default: all)", parse=whole_number, metavar="N")
     cpus: int | None = setting("processes on CPUs, instead of GPUs", parse=whole_number, metavar="N")
     nodes: int = setting("machines", 1, whole_number, metavar="N")
-    node_rank: int | None = setting("number of this machine, from 0", parse=_rank, metavar="N")
+    node_rank: int | None = setting("number of this machine, from 0", parse=rank, metavar="N")
     master_addr: str | None = setting("host name of the first machine", metavar="HOST")
-    master_port: int = setting("port of the first machine", 29500, _port, metavar="PORT")
+    master_port: int = setting("port of the first machine", 29500, port, metavar="PORT")
     precision: str | None = setting(
         "bf16, fp16 or fp32 (default: bf16 on GPUs that have it, else fp32)", parse=one_of("bf16", "fp16", "fp32")
     )
@@ -159,19 +121,19 @@ class TrainingSettings(Settings):
 
     tokens: int = setting("tokens of an update, over all batches and processes", parse=whole_number, metavar="N")
     max_tokens: int = setting("tokens of one batch, at most", parse=whole_number, metavar="N")
-    lr: str = setting("peak of the learning rate", parse=_rate)
+    lr: str = setting("peak of the learning rate", parse=rate)
     warmup: int = setting("updates until the peak", parse=whole_number, metavar="N")
     updates: int = setting("updates of the training", parse=whole_number, metavar="N")
     interval: int = setting("updates between checkpoints", parse=whole_number, metavar="N")
     average: int = setting("checkpoints that are averaged", parse=whole_number, metavar="N")
-    label_smoothing: str = setting("of the loss", parse=_fraction, metavar="P")
-    adam_betas: str = setting("of Adam, as '(0.9,0.98)'", parse=_betas, metavar="BETAS")
+    label_smoothing: str = setting("of the loss", parse=fraction, metavar="P")
+    adam_betas: str = setting("of Adam, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
     adam_eps: str = setting("of Adam", parse=number, metavar="EPS")
     max_positions: int = setting("tokens of a sentence, at most", parse=whole_number, metavar="N")
     beam: int = setting("hypotheses kept in beam search", parse=whole_number, metavar="N")
     lenpen: str = setting("exponent of the length by which log probabilities are divided", parse=number, metavar="X")
     max_len_a: str = setting("translations have a·M + b tokens at most: a", parse=number, metavar="A")
-    max_len_b: int = setting("and b", parse=_length, metavar="B")
+    max_len_b: int = setting("and b", parse=length, metavar="B")
     metrics: str = setting("of posnet-score: " + ", ".join(METRICS), parse=_metrics)
 
     @classmethod
@@ -288,7 +250,7 @@ class RunSettings(TrainingSettings):
     )
     mixer: str = setting("mixer, as in architectures (posnet-mixers lists them)", "rposnet", _mixer)
     seed: int = setting("of everything random", 1, whole_number, metavar="N")
-    name: str | None = setting("of the run (default: the mixer's)", parse=_name)
+    name: str | None = setting("of the run (default: the mixer's)", parse=run_name)
 
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""

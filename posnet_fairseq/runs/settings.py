@@ -6,20 +6,17 @@ from, so that ``7e-4`` reaches fairseq-train as it was written.
 
 import argparse
 import dataclasses
-import difflib
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
 import yaml
 
+from posnet_fairseq.runs.values import Parse, nearest
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import read_lines
-
-Parse = Callable[[str], Any]
 
 
 def recipe() -> Path | None:
@@ -36,12 +33,6 @@ def root() -> Path:
     """The folder of ``data`` and ``runs``: a recipe's checkout, else the working directory."""
     script = recipe()
     return script.parent.parent if script else Path.cwd()
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """The end of a sentence about an unknown name: " Did you mean ...?", "" if nothing is near."""
-    found = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {found[0]}?" if found else ""
 
 
 def setting(
@@ -158,7 +149,8 @@ class Settings:
 
     def arguments(self) -> list[str]:
         """Flags that say the same to another posnet-run."""
-        return [f"{flag(name)}={text}" for name, text in self.texts().items()]
+        switches = {name for name, each in self.fields().items() if each.type is bool}
+        return [flag(name) if name in switches else f"{flag(name)}={text}" for name, text in self.texts().items()]
 
     @classmethod
     def _is_positional(cls, name: str) -> bool:
@@ -167,12 +159,13 @@ class Settings:
     @classmethod
     def _flags(cls, target: str, words: Sequence[str], description: str) -> dict[str, str]:
         parser = argparse.ArgumentParser(prog=f"posnet-run {target}", description=description, allow_abbrev=False)
-        for name, each in cls.fields().items():
-            about = each.metadata
+        fields = cls.fields()
+        for name in sorted(fields, key=lambda name: name not in cls.__annotations__):  # its own before its base's
+            about = fields[name].metadata
             if about["positional"]:
                 parser.add_argument(name, nargs=about["positional"], metavar=about["metavar"], help=about["help"])
-            elif each.type is bool:
-                parser.add_argument(flag(name), nargs="?", const="1", metavar="1", help=about["help"])
+            elif fields[name].type is bool:
+                parser.add_argument(flag(name), action="store_true", help=about["help"])
             else:
                 parser.add_argument(flag(name), metavar=about["metavar"] or name.upper(), help=about["help"])
         parser.add_argument("--config", metavar="FILE", help="YAML file of settings: max_tokens: 3400; flags win")
@@ -225,38 +218,3 @@ def _text(value: object) -> str:
     if value is True:
         return "1"
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def whole_number(text: str) -> int:
-    """A whole number, 1 to 9999999."""
-    if not re.fullmatch(r"[1-9][0-9]{0,6}", text):
-        raise ValueError("give a whole number, 1 to 9999999.")
-    return int(text)
-
-
-def number(text: str) -> str:
-    """A number that is not negative, as it was written."""
-    if not re.fullmatch(r"[0-9]*\.?[0-9]+(e-?[0-9]+)?", text):
-        raise ValueError("give a number, as 0.1 or 7e-4.")
-    return text
-
-
-def switch(text: str) -> bool:
-    """Whether a switch is on: any value but ``0``, ``false`` and ``no``."""
-    return text.lower() not in ("0", "false", "no")
-
-
-def one_of(*names: str) -> Parse:
-    """The parser of a name that must be one of some."""
-    return lambda text: choose(text, names)
-
-
-def choose(text: str, names: Collection[str]) -> str:
-    """The name, if it is one of some.
-
-    Raises:
-        ValueError: it is not; names all and the nearest.
-    """
-    if text not in names:
-        raise ValueError(f"choose one of {' '.join(names)}.{nearest(text, names)}")
-    return text

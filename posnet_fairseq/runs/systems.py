@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.runs.settings import nearest, recipe
+from posnet_fairseq.runs.settings import recipe
+from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)

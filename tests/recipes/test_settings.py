@@ -49,7 +49,7 @@ def test_every_hyperparameter_has_a_remark():
 
 
 def test_stages_and_flags_may_be_mixed():
-    found = read("score", "--mixer", "shaw", "train", "--tensorboard", "--options=--shaw-values")
+    found = read("score", "--mixer", "shaw", "--tensorboard", "train", "--options=--shaw-values")
     assert (found.stages, found.mixer, found.tensorboard) == (("train", "score"), "shaw", True)
     assert found.options == "--shaw-values"
     assert read().stages == read("train", "all").stages == STAGES
