@@ -1,5 +1,6 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
     parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))[: len(jobs)]
     check_options(jobs[: len(systems)])
+    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     comparison = Comparison(
         settings.data_folder,
         settings.runs_folder / f"compare_{name}_{settings.size}",

@@ -1,6 +1,7 @@
 """Language models after the Translution paper (Fan et al., 2025, Table 7), trained on one text and compared."""
 
 import hashlib
+import logging
 import os
 import re
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ def check_mixers(names: tuple[str, ...], called: str) -> None:
     from posnet_fairseq.registry import get_mixer
     from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
 
+    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     if not names:
         raise UsageError(f"{called} is empty. Name mixers between spaces, such as attention translution.")
     for name in names:

@@ -167,6 +167,7 @@ class TrainingSettings(Settings):
             )
         self._check_options()
         self._check_data()
+        self.check_writable(self._runs())
 
     def _check_options(self) -> None:
         if re.search(r"[\"'\\]", self.options):
