@@ -41,7 +41,11 @@ setup(
         for package in find_packages(include=[folder, f"{folder}.*"])
     ],
     package_dir={installed: folder for folder, installed in INSTALLED_AS.items()},
-    package_data={"posnet_eval.report": ["*.html"], "posnet_fairseq.plots": ["*.html"]},
+    package_data={
+        "posnet_eval.report": ["*.html"],
+        "posnet_fairseq.plots": ["*.html"],
+        "posnet_fairseq.runs": ["*.yaml", "lists/*.txt"],
+    },
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
         # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
@@ -94,6 +98,7 @@ setup(
             "posnet-plot=posnet_fairseq.cli.plot:main",
             "posnet-precompute=posnet_fairseq.cli.precompute:main",
             "posnet-prepare=posnet_data_prep.prepare:main",
+            "posnet-run=posnet_fairseq.cli.run:main",
             "posnet-score=posnet_eval.score:main",
             "posnet-translate=posnet_fairseq.cli.translate:main",
         ]

@@ -1,1 +1,1 @@
-"""Training runs: their stages, logs and comparisons."""
+"""Runs: from data to scores, in stages, and comparisons of systems (posnet-run)."""

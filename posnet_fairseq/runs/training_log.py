@@ -1,14 +1,17 @@
-"""What fairseq-train writes with ``--log-format json``."""
+"""Logs of fairseq-train with ``--log-format json``."""
 
 import json
 import re
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 
 
-def records(path):
-    """(kind, values) of every record in a log, kind ``train_inner`` or ``valid``, numbers as floats.
+def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind, ``train_inner`` or ``valid``, and the values of every record in a log, numbers as floats.
 
     A line that is not written to its end yet, or is damaged, is left out.
     """
@@ -26,7 +29,13 @@ def records(path):
             yield match.group(1), {name: _number(value) for name, value in values.items()}
 
 
-def _number(value):
+def training_speed(path: Path | str) -> float | None:
+    """The median of target tokens a second in a log, of all processes together; None if it has none."""
+    rates = [values["wps"] for kind, values in records(path) if kind == "train_inner"]
+    return statistics.median(rates) if rates else None
+
+
+def _number(value: Any) -> Any:
     try:
         return float(value)
     except (TypeError, ValueError):

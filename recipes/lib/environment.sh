@@ -17,11 +17,7 @@ posnet_environment() {
     elif ! posnet_is_ready "$venv" "$stamp"; then
         posnet_make_alone "$root" "$venv" "$stamp" || return 2
     fi
-    PATH="$venv/bin:$PATH"
-    # Threads that wait without spinning: two processes on two cores would otherwise slow each other down.
-    export PATH OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
-    # Keep freed memory: giving it back to the system after every batch costs a CPU about 5% of training.
-    export MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432
+    export PATH="$venv/bin:$PATH"
 }
 
 posnet_cannot() { echo "posnet: error: $*" >&2; }
@@ -94,7 +90,7 @@ posnet_make() {
         python=$(posnet_python) || return
         echo "posnet: making $venv with $("$python" --version)" >&2
         if ! { posnet_clear "$venv" && "$python" -m venv "$venv"; }; then
-            posnet_cannot "$venv could not be made (see above). Run again when that is mended."
+            posnet_cannot "$venv could not be made (see above). Run again when that is repaired."
             return 2
         fi
     fi

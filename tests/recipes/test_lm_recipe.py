@@ -1,10 +1,11 @@
-"""recipes/lm.sh: the mixers that it refuses, and the table that it ends with."""
+"""Language models: the mixers that are refused, and the table of perplexities."""
 
-import re
-
-import check_mixers
-import lm_table
 import pytest
+
+from posnet_fairseq.runs.language_models import check_mixers
+from posnet_fairseq.runs.perplexity_table import print_table
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
 
 
 @pytest.mark.parametrize(
@@ -15,11 +16,10 @@ import pytest
         (["fouriernet"], "LM_MIXERS fouriernet: it cannot stand in a decoder"),
     ],
 )
-def test_mixers_that_make_no_language_model_are_refused(capsys, names, sentence):
-    with pytest.raises(SystemExit):
-        check_mixers.main(["LM_MIXERS", *names])
-    assert re.search(sentence, capsys.readouterr().err)
-    check_mixers.main(["LM_MIXERS", "attention", "rposnet"])
+def test_mixers_that_make_no_language_model_are_refused(names, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        check_mixers(names, "LM_MIXERS")
+    check_mixers(["attention", "rposnet"], "LM_MIXERS")
 
 
 LOG = """2026-01-01 | INFO | fairseq_cli.train | num. shared model params: 22,001,000 (num. trained: 22,001,000)
@@ -36,16 +36,15 @@ def test_perplexities_side_by_side(capsys, tmp_path):
         run.mkdir()
         (run / "train.log").write_text(LOG)
         (run / "eval.log").write_text("$ fairseq-eval-lm\n" + EVALUATION)
-    lm_table.main(["1", *map(str, runs)])
+    print_table(1, runs)
     output = capsys.readouterr().out
     for shown in ("gpt_a_alpha_translution", "22.00M", "1,000", "60.4", "57.3", "seed 1"):
         assert shown in output, shown
     (runs[1] / "eval.log").write_text(
         "$ fairseq-eval-lm\n1 samples have invalid sizes and will be skipped\n" + EVALUATION
     )
-    with pytest.raises(SystemExit):
-        lm_table.main(["1", *map(str, runs)])
-    assert "left out blocks that are too long" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="left out blocks that are too long"):
+        print_table(1, runs)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +58,11 @@ def test_perplexities_side_by_side(capsys, tmp_path):
         ("eval.log", None, "eval.log: Is a directory"),
     ],
 )
-def test_log_that_was_cut_is_one_sentence(capsys, tmp_path, name, text, sentence):
+def test_log_that_was_cut_is_one_sentence(tmp_path, name, text, sentence):
     (tmp_path / "train.log").write_text(LOG)
     (tmp_path / "eval.log").write_text(EVALUATION)
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir() if text is None else (tmp_path / name).write_text(text)
-    with pytest.raises(SystemExit):
-        lm_table.main(["1", str(tmp_path)])
-    assert sentence in capsys.readouterr().err
+    with pytest.raises((UsageError, IsADirectoryError)) as raised:
+        print_table(1, [tmp_path])
+    assert sentence in explain(raised.value)

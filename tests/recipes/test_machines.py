@@ -7,14 +7,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import machines
 import pytest
-from machines import Share, agree
 from torch.distributed import HashStore
 
+from posnet_fairseq.runs.distributed import machines
+from posnet_fairseq.runs.distributed.machines import Share, agree
 from support import commands
 
-RANK = "recipes/lib/rank.py"
+RANK = "posnet_fairseq/runs/distributed/rank.py"
 OPTIONS = ["data", "--lr", "1", "--save-dir", "run/checkpoints", "--seed", "1"]
 
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from record import Record, last_attempt, settings_of
-from stage import Stage
 
+from posnet_fairseq.runs import command_stage
+from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.record import Record, last_attempt, settings_of
 from posnet_fairseq.shared.errors import UsageError
 
 
@@ -28,13 +29,13 @@ def test_options_are_settings_but_for_those_that_change_no_result():
         "--seed": "1",
         "more": "x=y",
     }
-    assert settings_of(command.split(), ["more=x=y"]) == expected
+    assert settings_of(command.split(), {"more": "x=y"}) == expected
 
 
 def test_folders_are_no_settings():
     command = ["program", "/a b/run", "--out", "/a b/run/file", "--system", "x=/a b/run/test", "--other", "/a b/runs"]
     expected = {"argument 1": "RUN", "--out": "RUN/file", "--system": "x=RUN/test", "--other": "/a b/runs"}
-    assert settings_of(command, places={"RUN": "/a b/run", "DATA": None}) == expected
+    assert settings_of(command, places={"RUN": "/a b/run"}) == expected
 
 
 def test_negative_numbers_are_values():
@@ -43,16 +44,16 @@ def test_negative_numbers_are_values():
 
 def test_stage_is_done_once(tmp_path):
     made = tmp_path / "made"
-    stage = Stage(tmp_path / "run", "work", python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), made)
-    assert not stage.done
-    stage.do()
-    stage.do()
-    assert stage.done
+    stage = CommandStage(tmp_path / "run", "work", python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), made)
+    assert not stage.is_done(tmp_path)
+    do(stage)
+    do(stage)
+    assert stage.is_done(tmp_path)
     assert made.read_text() == "x"
     assert last_attempt(stage.log) == "hello\n"
     made.unlink()
-    assert not stage.done
-    stage.do()
+    assert not stage.is_done(tmp_path)
+    do(stage)
     assert [attempt["outcome"] for attempt in Record(tmp_path / "run/work.json").content["attempts"]] == [
         "finished"
     ] * 2
@@ -61,54 +62,58 @@ def test_stage_is_done_once(tmp_path):
 def test_what_is_made_of_something_newer_is_done_again(tmp_path):
     source, made = tmp_path / "source", tmp_path / "made"
     source.touch()
-    stage = Stage(tmp_path / "run", "work", ["touch", str(made)], made, source)
-    stage.do()
-    assert stage.done
+    stage = CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source)
+    do(stage)
+    assert stage.is_done(tmp_path)
     os.utime(source, ns=(made.stat().st_mtime_ns + 1,) * 2)
-    assert not stage.done
-    stage.do()
-    assert stage.done
+    assert not stage.is_done(tmp_path)
+    do(stage)
+    assert stage.is_done(tmp_path)
 
 
 def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
     flag = tmp_path / "flag"
-    stage = Stage(tmp_path, "work", ["bash", "-c", f"echo x: error: no luck; echo more; [ -e '{flag}' ] || exit 3"])
+    stage = CommandStage(
+        tmp_path, "work", ["bash", "-c", f"echo x: error: no luck; echo more; [ -e '{flag}' ] || exit 3"]
+    )
     with pytest.raises(UsageError, match=r"work of .*: exit code 3. x: error: no luck \(log: .*work.log\)"):
-        stage.do()
-    assert not stage.done
+        do(stage)
+    assert not stage.is_done(tmp_path)
     flag.touch()
-    stage.do()
-    assert stage.done
+    do(stage)
+    assert stage.is_done(tmp_path)
 
 
 def test_command_that_makes_nothing_has_failed(tmp_path):
     with pytest.raises(UsageError, match="made nothing"):
-        Stage(tmp_path, "work", python("pass"), tmp_path / "made").do()
+        do(CommandStage(tmp_path, "work", python("pass"), tmp_path / "made"))
 
 
 def test_what_differs_is_named(tmp_path):
-    Stage(tmp_path, "work", [*python("pass"), "--lr", "1", "--cpu"]).do()
-    assert Stage(tmp_path, "work", [*python("pass"), "--lr", "1"]).done
+    do(CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1", "--cpu"]))
+    assert CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1"]).is_done(tmp_path)
     with pytest.raises(
         UsageError, match=r"work was finished with other options \(--lr: 1 then, 2 now; --new: not given then"
     ):
-        Stage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).done  # noqa: B018
+        CommandStage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).is_done(tmp_path)
 
 
 def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("stage.PATIENCE", 0.2)
+    monkeypatch.setattr(command_stage, "PATIENCE", 0.2)
     end = tmp_path / "end"
     refused = []
 
     def second():
         with pytest.raises(UsageError, match="another process works in this folder"):
-            Stage(tmp_path, "other", python("pass")).do()
+            do(CommandStage(tmp_path, "other", python("pass")))
         refused.append(True)
         end.touch()
 
-    Stage(tmp_path, "work", ["bash", "-c", f"until [ -e '{end}' ]; do sleep 0.1; done"]).do(second)
+    work = CommandStage(tmp_path, "work", ["bash", "-c", f"until [ -e '{end}' ]; do sleep 0.1; done"])
+    work.prepare = second
+    do(work)
     assert refused
-    Stage(tmp_path, "other", python("pass")).do()
+    do(CommandStage(tmp_path, "other", python("pass")))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_damaged_record_is_one_sentence(tmp_path, text):
 def test_full_disk_keeps_the_record_that_there_was(tmp_path, monkeypatch):
     flag = tmp_path / "flag"
     command = python(f"open({str(flag)!r}, 'w')")
-    Stage(tmp_path / "run", "work", command).do()
+    do(CommandStage(tmp_path / "run", "work", command))
     before = (tmp_path / "run/work.json").read_bytes()
 
     def full(*_, **__):
@@ -140,14 +145,14 @@ def test_full_disk_keeps_the_record_that_there_was(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
         with pytest.raises(UsageError, match=r"cannot write .*work\.json: the disk is full\. Make room"):
-            Stage(tmp_path / "run", "work", command, flag.with_name("other")).do()
+            do(CommandStage(tmp_path / "run", "work", command, flag.with_name("other")))
     assert (tmp_path / "run/work.json").read_bytes() == before
     assert not list((tmp_path / "run").glob(".work*"))
 
 
 def test_record_names_code_and_machine(tmp_path):
-    stage = Stage(tmp_path, "work", python("pass"))
-    stage.do()
+    stage = CommandStage(tmp_path, "work", python("pass"))
+    do(stage)
     (attempt,) = json.loads((tmp_path / "work.json").read_text())["attempts"]
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     assert attempt["commit"].startswith(head.stdout.strip() or "")

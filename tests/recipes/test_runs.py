@@ -10,12 +10,11 @@ import subprocess
 import time
 from pathlib import Path
 
-import before_training
 import pytest
 import torch
-from training import fairseq_arguments
 
 from posnet_data_prep.prepare import main as prepare
+from posnet_fairseq.runs import before_training
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.corpus import make_corpus
@@ -124,8 +123,9 @@ def test_old_checkpoints_are_removed(one):
 
 def test_disk_space_is_reckoned_well(one):
     (attempt,) = record(one, "train")["attempts"]
-    model, _ = before_training.build(fairseq_arguments(attempt["command"]))
-    expected = before_training.BYTES * before_training.trained_parameters(model)
+    launch, *arguments = attempt["command"]
+    assert launch == "fairseq-train"
+    expected = before_training.BYTES * before_training.parameters(before_training.build(arguments)[0])
     assert expected < (one / "checkpoints" / "checkpoint_last.pt").stat().st_size < expected + 2e5  # names, options
 
 
@@ -176,7 +176,7 @@ def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option,
     arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
     arguments += ["--criterion", "label_smoothed_cross_entropy", "--best-checkpoint-metric", "ppl"]
     name, *_ = option.split()
-    with pytest.raises(UsageError, match=rf"OPTIONS with {name}\b.*{reason}"):
+    with pytest.raises(UsageError, match=rf"--options with {name}\b.*{reason}"):
         before_training.refuse_other_endings(before_training.build([*arguments, *option.split()])[1])
 
 

@@ -8,6 +8,9 @@ import subprocess
 import pytest
 
 from posnet_eval.metrics import METRICS
+from posnet_fairseq.runs import machine
+from posnet_fairseq.runs.run import run
+from posnet_fairseq.runs.run_settings import RunSettings
 from support import commands
 
 RECIPES = commands.ROOT / "recipes"
@@ -145,29 +148,29 @@ def test_sizes_are_trained_as_in_the_paper(size, options):
         assert f"{option} {value} " in output
 
 
-# A machine with eight GPUs is not at hand: the part of the recipe that finds them is replaced.
-ON_GPUS = """
-. {stages}
-find_device() {{ device=gpu processes={gpus} PRECISION={precision}; }}
-recipe train translate
-"""
+@pytest.fixture
+def on_gpus(monkeypatch, capsys, tmp_path):
+    """What a recipe would run on a machine with GPUs, which is not at hand."""
 
+    def dry_run(gpus, bf16=True, **environment):
+        monkeypatch.setattr(machine, "gpus", lambda: (gpus, bf16))
+        monkeypatch.setenv("POSNET_RECIPE", str(RECIPES / "wmt14.en-de.sh"))
+        monkeypatch.chdir(commands.ROOT)
+        for name, value in ({"DATASET": "wmt14.en-de", "SIZE": "base", "DRY_RUN": "1"} | environment).items():
+            monkeypatch.setenv(name, value)
+        run(RunSettings.read("corpus", ["train", "translate"], ""))
+        return "".join(capsys.readouterr())
 
-def on_gpus(gpus, precision="bf16", path=None, **environment):
-    script = ON_GPUS.format(stages=RECIPES / "lib/stages.sh", gpus=gpus, precision=precision)
-    settings = {"DATASET": "wmt14.en-de", "SIZE": "base", "DRY_RUN": "1"}
-    search = {"PATH": f"{path}:{os.environ['PATH']}"} if path else {}
-    done = subprocess.run(
-        ["bash", "-c", script, "wmt"], env=os.environ | settings | environment | search, capture_output=True, text=True
-    )
-    return done.stdout + done.stderr
+    for name in ("CPUS", "GPUS", "DATA", "RUNS", "NODES", "NODE_RANK", "MASTER_ADDR", "SLURM_JOB_ID", "PRECISION"):
+        monkeypatch.delenv(name, raising=False)
+    return dry_run
 
 
 @pytest.mark.parametrize(
     ("gpus", "nodes", "batches", "tokens"),
     [(1, 1, 8, 3400), (2, 1, 4, 3400), (4, 1, 2, 3400), (8, 1, 1, 3400), (3, 1, 3, 3022), (8, 2, 1, 1700)],
 )
-def test_tokens_of_an_update_do_not_depend_on_the_machine(gpus, nodes, batches, tokens):
+def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, batches, tokens):
     output = on_gpus(gpus, NODES=str(nodes), MASTER_ADDR="first", NODE_RANK="0")
     assert f"--max-tokens {tokens} --update-freq {batches} " in output
     assert 0.999 < gpus * nodes * batches * tokens / 27200 <= 1
@@ -179,9 +182,9 @@ def test_tokens_of_an_update_do_not_depend_on_the_machine(gpus, nodes, batches, 
         assert "--node-rank 0 --master-addr first --master-port 29500" in output
 
 
-def test_precision_of_older_gpus():
-    assert "--bf16" not in on_gpus(1, "fp32")
-    assert "--fp16" in on_gpus(1, "fp16")
+def test_precision_of_older_gpus(on_gpus):
+    assert "--bf16" not in on_gpus(1, bf16=False)
+    assert "--fp16" in on_gpus(1, PRECISION="fp16")
 
 
 def program(folder, name, text):
@@ -190,12 +193,15 @@ def program(folder, name, text):
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def test_slurm_starts_the_training_on_every_machine(tmp_path):
+def test_slurm_starts_the_training_on_every_machine(on_gpus, monkeypatch, tmp_path):
     program(tmp_path, "scontrol", 'printf "alpha\\nbeta\\n"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     slurm = {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "alpha,beta", "NODES": "2"}
-    output = on_gpus(4, path=tmp_path, **slurm)
+    output = on_gpus(4, **slurm)
     assert "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1 torchrun --nnodes 2" in output
-    assert "--rdzv-backend c10d --rdzv-id 17 --rdzv-endpoint alpha:29500 recipes/lib/rank.py" in output
+    assert (
+        "--rdzv-backend c10d --rdzv-id 17 --rdzv-endpoint alpha:29500 posnet_fairseq/runs/distributed/rank.py" in output
+    )
     assert "--max-tokens 3400 --update-freq 1 " in output
 
 
@@ -253,14 +259,14 @@ def test_two_vocabularies_leave_two_embeddings(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{", "cannot be read"),
-        ("[]", "cannot be read"),
-        ("", "cannot be read"),
-        ("\udcff", "cannot be read"),
-        ('{"source_lang": "de", "target', "cannot be read"),
-        ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "cannot be read"),
+        ("{", "is no card of a dataset"),
+        ("[]", "is no card of a dataset"),
+        ("", "is no card of a dataset"),
+        ("\udcff", "is no card of a dataset"),
+        ('{"source_lang": "de", "target', "is no card of a dataset"),
+        ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "is no card of a dataset"),
         ('{"key": "k"}', "does not say both languages"),
-        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "does not say both languages"),
+        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, no str"),
         (None, "cannot be read"),
     ],
 )

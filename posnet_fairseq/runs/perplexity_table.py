@@ -1,21 +1,21 @@
-"""The result of recipes/lm.sh: python recipes/lib/lm_table.py SEED RUN ..."""
+"""The table of language models: parameters, speed and perplexities of runs."""
 
 import re
-import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from comparison import training_speed
-from record import last_attempt, versions
 from rich.console import Console
 from rich.table import Table
 
-from posnet_fairseq.runs.training_log import records
-from posnet_fairseq.shared.command import command
+from posnet_fairseq.runs.record import last_attempt
+from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.records import installed_versions
 
 
-def perplexities(run):
-    """Of the validation set at its best, and of the test set, as fairseq-eval-lm found it; per piece of a word.
+def perplexities(run: Path) -> tuple[float, float]:
+    """The perplexity of the validation set at its best, and of the test set by fairseq-eval-lm; per sentencepiece.
 
     Raises:
         UsageError: fairseq-eval-lm left sentences out; or a log lacks them.
@@ -28,8 +28,8 @@ def perplexities(run):
     return min(valid or _lacks(run / "train.log", "validation perplexities")), float(test[1])
 
 
-def parameters(run):
-    """As fairseq-train counted them.
+def parameters(run: Path) -> int:
+    """The number of parameters, as fairseq-train counted them.
 
     Raises:
         UsageError: the log lacks them.
@@ -39,29 +39,31 @@ def parameters(run):
     return int(found[1].replace(",", ""))
 
 
-def _lacks(log, what):
+def _lacks(log: Path, what: str) -> NoReturn:
     raise UsageError(f"{log} lacks {what}: it may have been cut. Remove the folder of the run and run again.")
 
 
-@command
-def main(arguments=None):
-    """Print the table."""
-    seed, *runs = arguments or sys.argv[1:]
+def print_table(seed: int, runs: Sequence[Path]) -> None:
+    """Print the table.
+
+    Args:
+        seed: of the runs.
+        runs: their folders.
+
+    Raises:
+        UsageError: a log lacks a figure.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
     table.add_column("", no_wrap=True)
     for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):
         table.add_column(column, justify="right", no_wrap=True)
-    for run in map(Path, runs):
+    for run in runs:
         valid, test = perplexities(run)
-        speed = training_speed(run) or _lacks(run / "train.log", "the speed")
+        speed = training_speed(run / "train.log") or _lacks(run / "train.log", "the speed")
         figures = f"{parameters(run) / 1e6:.2f}M", f"{speed:,.0f}", f"{valid:.1f}", f"{test:.1f}"
         table.add_row(run.name.split("_s")[0], *figures)
     console = Console(highlight=False)
     console.print(table)
     console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
-    packages = versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
-    console.print(f"seed {seed}, {', '.join(map(' '.join, packages))}")
-
-
-if __name__ == "__main__":
-    main()
+    packages = installed_versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
+    console.print(f"seed {seed}, {', '.join(map(' '.join, packages.items()))}")

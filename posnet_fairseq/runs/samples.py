@@ -1,28 +1,30 @@
-"""A few translations side by side: python recipes/lib/samples.py comparison.yaml."""
+"""A few translations of a comparison side by side."""
 
-import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from posnet_eval.inputs.configuration import read_plan
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import visible
 from posnet_fairseq.shared.files import read_parallel
 
 SAMPLES = 6
 
 
-def sample_indices(sources):
+def sample_indices(sources: Sequence[str]) -> list[int]:
     """Evenly spread sentences of a length at which a small model shows what it can do."""
     fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
     return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
 
 
-@command
-def main(arguments=None):
-    """Print them."""
-    (path,) = arguments or sys.argv[1:]
+def show_samples(path: Path) -> None:
+    """Print them.
+
+    Args:
+        path: comparison.yaml.
+    """
     (test_set,) = read_plan(path).test_sets
     outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
     names = ["source", *outputs, "reference"]
@@ -33,7 +35,3 @@ def main(arguments=None):
         console.print()
         for name, lines in zip(names, texts, strict=True):
             console.print(escape(f"{name:>{width}}  {visible(lines[index])}"), soft_wrap=True)
-
-
-if __name__ == "__main__":
-    main()

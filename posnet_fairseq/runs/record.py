@@ -1,4 +1,4 @@
-"""What was done in a run's folder: for each stage a JSON file with its command, and every attempt at it."""
+"""Records in a run's folder: for each stage a JSON file with its command, and every attempt at it."""
 
 import contextlib
 import json
@@ -6,14 +6,17 @@ import os
 import platform
 import re
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.records import installed_versions
+from posnet_fairseq.shared.stages import changed
 
 PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
-# They say where and how fast a command computes, not what: a run may go on with others.
+# Options that say where and how fast a command computes, not what: a run may go on with others.
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
@@ -31,9 +34,9 @@ class Record:
         content: ``{"settings": {option: value}, "attempts": [...], "finished": bool}``.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path | str):
         self.path = Path(path)
-        self.content = {"settings": {}, "attempts": [], "finished": False}
+        self.content: dict[str, Any] = {"settings": {}, "attempts": [], "finished": False}
         if self.path.exists():
             try:
                 self.content = json.loads(self.path.read_text(encoding="utf-8"))
@@ -43,68 +46,71 @@ class Record:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise UsageError(
                     f"{path} is no record of a stage (it may be cut short). Move it away and run again: a training "
-                    "goes on from its checkpoints, another stage is done anew."
+                    "goes on from its checkpoints, another stage is done again."
                 ) from error
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         """Whether the stage was done to its end."""
         return self.content["finished"]
 
-    def differences(self, settings):
-        """Sentences about the settings that differ from those of the attempts so far; none if there were none."""
+    def differences(self, settings: Mapping[str, str]) -> list[str]:
+        """Sentences about the settings that differ from those of earlier attempts; none if there were no attempts."""
         if not self.content["attempts"]:
             return []
-        ours, theirs = settings, self.content["settings"]
-        names = [name for name in {**theirs, **ours} if ours.get(name) != theirs.get(name)]
-        return [f"{name}: {_value(theirs, name)} then, {_value(ours, name)} now" for name in names]
+        before = self.content["settings"]
+        return [
+            f"{name}: {_value(before, name)} then, {_value(settings, name)} now" for name in changed(before, settings)
+        ]
 
-    def begin(self, command, settings):
+    def begin(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Note an attempt before it is made, so that one that is killed leaves its trace."""
-        self.content["settings"] = settings
-        self.content["attempts"].append({"command": command, **surroundings(), "outcome": "interrupted"})
+        self.content["settings"] = dict(settings)
+        self.content["attempts"].append({"command": list(command), **surroundings(), "outcome": "interrupted"})
         self.write()
 
-    def end(self, outcome, **measured):
-        """Note what came of it: "finished", or how it failed."""
+    def end(self, outcome: str, **measured: float) -> None:
+        """Note how the attempt ended: ``finished``, or how it failed."""
         self.content["attempts"][-1] |= {"outcome": outcome, **measured}
         self.content["finished"] = outcome == "finished"
         self.write()
 
-    def write(self):
-        """Keep it, whole."""
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
         with replacing(self.path) as temporary:
             temporary.write_text(json.dumps(self.content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def last_attempt(log):
-    """What the last attempt at a stage wrote into its log; the command itself stands before it."""
+def last_attempt(log: Path | str) -> str:
+    """What the last attempt at a stage wrote into its log, without the command in front."""
     text = "\n" + Path(log).read_text(encoding="utf-8", errors="replace")
     return text.rpartition("\n$ ")[2].partition("\n")[2]
 
 
-def _value(settings, name):
+def _value(settings: Mapping[str, str], name: str) -> str:
     if name not in settings:
         return "not given"
     return "given" if settings[name] == "" else settings[name]
 
 
-def settings_of(command, more=(), places=None):
-    """What the outcome of a command depends on: its options, without those of :data:`FREE`.
+def settings_of(
+    command: Sequence[str], more: Mapping[str, str] | None = None, places: Mapping[str, object] | None = None
+) -> dict[str, str]:
+    """The options that the outcome of a command depends on, without :data:`FREE`.
 
     Args:
-        command: list of arguments, the program first.
-        more: "NAME=VALUE" that are not among its arguments.
-        places: {name: folder or None}; that name stands for the folder, which may be moved.
+        command: arguments, the program first.
+        more: values that are not among its arguments, by name.
+        places: folders by name; the name stands for the folder, which may be moved.
 
     Returns:
-        {option: value, "" for a switch}; other arguments are called "argument 1", "argument 2" ...
+        values by option, "" for a switch; other arguments are called "argument 1", "argument 2" ...
     """
-    settings, name = {}, None
+    settings: dict[str, str] = {}
+    name = None
     for argument in command[1:]:
         for place, folder in (places or {}).items():
-            if folder:
-                argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
+            argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
         if re.match(r"--?[A-Za-z]", argument):
             name = argument
             settings[name] = ""
@@ -112,31 +118,24 @@ def settings_of(command, more=(), places=None):
             settings[name] = f"{settings[name]} {argument}".strip()
         else:
             settings[f"argument {len(settings) + 1}"] = argument
-    settings |= dict(text.split("=", 1) for text in more)
+    settings |= more or {}
     return {name: value for name, value in settings.items() if name not in FREE}
 
 
-def surroundings():
-    """Versions, code, machine and time: a dict."""
+def surroundings() -> dict[str, Any]:
+    """Versions, code, machine and time."""
     from datetime import datetime
 
     return {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), **dict(versions(*PACKAGES))},
+        "versions": {"python": platform.python_version(), **installed_versions(*PACKAGES)},
         "machine": {"host": platform.node(), "processor": _processor(), "cores": len(os.sched_getaffinity(0))}
         | {"threads": os.environ.get("OMP_NUM_THREADS", ""), "gpus": _gpus()},
     }
 
 
-def versions(*packages):
-    """(package, version) of those that are installed."""
-    for package in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            yield package, version(package)
-
-
-def _output(*command):
+def _output(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent)
     except (OSError, subprocess.TimeoutExpired):
@@ -144,12 +143,12 @@ def _output(*command):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _commit():
+def _commit() -> str:
     commit = _output("git", "rev-parse", "HEAD")
     return f"{commit} with changes" if commit and _output("git", "status", "--porcelain", "-uno") else commit
 
 
-def _processor():
+def _processor() -> str:
     with contextlib.suppress(OSError):
         match = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
         if match:
@@ -157,5 +156,5 @@ def _processor():
     return platform.machine()
 
 
-def _gpus():
+def _gpus() -> list[str]:
     return _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines()

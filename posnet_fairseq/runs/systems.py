@@ -1,21 +1,25 @@
-"""What is compared: a list of systems, from a file or from names of mixers."""
+"""Lists of systems to compare, from a file or from names of mixers."""
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.runs.settings import recipe
+from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
+LISTS = Path(__file__).with_name("lists")  # of the paper's tables
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 @dataclass(frozen=True)
 class System:
-    """One that is trained, with each seed.
+    """A system that is trained, with each seed.
 
     Attributes:
         name: of its runs, and in tables.
@@ -28,7 +32,7 @@ class System:
     options: str = ""
 
 
-def read_systems(path):
+def read_systems(path: str | Path) -> Sequence[System]:
     """The systems of a file: a name, a mixer and options in each line, # before a remark.
 
     Raises:
@@ -44,11 +48,11 @@ def read_systems(path):
     return check(systems, str(path))
 
 
-def check(systems, where):
+def check(systems: Sequence[System], where: str) -> Sequence[System]:
     """The systems, if they can be compared.
 
     Args:
-        systems: list of :class:`System`.
+        systems: at least one.
         where: they come from, for the error's text.
 
     Raises:
@@ -65,29 +69,50 @@ def check(systems, where):
     archs = {get_mixer(name).arch for name in mixer_names()}
     for system in systems:
         if system.mixer not in archs:
-            get_mixer(system.mixer, where)  # says what there is
+            get_mixer(system.mixer, where)  # names the nearest if there is none
             raise UsageError(f"{where}: {system.mixer} is called {get_mixer(system.mixer).arch} in architectures.")
     return systems
 
 
-def chosen(path, mixers):
-    """The systems of a file, or one for each of some mixers.
+def find_list(given: str) -> Path:
+    """The file of a list of systems.
 
     Args:
-        path: or None.
-        mixers: names between spaces, "" if there is a file.
+        given: path, or name of a list that comes with posnet.
 
-    Returns:
-        name of the comparison, list of :class:`System`.
+    Raises:
+        UsageError: it is neither.
     """
+    names = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
+    if Path(given).exists() or "/" in given:
+        return Path(given)
+    if given.removesuffix(".txt") in names:
+        return names[given.removesuffix(".txt")]
+    raise UsageError(
+        f"{given}: there is no such file or list of systems. Lists: {', '.join(names)}.{nearest(given, names)}"
+    )
+
+
+def chosen(path: Path | None, mixers: str) -> tuple[str, Sequence[System]]:
+    """The name of a comparison, and its systems: of a file, or one for each of some mixers.
+
+    Args:
+        path: file of systems, or None.
+        mixers: names between spaces or commas, "" if there is a file.
+
+    Raises:
+        UsageError: there are no systems, or a file and mixers.
+    """
+    called = "MIXERS" if recipe() else "--mixers"
     if path and mixers:
-        raise UsageError(f"MIXERS={mixers} beside {path}: give one of them.")
+        raise UsageError(f"{called}{'=' if recipe() else ' '}{mixers} beside {path}: give one of them.")
     if path:
-        return Path(path).stem, read_systems(path)
-    if not mixers.strip():
-        raise UsageError('nothing to compare. Give a file of recipes/systems, or MIXERS="transformer_pos rposnet".')
-    names = mixers.split()
+        return path.stem, read_systems(path)
+    names = mixers.replace(",", " ").split()
+    if not names:
+        given = 'MIXERS="transformer_pos rposnet"' if recipe() else "--mixers transformer_pos,rposnet"
+        raise UsageError(f"nothing to compare. Give a file of recipes/systems, or {given}.")
     name = (
         "+".join(names) if len(names) <= 4 else f"{len(names)}-mixers-{hashlib.sha256(mixers.encode()).hexdigest()[:6]}"
     )
-    return name, check([System(mixer, mixer) for mixer in names], "MIXERS")
+    return name, check([System(mixer, mixer) for mixer in names], called)

@@ -1,6 +1,7 @@
-"""One process of a training on several: torchrun ... recipes/lib/rank.py, then the arguments of fairseq-train.
+"""One process of a training on several: torchrun ... rank.py, then the arguments of fairseq-train.
 
-torchrun tells each process who it is. fairseq could read that by itself, but only where there are GPUs.
+torchrun tells each process its rank. fairseq could read it by itself, but only where there are GPUs. The script and its
+neighbour stand in a folder of their own, which Python puts in front of sys.path.
 """
 
 import ctypes
@@ -10,11 +11,10 @@ import sys
 from pathlib import Path
 
 # Without this, a process would outlive torchrun if that is killed. It comes before imports that take seconds.
-# (posnet_fairseq.shared.processes has a function for it, but fairseq does not register a --user-dir that has been
-# imported before.)
+# (posnet_fairseq.shared.processes has a function for it, but fairseq registers no --user-dir that was imported before.)
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-# torchrun may have been killed before. It names this file among its arguments; what orphans are given to does not. (Its
-# number says nothing: in a container, torchrun itself may be process 1.)
+# torchrun may have been killed before. It names this file among its arguments; the process that adopts orphans does
+# not. (Its number says nothing: in a container, torchrun itself may be process 1.)
 if os.fsencode(sys.argv[0]) not in Path(f"/proc/{os.getppid()}/cmdline").read_bytes().split(b"\0"):
     sys.exit("rank.py: error: torchrun, which started this, has ended.")
 

@@ -1,4 +1,4 @@
-"""What the processes of a training on several machines agree on before it begins: the first one decides.
+"""Agreement of the processes of a training on several machines before it begins: the first one decides.
 
 They talk through the store by which torchrun brought them together, which is a new one for every attempt.
 """
@@ -15,11 +15,11 @@ from torch.distributed import DistError, Store, rendezvous
 PATIENCE = 90.0  # seconds until a file that one machine has written must be seen by the others
 ANSWER = timedelta(minutes=10)  # until a process must have answered
 # Machines may have different names for the same folders; the data, too, which are the first argument.
-PLACES = ("--save-dir", "--tensorboard-logdir")
+PLACES = ("--save-dir", "--tensorboard-logdir", "--user-dir")
 
 
 def agreed_arguments(arguments: list[str]) -> list[str]:
-    """Arguments for fairseq-train, the same in all processes but for names of folders.
+    """Arguments for fairseq-train, equal in all processes but for names of folders.
 
     The recipe on the first machine looks at the checkpoint and may add some; the others get them from there.
 
@@ -38,11 +38,11 @@ def agreed_arguments(arguments: list[str]) -> list[str]:
 
 
 class Share:
-    """What a process has to say.
+    """What a process tells the others.
 
     Args:
-        machine: its number.
-        processes: of its machine.
+        machine: number of the process's machine.
+        processes: of that machine.
         arguments: for fairseq-train.
         dataset: key of its data.
         record: of the attempt, a file in the run's folder that the first machine has just written.
@@ -54,7 +54,7 @@ class Share:
 
     @classmethod
     def own(cls, arguments: list[str]) -> "Share":
-        """That of this process, started by torchrun."""
+        """The share of this process, which torchrun started."""
         card = Path(arguments[0], "dataset.json")
         dataset = json.loads(card.read_text(encoding="utf-8"))["key"] if card.exists() else ""
         run = Path(arguments[arguments.index("--save-dir") + 1]).parent

@@ -1,7 +1,10 @@
-"""python recipes/lib/before_training.py SAVE_DIR AVERAGE PROCESSES ARGUMENTS: what a training needs before it begins.
+"""What a training needs before it begins: its options are tried out, a run that was killed while it saved is made to
+resume, and the disk must have room for its checkpoints.
 
-Its options are tried out, a run that was killed while it saved is made to resume, and the disk must have room for its
-checkpoints.
+    python -m posnet_fairseq.runs.before_training SAVE_DIR AVERAGE PROCESSES ARGUMENT ...
+    python -m posnet_fairseq.runs.before_training --options ARGUMENT ...
+
+prints a line with more arguments for fairseq-train, and remarks. With --options, its options are parsed only.
 """
 
 import argparse
@@ -10,21 +13,24 @@ import io
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from checkpoints_kept import most_kept
-from mend import mend
 
-from posnet_fairseq.bench.counting import trained_parameters
+import posnet_fairseq.models  # noqa: F401  (registers the architectures)
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.inference.checkpoints import read_checkpoint
+from posnet_fairseq.runs.checkpoints_kept import most_kept
+from posnet_fairseq.runs.repair import repair
+from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import amount, shown
 
 # Options that a run must leave as they are by default, and why.
-FIXED = {
+FIXED: dict[str, dict[str, tuple[str, ...]]] = {
     "the best checkpoint on the validation set is averaged with those that follow": {
         "dataset": ("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
         "checkpoint": ("maximize_best_checkpoint_metric",),
@@ -46,7 +52,7 @@ FIXED = {
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options that fairseq-train makes of its arguments.
 
     Raises:
@@ -57,7 +63,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
-            return options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+            return options.parse_args_and_arch(options.get_training_parser(), input_args=list(arguments))
     except SystemExit as error:
         sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
         if sentence.startswith("argument --arch"):
@@ -65,8 +71,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error
 
 
-def build(arguments):
-    """The model and the options that fairseq-train makes of its arguments; the model has no memory for its weights.
+def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
+    """The model, on the meta device, and the configuration that fairseq-train makes of its arguments.
 
     Raises:
         UsageError: fairseq-train would refuse them.
@@ -80,7 +86,7 @@ def build(arguments):
         return task.build_model(cfg.model), cfg
 
 
-def refuse_other_endings(cfg) -> None:
+def refuse_other_endings(cfg: Any) -> None:
     """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged.
 
     Args:
@@ -96,20 +102,24 @@ def refuse_other_endings(cfg) -> None:
         for section, names in sections.items():
             for name in names:
                 if getattr(cfg[section], name) != getattr(getattr(defaults, section), name):
-                    raise UsageError(f"OPTIONS with {flag(name)}: in a recipe, {reason}. Leave it out.")
+                    raise UsageError(f"{_options()} with {flag(name)}: in a recipe, {reason}. Leave it out.")
     metric = cfg.checkpoint.best_checkpoint_metric
-    # Without label smoothing the loss says the same as the perplexity, by which checkpoints_kept.py keeps the best.
+    # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
     if metric != "ppl" and (metric, cfg.criterion._name) != ("loss", "cross_entropy"):
         raise UsageError(
-            f"OPTIONS with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the lowest "
-            "perplexity (ppl). Leave it out."
+            f"{_options()} with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "
+            "lowest perplexity (ppl). Leave it out."
         )
 
 
-def other_batches(folder, processes, tokens):
+def _options() -> str:
+    return "OPTIONS" if recipe() else "--options"
+
+
+def other_batches(folder: Path, processes: int, tokens: int) -> bool:
     """Whether the checkpoint to resume from counted batches of another size, or of another number of processes.
 
-    fairseq remembers how many batches of the epoch each process has had: it would skip others than those, or fail.
+    fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
     """
     last = folder / "checkpoint_last.pt"
     if not last.exists():
@@ -119,14 +129,17 @@ def other_batches(folder, processes, tokens):
     return before != (processes, tokens)
 
 
-def check_disk(folder, parameters, checkpoints, others=()):
-    """Refuse a training whose checkpoints would not fit.
+def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence[Path] = ()) -> None:
+    """Refuse a training whose checkpoints would not fit on the disk.
 
     Args:
-        folder: where they go.
-        parameters: of the model.
-        checkpoints: the most that are there at a time.
-        others: folders of checkpoints of runs whose training has not ended, which are taken to need as much.
+        folder: of the checkpoints.
+        parameters: number of them in the model.
+        checkpoints: most checkpoints that are there at a time.
+        others: folders of checkpoints of runs whose training has not ended, which are taken to need equal room.
+
+    Raises:
+        UsageError: the disk has less room.
     """
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
@@ -136,20 +149,29 @@ def check_disk(folder, parameters, checkpoints, others=()):
         raise UsageError(
             f"{shown(folder)} may need {amount(need, 'bytes')} more ({runs}{checkpoints} checkpoints of "
             f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
-            "by RUNS=FOLDER, or keep less (a smaller AVERAGE)."
+            f"by {'RUNS=FOLDER' if recipe() else '--runs FOLDER'}, or keep less (a smaller "
+            f"{'AVERAGE' if recipe() else '--average'})."
         )
 
 
+def parameters(model: torch.nn.Module) -> int:
+    """The number of parameters; a shared one counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 @command
-def main(arguments=None):
-    """Check and mend; print a line with more arguments for fairseq-train, and remarks."""
-    folder, average, processes, *training = arguments or sys.argv[1:]
-    folder = Path(folder)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Check the training, and repair what a killed one left."""
+    first, *rest = sys.argv[1:] if arguments is None else arguments
+    if first == "--options":
+        parse(rest)
+        return
+    folder, (average, processes, *training) = Path(first), rest
     model, cfg = build(training)
     refuse_other_endings(cfg)
     check_training_options(cfg)
     folder.mkdir(parents=True, exist_ok=True)
-    remark = mend(folder)
+    remark = repair(folder)
     if other_batches(folder, int(processes), cfg.dataset.max_tokens):
         print("--reset-dataloader")
         print(f"{shown(folder)}: other batches than before, so the data begin again with the first epoch's.")
@@ -158,7 +180,7 @@ def main(arguments=None):
     print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
     others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
-    check_disk(folder, trained_parameters(model), most_kept(int(average), numbered), others)
+    check_disk(folder, parameters(model), most_kept(int(average), numbered), others)
 
 
 if __name__ == "__main__":

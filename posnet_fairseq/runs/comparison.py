@@ -1,51 +1,46 @@
-"""What runs that are finished have in common: their figures beside their scores, and their curves."""
+"""The report of finished runs: their figures beside their scores, and their curves."""
 
 import itertools
 import re
 import statistics
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
-from dataset import read_card
-from record import Record, last_attempt
 
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.registry import get_mixer
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.record import Record, last_attempt
+from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 
-def parameters(run):
-    """Numbers in the model that translates; a shared embedding counts once."""
+def parameters(run: Path) -> int:
+    """The number of parameters of the model that translates; a shared embedding counts once."""
     tensors = read_checkpoint(run / "precomputed.pt")["model"].values()
     return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
 
 
-def gate(run):
+def gate(run: Path) -> str:
     """The gate of its self-attention, as ``--gate`` names it."""
     model = read_checkpoint(run / "precomputed.pt")["cfg"]["model"]
     return model["gate"] or get_mixer(model["encoder_self_mixer"]).default_gate
 
 
-def training_speed(run):
-    """Median target tokens a second, of all processes together; None if the log has none."""
-    rates = [values["wps"] for kind, values in records(run / "train.log") if kind == "train_inner"]
-    return statistics.median(rates) if rates else None
-
-
-def decoding_speed(run):
+def decoding_speed(run: Path) -> float | None:
     """Sentences a second, as posnet-translate reported them; None if it had none to translate."""
     rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / "translate.log"))
     return float(rates[0]) if rates else None
 
 
-def peak_memory(run):
+def peak_memory(run: Path) -> float:
     """Bytes that training took at most: of a GPU where there is one, else of the largest process."""
     log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
     free = [values["gb_free"] for kind, values in records(run / "train.log") if "gb_free" in values]
@@ -58,32 +53,32 @@ def peak_memory(run):
 
 @dataclass(frozen=True)
 class Column:
-    """Of the report: what is taken of the runs of a system, and how it is shown.
+    """A column of the report: a figure of each run of a system, and how it is shown.
 
     Attributes:
         figure: function of a run's folder.
         over_runs: function that makes one figure of those of all runs.
         shown: function that makes a figure fit to read.
-        stage: the one whose speed it is, None if it is no speed.
+        stage: the stage whose speed it is, None if it is no speed.
     """
 
-    figure: Callable
-    over_runs: Callable
-    shown: Callable
+    figure: Callable[[Path], Any]
+    over_runs: Callable[[list[Any]], Any]
+    shown: Callable[[Any], Any]
     stage: str | None = None
 
 
 COLUMNS = {
     "gate": Column(gate, lambda gates: gates[0], str),
     "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
-    "train tokens/s": Column(training_speed, statistics.mean, round, "train"),
+    "train tokens/s": Column(lambda run: training_speed(run / "train.log"), statistics.mean, round, "train"),
     "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
     "train memory": Column(peak_memory, max, lambda number: f"{number / 2**30:.2f} GiB"),
 }
 
 
-def conditions(run, stage):
-    """What the speed of a stage depends on besides the system: processor, GPUs, threads, processes; a text."""
+def conditions(run: Path, stage: str) -> str:
+    """A text of all that the speed of a stage depends on besides the system: processor, GPUs, threads, processes."""
     record = Record(run / f"{stage}.json")
     try:
         last = record.content["attempts"][-1]
@@ -102,13 +97,13 @@ class Comparison:
     Args:
         data: folder of the dataset.
         folder: of the comparison, which is made.
-        runs: {system: folders of its runs}.
+        runs: folders of the runs of each system.
     """
 
-    def __init__(self, data, folder, runs):
-        self.data, self.folder, self.runs = Path(data), Path(folder), runs
+    def __init__(self, data: Path, folder: Path, runs: Mapping[str, Sequence[Path]]):
+        self.data, self.folder, self.runs = data, folder, runs
 
-    def check(self):
+    def check(self) -> None:
         """Refuse what stands in its way, before days of training rather than after.
 
         Raises:
@@ -121,7 +116,7 @@ class Comparison:
             publish.check(self.folder / "report", ())
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
 
-    def make(self, baselines, metrics):
+    def make(self, baselines: Sequence[str], metrics: str) -> None:
         """Write comparison.yaml, score it into report/, and draw curves.png.
 
         Args:
@@ -134,20 +129,20 @@ class Comparison:
         from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        card = read_card(self.data)
+        data = TranslationData.read(self.data)
         plan = {
             "systems": list(self.runs),
-            "baselines": baselines,
+            "baselines": list(baselines),
             "metrics": metrics.replace(",", " ").split(),
-            "lowercase": card.lowercase,
+            "lowercase": data.lowercase,
             "columns": self.columns(),
             "test_sets": {
                 "test": {
-                    "languages": f"{card.source}-{card.target}",
-                    "source": str((self.data / f"test.{card.source}").absolute()),
-                    "reference": str((self.data / f"test.{card.target}").absolute()),
+                    "languages": f"{data.source}-{data.target}",
+                    "source": str((self.data / f"test.{data.source}").absolute()),
+                    "reference": str((self.data / f"test.{data.target}").absolute()),
                     "outputs": {
-                        system: [str((run / f"test.{card.target}").absolute()) for run in runs]
+                        system: [str((run / f"test.{data.target}").absolute()) for run in runs]
                         for system, runs in self.runs.items()
                     },
                 }
@@ -158,13 +153,13 @@ class Comparison:
             temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
         logs = {name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
         curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
-        score = ["posnet-score", "--config", path, "--out", self.folder / "report"]
+        score = ["posnet-score", "--config", str(path), "--out", str(self.folder / "report")]
         done = subprocess.run(score, preexec_fn=ending_with_this())
         if done.returncode:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 
-    def columns(self):
-        """{title: {system: figure}}."""
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """The figure of each system, by title of a column and by system."""
         columns = {}
         for title, column in COLUMNS.items():
             found = {system: list(map(column.figure, runs)) for system, runs in self.runs.items()}
@@ -174,5 +169,5 @@ class Comparison:
             columns[title] = {system: column.shown(column.over_runs(figures)) for system, figures in known.items()}
         return {title: column for title, column in columns.items() if column}
 
-    def _conditions(self, stage):
+    def _conditions(self, stage: str) -> set[str]:
         return {conditions(run, stage) for runs in self.runs.values() for run in runs}

@@ -1,4 +1,4 @@
-"""Makes a run that was killed while it saved resume.
+"""Repair of a run that was killed while it saved, so that it resumes.
 
 fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which it resumes; a kill during
 the copy leaves half a file.
@@ -12,7 +12,7 @@ from posnet_fairseq.shared.errors import DamagedError
 from posnet_fairseq.shared.files import replacing
 
 
-def mend(folder: Path) -> str:
+def repair(folder: Path) -> str:
     """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or put it aside if there is none.
 
     Returns:

@@ -1,7 +1,8 @@
-"""Which checkpoints of a training are still needed, while it goes on."""
+"""Checkpoints of a training that are still needed, while it goes on."""
 
 import math
 import re
+from pathlib import Path
 
 from posnet_fairseq.runs.training_log import records
 
@@ -11,28 +12,28 @@ _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 COPIES = 3
 
 
-def most_kept(average, numbered):
-    """How many checkpoints are there at most, copies counted.
+def most_kept(average: int, numbered: int) -> int:
+    """The most checkpoints that are there at a time, copies counted.
 
     Args:
-        average: how many will be averaged.
-        numbered: how many a whole training makes.
+        average: number of checkpoints that will be averaged.
+        numbered: number of checkpoints that a whole training makes.
     """
     return min(2 * average + 1, numbered) + COPIES
 
 
-def remove_old(folder, log, average):
+def remove_old(folder: Path, log: Path, average: int) -> None:
     """Remove numbered checkpoints that posnet-average can no longer choose.
 
     It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
-    those are kept, whichever comes true, and those that the log says nothing about: it may have been lost.
+    all of these are kept, and checkpoints that the log says nothing about: it may have been lost.
 
     Args:
         folder: the --save-dir.
         log: of fairseq-train, with the validation perplexities.
-        average: how many will be averaged.
+        average: number of checkpoints that will be averaged.
     """
-    paths = {}
+    paths: dict[int, Path] = {}
     for path in folder.glob("checkpoint_*.pt"):
         match = _NUMBERED.fullmatch(path.name)
         if match:

@@ -1,0 +1,117 @@
+"""posnet-run: from data to scores, in stages, and comparisons of systems."""
+
+import os
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from posnet_fairseq.runs.run_settings import RunSettings, default_size, known_datasets
+from posnet_fairseq.runs.settings import Settings, recipe, root
+from posnet_fairseq.runs.values import nearest
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.errors import UsageError
+
+INDENT = " " * 15
+USAGE = """usage: posnet-run TARGET [OPTION ...]
+
+TARGET:
+  a dataset    prepare, train, average, precompute, translate, score:
+{datasets}
+  corpus       the same stages on any dataset: --data FOLDER, or --dataset NAME
+  compare      several systems with one or more seeds each, and one report
+  quickstart   a Transformer and rPosNet on real text, on a CPU, in 15 to 25 minutes
+  lm           language models on one text, and their perplexities
+
+posnet-run TARGET --help shows its options, all of which a YAML file may have (--config FILE).
+Data go to ./data and runs to ./runs. Stop it at any time: the same command goes on where it was.
+
+  posnet-run wmt14.en-de --mixer rposnet --size base --seed 1
+  posnet-run wmt14.en-de --mixer rposnet train average
+  posnet-run corpus --data data-bin/my-corpus --size iwslt
+  posnet-run compare tables-2-3 --dataset wmt14.en-de --seeds 1,2,3"""
+
+
+Target = tuple[type[Settings], Callable[[Any], object], str, dict[str, str]]
+
+
+def find_target(name: str) -> Target:
+    """The settings of a target, the function that takes them, a description and defaults.
+
+    Raises:
+        UsageError: there is no such target.
+    """
+    if name == "compare":
+        from posnet_fairseq.runs.compare import ComparisonSettings, compare
+
+        about = "Train several systems with one or more seeds each, and compare them in one report."
+        return ComparisonSettings, compare, about, {}
+    if name == "quickstart":
+        from posnet_fairseq.runs.quickstart import QuickstartSettings, quickstart
+
+        about = "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU."
+        return QuickstartSettings, quickstart, about, {}
+    if name == "lm":
+        from posnet_fairseq.runs.language_models import LanguageModelSettings, train_language_models
+
+        about = "Train language models on one text, one after the other, and print their perplexities."
+        return LanguageModelSettings, train_language_models, about, {}
+    if name not in ("corpus", *known_datasets()):
+        known = ("corpus", "compare", "quickstart", "lm", *known_datasets())
+        raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
+    from posnet_fairseq.runs.run import run
+
+    about = (
+        "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
+        "of the training and the search are those of the size, unless they are given."
+    )
+    given = {"dataset": name, "size": default_size(name)} if name != "corpus" else {}
+    return RunSettings, run, about, given
+
+
+def _set_up_processes() -> None:
+    """What the commands of a run need: their programs, and threads and memory that suit training on CPUs."""
+    programs = str(Path(sys.executable).parent)
+    if programs not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    # Threads that wait without spinning: two processes on two cores would otherwise slow each other down. And freed
+    # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training.
+    for name, value in {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "GOMP_SPINCOUNT": "0",
+        "MALLOC_TRIM_THRESHOLD_": "1073741824",
+        "MALLOC_MMAP_THRESHOLD_": "33554432",
+    }.items():
+        os.environ[name] = value
+
+
+def _end_by_signals() -> None:
+    """Let signals end this process as an exception does, which ends its commands; not those that nohup ignores."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of posnet-run."""
+    name, *words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        names = ", ".join(known_datasets())
+        print(USAGE.format(datasets=textwrap.fill(names, 100, initial_indent=INDENT, subsequent_indent=INDENT)))
+        return
+    script = recipe()
+    if script:
+        sys.argv[0] = script.stem  # the name in front of what is said
+    settings, function, description, given = find_target(name)
+    found = settings.read(name, words, description, given)
+    os.chdir(root())
+    _set_up_processes()
+    _end_by_signals()
+    function(found)
+
+
+if __name__ == "__main__":
+    main()

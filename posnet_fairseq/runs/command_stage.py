@@ -1,0 +1,169 @@
+"""Stages of a run: commands whose outputs lie side by side in its folder.
+
+A command runs once, with its output in RUN/NAME.log and a record in RUN/NAME.json. A stage that is finished is left
+alone, unless its file is gone or is older than the file that it is made of; one that was cut short is done again; other
+options than before are refused.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from posnet_fairseq.runs.record import Record, last_attempt, settings_of
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
+from posnet_fairseq.shared.stages import StageRunner, Step
+
+DONE = " is done"  # said of a stage that was finished before
+PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
+STEP = 0.5  # seconds between two looks at a command that runs
+
+
+class CommandStage(Step):
+    """A command of a run, done once.
+
+    Args:
+        run: folder, which is made.
+        name: of the stage.
+        command: arguments, the program first.
+        made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
+        source: the file that it is made of, or None. A finished stage is done again when this is newer.
+        settings: what it depends on; None: the command's own, see :func:`posnet_fairseq.runs.record.settings_of`.
+        remedy: what to do if these have changed.
+
+    Attributes:
+        prepare: called before the command, with nobody else at work in the folder.
+        watch: called again and again while the command runs.
+        log: file with the output of all attempts.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        name: str,
+        command: Sequence[str],
+        made: Path | None = None,
+        source: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        remedy: str | None = None,
+    ):
+        self.run, self.name, self.command = run, name, list(command)
+        self.made, self.source = made, source
+        self.settings = settings_of(command) if settings is None else settings
+        self._remedy = remedy or f"To do it again, remove {shown(run / name)}.json."
+        self.log = run / f"{name}.log"
+        self.record = Record(run / f"{name}.json")
+        self.prepare: Callable[[], None] = lambda: None
+        self.watch: Callable[[], None] = lambda: None
+
+    def is_done(self, folder: Path) -> bool:
+        """Whether nothing is left to do.
+
+        Raises:
+            UsageError: it was begun with other options.
+        """
+        self.record = Record(self.record.path)
+        different = self.record.differences(self.settings)
+        if different:
+            verb = "finished" if self.record.finished else "begun"
+            raise UsageError(
+                f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {self._remedy}"
+            )
+        if not self.record.finished or (self.made and not self.made.exists()):
+            return False
+        if not (self.made and self.source and self.source.exists()):
+            return True
+        return self.made.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
+
+    def perform(self, runner: StageRunner) -> None:
+        """Run the command, and keep the record of the attempt.
+
+        Raises:
+            UsageError: it failed.
+        """
+        self.prepare()
+        self.record.begin(self.command, self.settings)
+        start = time.perf_counter()
+        code, usage = self._run(runner.lock)
+        measured = {
+            "seconds": round(time.perf_counter() - start, 1),
+            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+            "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
+        }
+        if code == 0 and (self.made is None or self.made.exists()):
+            self.record.end("finished", **measured)
+            return
+        outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "made nothing"
+        self.record.end(outcome, **measured)
+        raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
+
+    def _run(self, lock: int | None) -> tuple[int, resource.struct_rusage]:
+        """The command's exit code and what it used."""
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(f"$ {shlex.join(self.command)}\n")
+            log.flush()
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A run that was killed is not begun again beside processes of it that live on.
+                pass_fds=[] if lock is None else [lock],
+                preexec_fn=ending_with_this(),
+                start_new_session=True,  # torchrun and its processes are stopped as one
+            )
+            try:
+                while True:
+                    ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+                    if ended:
+                        process.returncode = os.waitstatus_to_exitcode(status)
+                        return process.returncode, usage
+                    self.watch()
+                    time.sleep(STEP)
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGTERM)
+                    process.wait()
+
+    def _last_words(self) -> str:
+        lines = last_attempt(self.log).splitlines()
+        lines = [line.strip() for line in lines if re.search(r"\w", line) and "ChildFailedError" not in line]
+        errors = [line for line in lines if "error: " in line] or [line for line in lines if "Error: " in line]
+        words = (errors or lines)[-1:]
+        return f"{words[0]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
+
+
+def do(
+    stage: CommandStage,
+    unit: str = "",
+    total: int | None = None,
+    watcher: Callable[[ProgressReporter, Bar], Callable[[], None]] | None = None,
+) -> None:
+    """Do a stage with its progress shown, unless it is done.
+
+    Args:
+        stage: what to do.
+        unit: of what its bar counts.
+        total: of what its bar counts.
+        watcher: function from a report and the bar to what is called again and again while the command runs.
+
+    Raises:
+        UsageError: it failed; or another process works in the run's folder.
+    """
+    report = ProgressReporter()
+    if stage.is_done(stage.run):
+        report.say(f"{stage.run.name}: {stage.name}{DONE}")
+        return
+    with report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
+        if watcher:
+            stage.watch = watcher(report, bar)
+        StageRunner(stage.run, report).do(stage, PATIENCE)

@@ -1,0 +1,178 @@
+"""The commands of a run's stages, and what starts a training on several processes or machines."""
+
+import filecmp
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import posnet_fairseq
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.run_settings import RunSettings, short
+from posnet_fairseq.runs.say import say
+from posnet_fairseq.shared.errors import UsageError
+
+USER_DIR = Path(posnet_fairseq.__file__).parent
+RANK = Path(__file__).parent / "distributed" / "rank.py"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training.
+
+    Attributes:
+        launch: what starts it on all processes.
+        arguments: of fairseq-train.
+        world: processes, of all machines.
+    """
+
+    launch: list[str]
+    arguments: list[str]
+    world: int
+
+    @property
+    def command(self) -> list[str]:
+        """All of it."""
+        return [*self.launch, *self.arguments]
+
+
+def training(settings: RunSettings, data: TranslationData, device: Device) -> Training:
+    """The training of a run.
+
+    Raises:
+        UsageError: an update cannot be divided among the processes; or the machines do not know one another.
+    """
+    world = device.processes * settings.nodes
+    # The tokens of an update are spread over as few batches of at most max_tokens as will do.
+    batches = -(-settings.tokens // (settings.max_tokens * world))
+    tokens = settings.tokens // (batches * world)
+    if tokens < settings.max_positions:
+        processes = ", ".join(map(settings.called, ("gpus", "cpus", "nodes")))
+        raise UsageError(
+            f"{settings.given('tokens', settings.tokens)} and {settings.given('max_tokens', settings.max_tokens)} make "
+            f"batches of {tokens} tokens on {world} processes, and a sentence may have "
+            f"{settings.given('max_positions', settings.max_positions)}. Take fewer processes ({processes}), or larger "
+            "batches."
+        )
+    say(
+        f"{tokens * batches * world} tokens an update: processes × --update-freq × --max-tokens = "
+        f"{world} × {batches} × {tokens}"
+    )
+    arguments = [
+        *(settings.data_folder, "--user-dir", short(USER_DIR), "--arch", settings.arch, "--seed", settings.seed),
+        _embeddings(settings, data),
+        *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
+        *("--best-checkpoint-metric", "ppl"),
+        *("--optimizer", "adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
+        *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
+        *("--max-update", settings.updates),
+        *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),
+        *("--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple", 1),
+        *("--max-tokens", tokens, "--update-freq", batches),
+        *("--save-interval-updates", settings.interval, "--no-epoch-checkpoints"),
+        *("--save-dir", settings.run / "checkpoints"),
+        *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
+        *_placed(settings, device, world),
+        *settings.options.split(),
+    ]
+    launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
+    return Training(launch, list(map(str, arguments)), world)
+
+
+def _embeddings(settings: RunSettings, data: TranslationData) -> str:
+    """The option by which embeddings are shared. Two vocabularies, as for Chinese, leave two embeddings."""
+    source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
+    # A dry run without data has no dictionaries, and shows one.
+    same = not data.exists or (source.exists() and target.exists() and filecmp.cmp(source, target, shallow=False))
+    return "--share-all-embeddings" if same else "--share-decoder-input-output-embed"
+
+
+def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:
+    """Options of fairseq-train about where it computes."""
+    placed = ["--cpu"] if device.kind == "cpu" else []
+    if device.precision != "fp32":
+        placed.append(f"--{device.precision}")
+    if settings.tensorboard:
+        placed += ["--tensorboard-logdir", str(settings.run / "tensorboard")]
+    if world == 1:
+        return [*placed, "--distributed-world-size", "1"]
+    # legacy_ddp is what fairseq has for CPUs, too: the same code runs everywhere.
+    placed += ["--ddp-backend", "legacy_ddp", "--load-checkpoint-on-all-dp-ranks"]
+    return [*placed, "--distributed-backend", "gloo"] if device.kind == "cpu" else placed
+
+
+def _launcher(settings: RunSettings, processes: int) -> list[str]:
+    """What starts a training on several processes."""
+    nodes, port, job = settings.nodes, settings.master_port, os.environ.get("SLURM_JOB_ID")
+    launch = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(processes), "--max-restarts", "0"]
+    if nodes == 1:
+        launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    elif job:
+        if settings.node_rank is not None:
+            settings.refuse("node_rank", settings.node_rank, "SLURM counts the machines by itself. Leave it out.")
+        hosts = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
+        first = subprocess.run(hosts, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0]
+        srun = ["srun", "--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
+        launch = [*srun, "--kill-on-bad-exit=1", *launch, "--rdzv-backend", "c10d"]
+        launch += ["--rdzv-id", job, "--rdzv-endpoint", f"{first}:{port}"]
+    elif settings.master_addr and settings.node_rank is not None:
+        launch += ["--node-rank", str(settings.node_rank), "--master-addr", settings.master_addr]
+        launch += ["--master-port", str(port)]
+    else:
+        first, rank = settings.given("master_addr", "NAME_OF_THE_FIRST"), settings.given("node_rank", 0)
+        settings.refuse(
+            "nodes",
+            nodes,
+            f"run the stage train on each machine, with {first} and {rank}, 1, ...; under SLURM, recipes/slurm.sbatch "
+            "does it.",
+        )
+    return [*launch, str(short(RANK))]
+
+
+def average(settings: RunSettings) -> list[str]:
+    """What averages the checkpoints of the training."""
+    run = settings.run
+    return _text("posnet-average", run / "checkpoints", "--num", settings.average, "--out", run / "averaged.pt")
+
+
+def precompute(settings: RunSettings) -> list[str]:
+    """What stores the energies that depend on positions only."""
+    run = settings.run
+    return _text("posnet-precompute", run / "averaged.pt", "--out", run / "precomputed.pt", "--or-copy")
+
+
+def translate(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
+    """What translates the test set."""
+    run = settings.run
+    placed = ["--cpu"] if device.kind == "cpu" else []
+    if device.processes > 1:
+        placed += ["--processes", str(device.processes)]
+    return _text(
+        *("posnet-translate", run / "precomputed.pt", "--data", settings.data_folder),
+        *("--input", settings.data_folder / f"test.{data.source}", "--output", run / f"test.{data.target}"),
+        *("--beam", settings.beam, "--lenpen", settings.lenpen),
+        *("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b, "--on-long", "truncate", *placed),
+    )
+
+
+def score(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
+    """What scores the translation."""
+    folder, run = settings.data_folder, settings.run
+    placed = ["--cpu"] if device.kind == "cpu" else []
+    return _text(
+        *("posnet-score", "--source", folder / f"test.{data.source}", "--reference", folder / f"test.{data.target}"),
+        *("--language-pair", f"{data.source}-{data.target}"),
+        *("--system", f"{settings.system}={run / f'test.{data.target}'}"),
+        *("--metrics", settings.metrics, "--out", run / "report", *placed, *(["--lowercase"] * data.lowercase)),
+    )
+
+
+def _text(*command: object) -> list[str]:
+    return list(map(str, command))
+
+
+def prepare(dataset: str, folder: Path, *options: str) -> Sequence[str]:
+    """What makes a dataset."""
+    return _text("posnet-prepare", dataset, *options, "--out", folder)

@@ -1,0 +1,144 @@
+"""Comparisons: several systems with one or more seeds each, trained and scored in one report."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posnet_fairseq.runs.jobs import JobPool, RunJob
+from posnet_fairseq.runs.machine import shares
+from posnet_fairseq.runs.run import prepare_data
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
+from posnet_fairseq.runs.say import say
+from posnet_fairseq.runs.settings import setting
+from posnet_fairseq.runs.systems import System, chosen, find_list
+from posnet_fairseq.runs.values import whole_number
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import shown
+
+
+def _list(text: str) -> Path:
+    files = text.split("\0")
+    if len(files) > 1:
+        raise ValueError(f"{len(files)} files were given: give one, or none and mixers.")
+    return find_list(files[0]).absolute()
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds = text.replace(",", " ").split()
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("give one or more seeds between spaces, each once.")
+    for seed in seeds:
+        try:
+            whole_number(seed)
+        except ValueError as error:
+            raise ValueError(seed, str(error)) from error
+    return tuple(map(int, seeds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonSettings(TrainingSettings):
+    """What is compared."""
+
+    systems: Path | None = setting(
+        "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
+        "fairseq-train in each line",
+        parse=_list,
+        positional="*",
+        metavar="SYSTEMS",
+    )
+    mixers: str = setting("mixers between spaces or commas, instead of a file", "", metavar="MIXERS")
+    seeds: tuple[int, ...] = setting("seeds: one run of every system with each", (1,), _seeds, metavar="SEEDS")
+    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number, metavar="N")
+    baselines: str = setting(
+        "one or two systems that others are compared with (default: the first two, or one)", "", metavar="SYSTEMS"
+    )
+
+
+def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> list[str]:
+    """The systems that others are compared with: the settings', else the first two (of two systems, the first).
+
+    Raises:
+        UsageError: they are not among the systems, or more than two.
+    """
+    names = [system.name for system in systems]
+    found = settings.baselines.replace(",", " ").split() or names[: 2 if len(names) > 2 else 1]
+    wrong = [name for name in found if name not in names]
+    if wrong or len(found) > 2 or len(set(found)) < len(found):
+        settings.refuse("baselines", settings.baselines, f"name one or two of {', '.join(names)}.")
+    return found
+
+
+def job(system: System, seed: int, settings: ComparisonSettings) -> RunJob:
+    """The run of a system with a seed.
+
+    Raises:
+        UsageError: the system's options are refused.
+    """
+    common = {name: text for name, text in settings.texts().items() if name in RunSettings.fields()}
+    common["options"] = f"{settings.options} {system.options}".strip()  # the options of all, and its own
+    try:
+        made = RunSettings.parsed(common | {"mixer": system.mixer, "name": system.name, "seed": str(seed)})
+    except UsageError as error:
+        raise UsageError(f"{system.name}: {error}") from error
+    return RunJob(system.name, made)
+
+
+def check_options(jobs: Sequence[RunJob]) -> None:
+    """Refuse options that fairseq-train does not understand, before the first run begins.
+
+    Args:
+        jobs: one for each system.
+
+    Raises:
+        UsageError: there are some.
+    """
+    from posnet_fairseq.runs.before_training import parse
+
+    for each in jobs:
+        try:
+            parse([str(each.settings.data_folder), "--arch", each.settings.arch, *each.settings.options.split()])
+        except UsageError as error:
+            raise UsageError(f"{each.system}: {error}") from error
+
+
+def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] | None = None) -> Path:
+    """Train, average, precompute, translate, compare.
+
+    Args:
+        settings: of the comparison.
+        listed: its name and systems; None: those that the settings name.
+
+    Returns:
+        the folder of the comparison.
+
+    Raises:
+        UsageError: it cannot begin, or runs failed.
+    """
+    from posnet_fairseq.runs.comparison import Comparison
+
+    name, systems = listed or chosen(settings.systems, settings.mixers)
+    baselines = baselines_of(systems, settings)
+    # Seed by seed: all systems can be compared as soon as the first is done.
+    jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
+    parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))[: len(jobs)]
+    check_options(jobs[: len(systems)])
+    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
+    comparison = Comparison(
+        settings.data_folder,
+        settings.runs_folder / f"compare_{name}_{settings.size}",
+        {system.name: [each.run for each in jobs if each.system == system.name] for system in systems},
+    )
+    comparison.check()
+    # Only now, when all settings are understood, what may take hours.
+    prepare_data(jobs[0].settings)
+    failed = JobPool(jobs, parts).work()
+    if failed:
+        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
+        raise UsageError(
+            f"{len(failed)} of {len(jobs)} runs failed ({sentences}). The others are kept; fix the cause and run again."
+        )
+    if not settings.machine and not settings.dry_run:  # the first machine does the rest
+        comparison.make(baselines, settings.metrics)
+        say(f"{shown(comparison.folder)} has the report, curves.png and comparison.yaml")
+    return comparison.folder

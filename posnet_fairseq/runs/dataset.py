@@ -1,0 +1,53 @@
+"""What a run asks of a dataset for translation."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.card import CARD, DatasetCard
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """What the card of a dataset says.
+
+    Attributes:
+        source: language.
+        target: language.
+        key: hash of all that the data was made of.
+        lowercase: whether the target side is in lower case, and so are translations: scores must ignore case.
+        exists: False if there is no dataset yet, in a dry run.
+    """
+
+    source: str
+    target: str
+    key: str
+    lowercase: bool = False
+    exists: bool = True
+
+    @classmethod
+    def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
+        """What the card in a folder says.
+
+        Args:
+            folder: of the dataset.
+            dry_run: whether capitals stand for languages where there is no dataset.
+
+        Raises:
+            UsageError: there is no card, or it is not of a dataset for translation.
+        """
+        path = folder / CARD
+        if not path.exists():
+            if dry_run:
+                return cls("SOURCE", "TARGET", "unknown", exists=False)
+            raise UsageError(f"{folder}: there is no dataset yet. Run the stage prepare first.")
+        try:
+            card = DatasetCard.read(folder)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read. Make the dataset with posnet-prepare.") from error
+        found = card.source_lang, card.target_lang, card.key
+        if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
+            raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
+        source, target, key = map(str, found)
+        return cls(source, target, key, target in card.words and card.words[target].lowercase)

@@ -1,0 +1,1 @@
+"""Processes of a training, as torchrun starts them."""

@@ -1,0 +1,121 @@
+"""What a machine computes with: GPUs or processes on CPUs, for one run or shared by several."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from posnet_fairseq.runs.run_settings import TrainingSettings
+from posnet_fairseq.runs.say import say
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import cores
+
+
+def gpus() -> tuple[int, bool]:
+    """The number of GPUs, and whether all have bf16 (compute capability 8.0)."""
+    try:
+        found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
+    except OSError:
+        found = ""
+    if not found:
+        return 0, False  # without the seconds that importing torch takes
+    import torch
+
+    count = torch.cuda.device_count()
+    return count, count > 0 and all(torch.cuda.get_device_capability(i) >= (8, 0) for i in range(count))
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a run computes.
+
+    Attributes:
+        kind: ``gpu`` or ``cpu``.
+        processes: of each machine.
+        precision: ``bf16``, ``fp16`` or ``fp32``.
+    """
+
+    kind: str
+    processes: int
+    precision: str = "fp32"
+
+
+def find_device(settings: TrainingSettings) -> Device:
+    """The device of a run on this machine. On CPUs, sets the threads of each process unless they are set.
+
+    Raises:
+        UsageError: the machine has fewer GPUs than asked for, or cannot train with that precision.
+    """
+    count, bf16 = gpus()
+    if settings.cpus or not (settings.gpus or count):
+        processes, there = settings.cpus or 1, cores()
+        if processes > there:
+            say(f"{settings.given('cpus', processes)}: this machine has {there} cores, on which they take turns")
+        if not os.environ.get("OMP_NUM_THREADS"):
+            os.environ["OMP_NUM_THREADS"] = str(-(-there // processes))
+        if settings.precision not in (None, "fp32"):
+            settings.refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
+        return Device("cpu", processes)
+    processes = settings.gpus or count
+    if processes > count:
+        instead = settings.given("cpus", processes)
+        settings.refuse(
+            "gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs."
+        )
+    return Device("gpu", processes, settings.precision or ("bf16" if bf16 else "fp32"))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a machine, for one of several runs at a time.
+
+    Attributes:
+        environment: variables of its processes.
+        gpus: number of GPUs, None on CPUs.
+    """
+
+    environment: dict[str, str]
+    gpus: int | None = None
+
+
+def shares(jobs: int, settings: TrainingSettings, called: str) -> list[Share]:
+    """The machine in equal parts.
+
+    Args:
+        jobs: number of parts.
+        settings: of all runs together.
+        called: setting that the number was given with, and the number.
+
+    Raises:
+        UsageError: the machine has fewer GPUs.
+    """
+    count, _ = gpus()
+    if jobs > 1 and settings.nodes > 1:
+        name = called.replace("=", " ").split()[0]
+        raise UsageError(
+            f"{called}: runs on several machines ({settings.called('nodes')}) go one after the other. Leave {name} out."
+        )
+    if count == 0 or settings.cpus:
+        threads = max(1, cores() // (jobs * (settings.cpus or 1)))
+        return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
+    taken = settings.gpus or count
+    if max(jobs, taken) > count:
+        given = called if jobs > count else settings.given("gpus", taken)
+        raise UsageError(f"{given}: this machine has {count} GPUs. Give at most that.")
+    if jobs > taken:
+        raise UsageError(
+            f"{called}: {settings.given('gpus', taken)} are shared by all, and each needs one. Give at most "
+            f"{called.replace(str(jobs), str(taken))}."
+        )
+    visible, size = visible_gpus(count), taken // jobs
+    parts = [",".join(visible[i * size : (i + 1) * size]) for i in range(jobs)]
+    return [Share({"CUDA_VISIBLE_DEVICES": part}, size) for part in parts]
+
+
+def visible_gpus(count: int) -> list[str]:
+    """What CUDA_VISIBLE_DEVICES calls the GPUs. CUDA leaves out all names behind one that it does not know.
+
+    Args:
+        count: number of GPUs that CUDA found.
+    """
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
+    return [name.strip() for name in names.split(",")][:count]

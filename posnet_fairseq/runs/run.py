@@ -1,0 +1,155 @@
+"""A run: from a dataset to a scored translation, in stages.
+
+Each stage is done once, leaves a log and a record in the run's folder, and goes on where it was when the run is started
+again.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from posnet_fairseq.runs import commands
+from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.machine import Device, find_device
+from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.say import say, show
+from posnet_fairseq.runs.settings import recipe
+from posnet_fairseq.runs.training import check, train
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.progress import shown
+
+
+def run(settings: RunSettings) -> None:
+    """Do the stages that are asked for.
+
+    Raises:
+        UsageError: one cannot begin, or failed.
+    """
+    device = find_device(settings)
+    if "translate" in settings.stages:
+        _check_test_set(settings)
+    for stage in settings.stages:
+        if stage == "prepare":
+            prepare_data(settings)
+        else:
+            data = TranslationData.read(settings.data_folder, settings.dry_run)
+            _do(stage, settings, data, device)
+
+
+def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device) -> None:
+    folder = settings.run
+    if stage == "train":
+        _train(settings, data, device)
+    elif stage == "average":
+        _run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings))
+    elif stage == "precompute":
+        _run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
+    elif stage == "translate":
+        command = commands.translate(settings, data, device)
+        _run_stage(settings, data, stage, "precomputed.pt", f"test.{data.target}", command)
+    elif stage == "score":
+        command = commands.score(settings, data, device)
+        _run_stage(settings, data, stage, f"test.{data.target}", "report/report.html", command)
+        if not settings.dry_run:
+            print((folder / "report" / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+
+
+def _check_test_set(settings: RunSettings) -> None:
+    """Refuse a dataset without a test set before days of training, not after."""
+    folder = settings.data_folder
+    if (folder / "dataset.json").exists():
+        source = TranslationData.read(folder).source
+        if not (folder / f"test.{source}").exists():
+            raise UsageError(
+                f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
+                "name the stages train average precompute."
+            )
+
+
+def prepare_data(settings: RunSettings) -> None:
+    """Make the dataset, unless it is there.
+
+    Raises:
+        UsageError: the folder is not one of posnet-prepare, or cannot be made.
+        SystemExit: posnet-prepare failed, and has said why.
+    """
+    folder = settings.data_folder
+    if (folder / "dataset.json").exists():
+        say(f"{folder} is there")
+    elif not settings.dataset:
+        raise UsageError(f"{folder}: posnet-prepare has not made this folder (it has no dataset.json). Check the path.")
+    elif settings.dry_run:
+        show(commands.prepare(settings.dataset, folder))
+    else:
+        # Whatever would be refused later, refuse it before hours of work.
+        check("--options", str(folder), "--arch", settings.arch, *settings.options.split())
+        settings.runs_folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        run_attached(commands.prepare(settings.dataset, folder))
+
+
+def run_attached(command: Sequence[str]) -> None:
+    """Run a command that speaks for itself, and that ends with this process.
+
+    Raises:
+        SystemExit: it failed; with its exit code.
+    """
+    code = subprocess.run(command, preexec_fn=ending_with_this()).returncode
+    if code:
+        sys.exit(code if code > 0 else 128 - code)
+
+
+def _run_stage(
+    settings: RunSettings, data: TranslationData, name: str, source: str, made: str, command: Sequence[str]
+) -> None:
+    """Do a stage.
+
+    Args:
+        settings: of the run.
+        data: of the run.
+        name: of the stage.
+        source: file of the run's folder that the command reads.
+        made: file that it makes.
+        command: arguments, the program first.
+    """
+    if settings.dry_run:
+        show(command)
+        return
+    depends = settings_of(command, {"dataset": data.key}, _places(settings))
+    do(CommandStage(settings.run, name, command, settings.run / made, settings.run / source, depends))
+
+
+def _places(settings: RunSettings) -> Mapping[str, Path]:
+    """Folders that may be moved."""
+    return {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
+
+
+def _train(settings: RunSettings, data: TranslationData, device: Device) -> None:
+    training = commands.training(settings, data, device)
+    if settings.dry_run or settings.machine:
+        show(training.command)
+    if settings.machine:
+        # The first machine keeps the record and does the other stages; this one only helps.
+        if not settings.dry_run:
+            if not Record(settings.run / "train.json").finished:
+                os.execvp(training.command[0], training.command)
+            say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
+        sys.exit(0)
+    if not settings.dry_run:
+        name = "NAME=..." if recipe() else "--name ..."
+        more = {"tokens an update": str(settings.tokens), "dataset": data.key}
+        train(
+            settings.run,
+            training.launch,
+            training.arguments,
+            settings.average,
+            training.world,
+            more,
+            _places(settings),
+            f"Give this run a name of its own ({name}), or remove that folder.",
+        )

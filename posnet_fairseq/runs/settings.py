@@ -1,0 +1,220 @@
+"""Settings of runs, each declared once: command-line flags, keys of a YAML file and environment variables follow.
+
+A setting is a field of a dataclass made by :func:`setting`. Values are text until they are parsed, wherever they come
+from, so that ``7e-4`` reaches fairseq-train as it was written.
+"""
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import yaml
+
+from posnet_fairseq.runs.values import Parse, nearest
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import read_lines
+
+
+def recipe() -> Path | None:
+    """The script in recipes/ that started this process, None if posnet-run was typed.
+
+    Recipes take environment variables, so sentences speak of ``SIZE=huge`` where they else do of ``--size huge``, and
+    folders lie in their checkout, wherever they are called from.
+    """
+    script = os.environ.get("POSNET_RECIPE")
+    return Path(script) if script else None
+
+
+def root() -> Path:
+    """The folder of ``data`` and ``runs``: a recipe's checkout, else the working directory."""
+    script = recipe()
+    return script.parent.parent if script else Path.cwd()
+
+
+def setting(
+    help: str, default: Any = None, parse: Parse = str, *, positional: str = "", metavar: str | None = None
+) -> Any:
+    """A field of a :class:`Settings`.
+
+    Args:
+        help: its line in ``--help``.
+        default: parsed value where none is given.
+        parse: function from text to a value; raises ValueError with what is allowed, as the end of a sentence, and
+            before that, if it is not the whole text, with the part that is not allowed.
+        positional: argparse's ``nargs`` of a setting that is no flag but words, and has no variable. Its text has NUL
+            between the words.
+        metavar: name of its value in ``--help``.
+    """
+    metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base class of what a run, a comparison and others are told."""
+
+    VARIABLES: ClassVar[str] = ""  # beginning of the names of its environment variables
+
+    @classmethod
+    def fields(cls) -> dict[str, Field]:
+        """Its settings by name."""
+        return {each.name: each for each in dataclasses.fields(cls)}
+
+    @classmethod
+    def called(cls, name: str) -> str:
+        """The name of a setting for the person who gave it: ``SIZE`` or ``--size``."""
+        if cls.fields()[name].metadata["positional"]:
+            return name.upper()
+        return cls.VARIABLES + name.upper() if recipe() else flag(name)
+
+    @classmethod
+    def given(cls, name: str, value: object) -> str:
+        """A setting with its value, for the person who gave it: ``SIZE=huge`` or ``--size huge``."""
+        return f"{cls.called(name)}{'=' if recipe() else ' '}{value}"
+
+    @classmethod
+    def refuse(cls, name: str, value: object, reason: str) -> NoReturn:
+        """Raise a :class:`UsageError` that names the setting, what was given and what is allowed."""
+        raise UsageError(f"{cls.given(name, value)}: {reason}")
+
+    @classmethod
+    def parsed(cls, texts: Mapping[str, str]) -> Self:
+        """Settings from texts; those that are empty count as not given.
+
+        Raises:
+            UsageError: one is not what it may be.
+        """
+        values, fields = {}, cls.fields()
+        for name, text in cls.completed({name: text for name, text in texts.items() if text != ""}).items():
+            try:
+                values[name] = fields[name].metadata["parse"](text)
+            except ValueError as error:
+                if fields[name].metadata["positional"]:
+                    raise UsageError(str(error)) from error
+                *part, reason = error.args
+                cls.refuse(name, part[0] if part else text, reason)
+        made = cls(**values)
+        made.check()
+        return made
+
+    @classmethod
+    def completed(cls, texts: dict[str, str]) -> dict[str, str]:
+        """The texts with those whose defaults depend on others."""
+        return texts
+
+    def check(self) -> None:
+        """Refuse settings that do not fit together.
+
+        Raises:
+            UsageError: they do not.
+        """
+
+    @classmethod
+    def read(cls, target: str, words: Sequence[str], description: str, given: Mapping[str, str] | None = None) -> Self:
+        """Settings from a command line, else its --config, else (in recipes) the environment, else `given`.
+
+        Args:
+            target: first word of the command line.
+            words: the others.
+            description: for ``--help``.
+            given: defaults that the target has.
+
+        Raises:
+            UsageError: an option is unknown, or has a value that it may not have.
+        """
+        flags = cls._flags(target, words, description)
+        path = flags.pop("config", "")
+        texts = dict(given or {}) | (cls.environment() if recipe() else {})
+        return cls.parsed(texts | (cls._of_file(Path(path)) if path else {}) | flags)
+
+    @classmethod
+    def environment(cls) -> dict[str, str]:
+        """What environment variables say."""
+        names = cls.environment_names()
+        return {name: os.environ[variable] for variable, name in names.items() if os.environ.get(variable)}
+
+    @classmethod
+    def environment_names(cls) -> dict[str, str]:
+        """Names of settings, by their environment variables."""
+        return {cls.VARIABLES + name.upper(): name for name in cls.fields() if not cls._is_positional(name)}
+
+    def texts(self) -> dict[str, str]:
+        """The texts that parse to these settings, without positional ones."""
+        texts = {name: _text(getattr(self, name)) for name in self.fields() if not self._is_positional(name)}
+        return {name: text for name, text in texts.items() if text}
+
+    def arguments(self) -> list[str]:
+        """Flags that say the same to another posnet-run."""
+        switches = {name for name, each in self.fields().items() if each.type is bool}
+        return [flag(name) if name in switches else f"{flag(name)}={text}" for name, text in self.texts().items()]
+
+    @classmethod
+    def _is_positional(cls, name: str) -> bool:
+        return bool(cls.fields()[name].metadata["positional"])
+
+    @classmethod
+    def _flags(cls, target: str, words: Sequence[str], description: str) -> dict[str, str]:
+        parser = argparse.ArgumentParser(prog=f"posnet-run {target}", description=description, allow_abbrev=False)
+        fields = cls.fields()
+        for name in sorted(fields, key=lambda name: name not in cls.__annotations__):  # its own before its base's
+            about = fields[name].metadata
+            if about["positional"]:
+                parser.add_argument(name, nargs=about["positional"], metavar=about["metavar"], help=about["help"])
+            elif fields[name].type is bool:
+                parser.add_argument(flag(name), action="store_true", help=about["help"])
+            else:
+                parser.add_argument(flag(name), metavar=about["metavar"] or name.upper(), help=about["help"])
+        parser.add_argument("--config", metavar="FILE", help="YAML file of settings: max_tokens: 3400; flags win")
+        # What stands behind -- are words, whatever they begin with.
+        end = words.index("--") if "--" in words else len(words)
+        found, unknown = parser.parse_known_intermixed_args(list(words[:end]))
+        texts, more = {}, list(words[end + 1 :])
+        for name, value in vars(found).items():
+            if name != "config" and cls._is_positional(name):
+                value, more = [*(value or []), *more], []
+            if value:
+                texts[name] = cls._joined(name, value)
+        for word in [*unknown, *more]:
+            if not word.startswith("-") or word in more:
+                raise UsageError(f"{word}: {target} takes no arguments, only settings; --help lists them.")
+            known = [flag(name) for name in cls.fields() if not cls._is_positional(name)]
+            word = word.partition("=")[0]
+            raise UsageError(f"{word}: there is no such option; --help lists them.{nearest(word, known)}")
+        return texts
+
+    @classmethod
+    def _joined(cls, name: str, value: object) -> str:
+        """The text of a value; of several words, which may have blanks in them, with NUL between."""
+        return "\0".join(value) if isinstance(value, list) and cls._is_positional(name) else _text(value)
+
+    @classmethod
+    def _of_file(cls, path: Path) -> dict[str, str]:
+        try:
+            content = yaml.load("\n".join(read_lines(path)), yaml.BaseLoader)  # all scalars are text
+        except yaml.YAMLError as error:
+            raise UsageError(f"{path} is no YAML file ({' '.join(str(error).split())}).") from error
+        if not isinstance(content, dict):
+            raise UsageError(f"{path} has no settings. Write one a line, as size: base.")
+        texts = {}
+        for key, value in content.items():
+            name = str(key).replace("-", "_")
+            if name not in cls.fields():
+                raise UsageError(f"{path}: {key}: there is no such setting.{nearest(name, cls.fields())}")
+            if isinstance(value, dict) or (
+                isinstance(value, list) and not all(isinstance(each, str) for each in value)
+            ):
+                raise UsageError(f"{path}: {key}: give one value, or a list of them.")
+            texts[name] = cls._joined(name, value)
+        return texts
+
+
+def _text(value: object) -> str:
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return "1"
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,125 @@
+"""The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posnet_fairseq.runs.checkpoints_kept import remove_old
+from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.record import settings_of
+from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.progress import Bar, ProgressReporter
+
+LINES = 10  # about progress, where there is no terminal
+
+
+class Watch:
+    """Called whenever a training may have gone on: shows its progress, and removes old checkpoints.
+
+    Args:
+        stage: the training.
+        folder: its --save-dir.
+        average: number of checkpoints that will be averaged.
+        updates: until its end.
+        report: for lines about it.
+        bar: of the stage.
+    """
+
+    def __init__(
+        self, stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter, bar: Bar
+    ):
+        self._stage, self._folder, self._average = stage, folder, average
+        self._updates, self._report, self._bar = updates, report, bar
+        self._size = self._said = 0
+        bar.go_on_from(progress(stage.log)[0])
+
+    def __call__(self) -> None:
+        """Look whether the log has grown."""
+        size = self._stage.log.stat().st_size
+        if size == self._size:
+            return
+        self._size = size
+        done, valid = progress(self._stage.log)
+        self._bar.move_to(done)
+        updates = int(valid["valid_num_updates"]) if valid else 0
+        if valid and updates * LINES // self._updates > self._said:
+            self._said = updates * LINES // self._updates
+            self._report.say(
+                f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
+                f"{valid['valid_ppl']:.1f}"
+            )
+        remove_old(self._folder, self._stage.log, self._average)
+
+
+def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
+    """The number of updates done, and the values of the last validation or None."""
+    updates, valid = 0, None
+    for kind, values in records(log):
+        updates = int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
+        if kind == "valid":
+            valid = values
+    return updates, valid
+
+
+def option(arguments: Sequence[str], name: str) -> str:
+    """The value of an option among arguments of fairseq-train."""
+    return arguments[arguments.index(name) + 1]
+
+
+def train(
+    run: Path,
+    launch: Sequence[str],
+    arguments: Sequence[str],
+    average: int,
+    world: int = 1,
+    more: Mapping[str, str] | None = None,
+    places: Mapping[str, object] | None = None,
+    remedy: str | None = None,
+) -> None:
+    """Do the stage of a training, unless it is done.
+
+    Args:
+        run: the run's folder.
+        launch: what starts fairseq-train.
+        arguments: of fairseq-train.
+        average: number of checkpoints that will be averaged.
+        world: processes, of all machines.
+        more: settings that are not among the arguments, by name.
+        places: folders that may be moved, by name.
+        remedy: what to do if settings have changed.
+
+    Raises:
+        UsageError: it was begun with other options, cannot begin, or failed.
+    """
+    folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, "--max-update"))
+    settings = settings_of(["fairseq-train", *arguments], more, places)
+    stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy)
+
+    def prepare() -> None:
+        output = check(str(folder), str(average), str(world), *arguments)
+        added, _, remarks = output.partition("\n")
+        stage.command += added.split()
+        if remarks.strip():
+            ProgressReporter().say(remarks.strip())
+
+    stage.prepare = prepare
+    do(stage, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
+    remove_old(folder, stage.log, average)
+
+
+def check(*arguments: str) -> str:
+    """What :mod:`posnet_fairseq.runs.before_training` prints; a process of its own keeps fairseq out of this one.
+
+    Raises:
+        UsageError: it refuses the training.
+    """
+    command = [sys.executable, "-W", "ignore", "-m", "posnet_fairseq.runs.before_training", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=ending_with_this())
+    if done.returncode:
+        *_, last = done.stderr.strip().split("\n")
+        raise UsageError(last.partition("error: ")[2] or last or "the check before the training was killed.")
+    return done.stdout

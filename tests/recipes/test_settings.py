@@ -1,0 +1,157 @@
+"""Settings of runs: one declaration for flags, YAML files and environment variables."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from posnet_fairseq.cli.run import find_target, main
+from posnet_fairseq.runs.compare import ComparisonSettings
+from posnet_fairseq.runs.language_models import LanguageModelSettings
+from posnet_fairseq.runs.quickstart import QuickstartSettings
+from posnet_fairseq.runs.run_settings import SIZES, STAGES, RunSettings, hyperparameters
+from posnet_fairseq.shared.errors import UsageError
+from support.commands import ROOT, fails
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty working directory, and no variables from outside."""
+    for kind in (RunSettings, ComparisonSettings, QuickstartSettings, LanguageModelSettings):
+        for name in kind.environment_names():
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("POSNET_RECIPE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def read(*words, target="wmt14.en-de"):
+    settings, _, description, given = find_target(target)
+    return settings.read(target, words, description, given)
+
+
+def test_hyperparameters_are_those_of_the_size_and_flags_win():
+    found = read("--size", "big", "--lr", "1e-3")
+    assert (found.lr, found.tokens, found.average) == ("1e-3", 27200, 20)
+    assert read().lr == "7e-4"  # as it is written, not 0.0007
+    assert (read().size, read(target="iwslt14.de-en").size) == ("base", "iwslt")
+
+
+def test_every_size_has_every_hyperparameter():
+    names = {name for name in RunSettings.fields() if name in hyperparameters("tiny")}
+    assert all(set(hyperparameters(size)) == names for size in SIZES)
+
+
+def test_every_hyperparameter_has_a_remark():
+    lines = (ROOT / "recipes/hyperparameters.yaml").read_text().splitlines()
+    assert all("#" in line for line in lines if line and not line.endswith(":"))
+
+
+def test_stages_and_flags_may_be_mixed():
+    found = read("score", "--mixer", "shaw", "--tensorboard", "train", "--options=--shaw-values")
+    assert (found.stages, found.mixer, found.tensorboard) == (("train", "score"), "shaw", True)
+    assert found.options == "--shaw-values"
+    assert read().stages == read("train", "all").stages == STAGES
+
+
+def test_file_has_the_settings_that_no_flag_gives(folder):
+    (folder / "run.yaml").write_text(
+        "size: tiny\nmax-tokens: 600\nlr: 1e-3\nmetrics: [bleu, ter]\nstages: [train, score]\ntensorboard: false\n"
+    )
+    found = read("--config", "run.yaml", "--lr", "3e-3")
+    assert (found.size, found.max_tokens, found.lr, found.metrics) == ("tiny", 600, "3e-3", "bleu ter")
+    assert (found.stages, found.tensorboard, found.beam) == (("train", "score"), False, 5)
+
+
+def test_variables_are_read_by_recipes_only(monkeypatch, folder):
+    monkeypatch.setenv("SIZE", "tiny")
+    monkeypatch.setenv("DATA", "corpus")
+    assert read().size == "base"
+    (folder / "recipes").mkdir()
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes/corpus.sh"))
+    found = read(target="corpus")
+    assert (found.size, found.data_folder, found.runs_folder) == ("tiny", Path("corpus"), Path("runs/corpus"))
+    assert read("--size", "big").size == "big"
+    monkeypatch.setenv("SIZE", "tny")
+    with pytest.raises(UsageError, match=r"^SIZE=tny: choose one of tiny iwslt base big\. Did you mean tiny\?"):
+        read()
+
+
+def test_folders_of_a_recipe_lie_in_its_checkout_but_those_given_where_the_caller_is(monkeypatch, folder):
+    (folder / "checkout/recipes").mkdir(parents=True)
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "checkout/recipes/wmt14.en-de.sh"))
+    assert read().run == Path("runs/wmt14.en-de/rposnet_base_s1")
+    monkeypatch.setenv("RUNS", "mine")
+    assert read().run == folder / "mine/wmt14.en-de/rposnet_base_s1"
+
+
+def test_another_posnet_run_is_told_the_same():
+    words = ["--size=tiny", "--options=--gate none", "--node-rank=0", "--nodes=2", "--tensorboard", "--data=a b"]
+    found = read(*words, "--adam-betas", "(0.9, 0.98)")
+    assert read(*found.arguments(), target="corpus") == found
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["wmt14.ende"], "wmt14.ende: there is no such target. Choose one of .* Did you mean wmt14.en-de?"),
+        (["comprae"], "Did you mean compare?"),
+        (["wmt14.en-de", "--mixr", "rposnet"], "--mixr: there is no such option; .* Did you mean --mixer?"),
+        (["wmt14.en-de", "--mixr=rposnet"], "--mixr: there is no such option"),
+        (["wmt14.en-de", "--mixer", "rposnt"], "--mixer rposnt: choose one of .* Did you mean rposnet?"),
+        (["wmt14.en-de", "--size", "smal"], "--size smal: choose one of tiny iwslt base big"),
+        (["wmt14.en-de", "trian"], "trian: choose from prepare train .* Did you mean train?"),
+        (["wmt14.en-de", "--seed", "0"], "--seed 0: give a whole number, 1 to 9999999"),
+        (["corpus"], "no data is named: give --dataset quickstart.en-de, or --data FOLDER"),
+        (["corpus", "--dataset", "wmt14.de-en"], "--dataset wmt14.de-en: choose one of .* Did you mean iwslt14.de-en?"),
+        (["quickstart", "fast"], "fast: quickstart takes no arguments, only settings"),
+        (["quickstart", "--mixers", "rposnet,shw"], "--mixers shw: choose one of .* Did you mean shaw?"),
+        (["lm", "a.txt", "b.txt"], "2 files were given"),
+        (["compare", "tabel-4", "--dataset", "wmt14.en-de"], "tabel-4: there is no such file.* Did you mean table-4?"),
+        (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file"),
+        (["wmt14.en-de", "--gpus", "1", "--cpus", "1"], "--gpus 1 and --cpus 1: give one of them"),
+        (["wmt14.en-de", "--updates", "3000"], "--average 7: 3000 .* Set a smaller --average or --interval"),
+        (["wmt14.en-de", "--options=--seed 3"], r"--seed has an option of its own \(--mixer, --size"),
+    ],
+)  # fmt: skip
+def test_misuse_is_one_sentence_that_speaks_of_flags(folder, capsys, words, sentence):
+    line = fails(capsys, main, *words)
+    assert re.search(sentence.replace("?", r"\?"), line), line
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("mixr: shaw", "run.yaml: mixr: there is no such setting. Did you mean mixer?"),
+        ("size: tny", "Did you mean tiny?"),
+        ("- a", "run.yaml has no settings"),
+        ("", "run.yaml has no settings"),
+        ("a: [", "run.yaml is no YAML file"),
+        ("size: {a: b}", "run.yaml: size: give one value"),
+        ("seed: [1, [2]]", "run.yaml: seed: give one value"),
+        ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),
+    ],
+)
+def test_bad_file_is_one_sentence(folder, text, sentence):
+    (folder / "run.yaml").write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read("--config", "run.yaml")
+    assert sentence in str(raised.value)
+    assert os.listdir(folder) == ["run.yaml"]
+
+
+@pytest.mark.parametrize("target", ["wmt14.en-de", "corpus", "compare", "quickstart", "lm"])
+def test_help_has_every_setting(capsys, target):
+    with pytest.raises(SystemExit):
+        main([target, "--help"])
+    shown = capsys.readouterr().out
+    settings, *_ = find_target(target)
+    assert all(f"--{name.replace('_', '-')}" in shown for name in settings.environment_names().values())
+
+
+def test_help_has_every_target(capsys):
+    main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(target in shown for target in ("wmt18.en-zh", "corpus", "compare", "quickstart", "lm"))
