@@ -8,7 +8,7 @@ from pathlib import Path
 from posnet_eval.inputs.configuration import language_pair, read_plan
 from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
 from posnet_eval.metrics import METRICS
-from posnet_eval.metrics._base import MetricOptions
+from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics.cache import usual_place
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path

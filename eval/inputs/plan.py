@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from posnet_eval.metrics import METRICS, get_metric
-from posnet_eval.metrics._base import MetricOptions
+from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.report.data import CSV_HEADER
 from posnet_eval.statistics.results import SYMBOLS
 from posnet_fairseq.shared.errors import UsageError
@@ -50,7 +50,7 @@ class Plan:
         test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
         resamples, trials, seed: of the tests.
         lowercase, tokenize, bleurt_model, comet_model, comet_encoder: see
-            :class:`posnet_eval.metrics._base.MetricOptions`; None: its default.
+            :class:`posnet_eval.metrics.base.MetricOptions`; None: its default.
         columns: {title: {system: text or number}}, facts that tables show before the scores; none by default.
 
     Raises:

@@ -18,7 +18,7 @@ def get_metric(name, options):
 
     Args:
         name: a key of `METRICS`.
-        options: :class:`posnet_eval.metrics._base.MetricOptions`.
+        options: :class:`posnet_eval.metrics.base.MetricOptions`.
 
     Raises:
         UsageError: there is no such metric.

@@ -3,8 +3,8 @@
 import numpy as np
 from sacrebleu.metrics import BLEU
 
-from posnet_eval.metrics._ngrams import as_characters, counts, lengths, matches
-from posnet_eval.metrics._sacrebleu import SacrebleuMetric
+from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
+from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError
 
 ORDER = 4

@@ -1,16 +1,16 @@
 """BLEURT: a BERT that has learned to tell how well a sentence says what another one says (arXiv:2004.04696)."""
 
-from posnet_eval.metrics import _models
-from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
-from posnet_eval.metrics._neural import NeuralMetric
+from posnet_eval.metrics import model_files
+from posnet_eval.metrics.networks import batches, fill, quiet, read_weights, reading, spread
+from posnet_eval.metrics.neural_metric import NeuralMetric
 from posnet_fairseq.shared.errors import UsageError
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-MODEL = _models.Kind(
+MODEL = model_files.Kind(
     what="a BLEURT model",
     flag="--bleurt-model",
     owner="lucadiliello",
-    files=("config.json", *_WEIGHTS, *_models.TOKENIZER),
+    files=("config.json", *_WEIGHTS, *model_files.TOKENIZER),
     needed=(("config.json",), _WEIGHTS, ("spm.model", "tokenizer.json", "vocab.txt")),
 )
 
@@ -30,16 +30,16 @@ class Bleurt(NeuralMetric):
     @property
     def given(self):
         """Name or folder of the model."""
-        return _models.as_given(self.options.bleurt_model)
+        return model_files.as_given(self.options.bleurt_model)
 
     def find(self, download=True):
         """See :meth:`NeuralMetric.find`."""
         self.check_installed()
         given = self.options.bleurt_model
-        files = MODEL.present(_models.find(given, MODEL, download=download))
+        files = MODEL.present(model_files.find(given, MODEL, download=download))
         if _WEIGHTS[0] in files:
             files.pop(_WEIGHTS[1], None)  # the same weights a second time
-        return _models.short_name(given), files
+        return model_files.short_name(given), files
 
     def load(self):
         """See :meth:`NeuralMetric.load`."""

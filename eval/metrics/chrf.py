@@ -3,8 +3,8 @@
 import numpy as np
 from sacrebleu.metrics import CHRF
 
-from posnet_eval.metrics._ngrams import counts, lengths, matches
-from posnet_eval.metrics._sacrebleu import SacrebleuMetric
+from posnet_eval.metrics.ngrams import counts, lengths, matches
+from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 
 ORDER, BETA = CHRF.CHAR_ORDER, CHRF.BETA
 

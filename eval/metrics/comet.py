@@ -3,24 +3,24 @@
 import inspect
 from collections import Counter
 
-from posnet_eval.metrics import _models
-from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
-from posnet_eval.metrics._neural import NeuralMetric
+from posnet_eval.metrics import model_files
+from posnet_eval.metrics.networks import batches, fill, quiet, read_weights, reading, spread
+from posnet_eval.metrics.neural_metric import NeuralMetric
 from posnet_fairseq.shared.errors import UsageError
 
 _CHECKPOINT = "checkpoints/model.ckpt"
-MODEL = _models.Kind(
+MODEL = model_files.Kind(
     what="a COMET model",
     flag="--comet-model",
     owner="Unbabel",
     files=("hparams.yaml", _CHECKPOINT),
     needed=(("hparams.yaml",), (_CHECKPOINT,)),
 )
-ENCODER = _models.Kind(
+ENCODER = model_files.Kind(
     what="the encoder of a COMET model",
     flag="--comet-encoder",
     owner="",
-    files=("config.json", *_models.TOKENIZER),
+    files=("config.json", *model_files.TOKENIZER),
     needed=(("config.json",), ("tokenizer.json", "sentencepiece.bpe.model", "vocab.txt")),
     include="config.json 'tokenizer*' '*.model'",
 )
@@ -50,17 +50,17 @@ class Comet(NeuralMetric):
     def given(self):
         """Name or folder of the model, and of the encoder if one was named."""
         names = (self.options.comet_model, self.options.comet_encoder)
-        return " with encoder ".join(_models.as_given(name) for name in names if name)
+        return " with encoder ".join(model_files.as_given(name) for name in names if name)
 
     def find(self, download=True):
         """See :meth:`NeuralMetric.find`."""
         self.check_installed()
         given = self.options.comet_model
         also = f"; for its encoder, {ENCODER.how_to_bring('xlm-roberta-large')}"
-        files = MODEL.present(_models.find(given, MODEL, also, download))
+        files = MODEL.present(model_files.find(given, MODEL, also, download))
         encoder = self.options.comet_encoder or _settings(files["hparams.yaml"]).get("pretrained_model")
-        found = ENCODER.present(_models.find(encoder or "xlm-roberta-large", ENCODER, download=download))
-        return _models.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
+        found = ENCODER.present(model_files.find(encoder or "xlm-roberta-large", ENCODER, download=download))
+        return model_files.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
 
     def load(self):
         """See :meth:`NeuralMetric.load`; the network is the library's model."""

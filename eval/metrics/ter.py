@@ -3,7 +3,7 @@
 import numpy as np
 from sacrebleu.metrics import TER
 
-from posnet_eval.metrics._sacrebleu import SacrebleuMetric
+from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 
 WITHOUT_SPACES = ("zh", "ja")
 

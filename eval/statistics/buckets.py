@@ -19,7 +19,7 @@ def by_length(lines, metrics, statistics):
 
     Args:
         lines: N lines whose words are counted; characters of scripts without spaces count as words.
-        metrics: list of :class:`posnet_eval.metrics._base.Metric`.
+        metrics: list of :class:`posnet_eval.metrics.base.Metric`.
         statistics: {metric name: {system: (N, K), mean over runs}}.
 
     Returns:

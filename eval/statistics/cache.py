@@ -137,9 +137,9 @@ def keys(metric, details, segments):
     """Under what the statistics of segments are kept.
 
     Args:
-        metric: :class:`posnet_eval.metrics._base.Metric`.
+        metric: :class:`posnet_eval.metrics.base.Metric`.
         details: its own, see there.
-        segments: list of :class:`posnet_eval.metrics._base.Segment`.
+        segments: list of :class:`posnet_eval.metrics.base.Segment`.
 
     Returns:
         list of hashes.

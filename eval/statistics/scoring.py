@@ -11,7 +11,7 @@ import numpy as np
 from posnet_eval.inputs import hygiene
 from posnet_eval.inputs.loading import refuse
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import Metric, MetricOptions, Segment
+from posnet_eval.metrics.base import Metric, MetricOptions, Segment
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.buckets import by_length
 from posnet_eval.statistics.cache import keys

@@ -71,7 +71,7 @@ def compare(metric, scores, resampled, same, randomised=None):
     """How a system differs from another.
 
     Args:
-        metric: :class:`posnet_eval.metrics._base.Metric`.
+        metric: :class:`posnet_eval.metrics.base.Metric`.
         scores: of system and other.
         resampled: pair of (B,) scores of both on the same resampled corpora.
         same: whether all their outputs are the same.

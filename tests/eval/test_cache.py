@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MeanMetric, MetricOptions, Segment
+from posnet_eval.metrics.base import MeanMetric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_fairseq.shared.errors import UsageError
 
@@ -121,7 +121,7 @@ import sys
 import numpy as np
 from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 metric, start = get_metric("ter", MetricOptions()), int(sys.argv[2])
 for number in range(start, start + 60):
     segments = [Segment("", str(number), ("",)), Segment("", str(number + 1), ("",))]

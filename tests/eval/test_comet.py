@@ -16,9 +16,9 @@ import torch
 import yaml
 
 from posnet_eval.metrics import comet as implementation
-from posnet_eval.metrics._base import MetricOptions, Segment
-from posnet_eval.metrics._networks import read_weights
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.metrics.comet import Comet
+from posnet_eval.metrics.networks import read_weights
 from posnet_fairseq.bench.comet import against_library
 from posnet_fairseq.shared.errors import UsageError
 from support import tiny_models
@@ -361,7 +361,7 @@ def test_without_the_package(comet, monkeypatch):
 
 def test_details_imports_no_network(comet):
     program = (
-        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import MetricOptions\n"
+        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import MetricOptions\n"
         f"get_metric('comet', MetricOptions(comet_model={str(comet)!r})).details()\n"
         "print([name for name in ('torch', 'transformers', 'comet', 'huggingface_hub') if name in sys.modules])"
     )
@@ -372,7 +372,7 @@ def test_details_imports_no_network(comet):
 def test_nothing_is_printed(comet):
     """In a process of its own, where the libraries' warnings are still to come."""
     program = (
-        "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import *\n"
+        "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"
         f"metric = get_metric('comet', MetricOptions(comet_model={str(comet)!r}, cpu=True))\n"
         f"rows = list(metric.statistics([Segment('a', {LONG!r}, ('c',)), Segment('a', '', ('c',))]))\n"
         "logging.getLogger('others').info('not said before, not said now')\n"

@@ -17,7 +17,7 @@ from sacrebleu.significance import PairedTest
 
 from posnet_eval import metrics
 from posnet_eval.inputs.texts import read_output
-from posnet_eval.metrics._base import MeanMetric
+from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
 from posnet_fairseq.shared.errors import UsageError
@@ -146,7 +146,7 @@ def test_again_from_the_cache(data, capsys, monkeypatch):
     def never(*arguments):
         raise AssertionError("counted again")
 
-    monkeypatch.setattr("posnet_eval.metrics._sacrebleu.SacrebleuMetric.count", never)
+    monkeypatch.setattr("posnet_eval.metrics.sacrebleu_metric.SacrebleuMetric.count", never)
     second = run(capsys, *USUAL, "--cached-only", "--out", "b")
     assert first.out == second.out
     for name in FILES:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from posnet_eval.metrics._base import MeanMetric
+from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.statistics.results import (
     Bucket,
     Comparison,

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from posnet_eval.metrics import _models
-from posnet_eval.metrics._base import MeanMetric
-from posnet_eval.metrics._networks import devices, replicas
+from posnet_eval.metrics import model_files
+from posnet_eval.metrics.base import MeanMetric
+from posnet_eval.metrics.networks import devices, replicas
 from posnet_fairseq.shared.errors import UsageError
 
 SCALE = 100  # papers print these scores times 100
@@ -52,7 +52,7 @@ class NeuralMetric(MeanMetric):
         try:
             importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError as error:
-            raise _models.Missing(
+            raise model_files.Missing(
                 f"{self.label} needs the package {self.package}, which is not installed",
                 f"Run pip install -e '.[{self.extra}]' in the posnet folder.",
             ) from error
@@ -75,7 +75,7 @@ class NeuralMetric(MeanMetric):
         case = {"case": "lc"} if self.options.lowercase else {}
         return case | {
             "model": name,
-            "id": _models.content_id(files),
+            "id": model_files.content_id(files),
             **versions,
             "precision": "fp32",
             "scale": str(SCALE),

@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 
-from posnet_eval.metrics._base import Metric
+from posnet_eval.metrics.base import Metric
 from posnet_fairseq.shared.processes import in_order
 
 BLOCK = 256  # segments that a process is given at once
@@ -15,7 +15,7 @@ class SacrebleuMetric(Metric):
     """A metric whose statistics are sacreBLEU's own.
 
     Args:
-        options: :class:`posnet_eval.metrics._base.MetricOptions`.
+        options: :class:`posnet_eval.metrics.base.MetricOptions`.
         counting: sacreBLEU's metric.
     """
 
@@ -32,7 +32,7 @@ class SacrebleuMetric(Metric):
         return {key: _word(value) for key, value in info.items()}
 
     def statistics(self, segments):
-        """See :meth:`posnet_eval.metrics._base.Metric.statistics`."""
+        """See :meth:`posnet_eval.metrics.base.Metric.statistics`."""
         # Segments of the same references after each other: their n-grams are counted once.
         order = sorted(range(len(segments)), key=lambda place: segments[place].references)
         blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
