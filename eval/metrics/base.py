@@ -1,14 +1,18 @@
-"""What every metric is to the rest: numbers for each segment, and scores from their sums."""
+"""The interface of a metric: statistics of each segment, and scores from sums of statistics."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
 
 
 class Segment(NamedTuple):
-    """A translated line with what it is held against."""
+    """A line of a translation with its source ("" if the metric does not read it) and its references."""
 
     source: str
     hypothesis: str
@@ -17,17 +21,19 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricOptions:
-    """What metrics are told; each reads what concerns it.
+    """Settings of all metrics; each metric reads those that concern it.
 
     Attributes:
-        language: of the target, as "de"; "" if it is not known.
+        language: target language, as "de"; "" if it is not known.
         references: number of reference translations.
-        lowercase: whether translations and references are lower-cased first (TER always does).
-        tokenize: sacreBLEU's tokeniser for BLEU; None: by the language.
-        processes: how many count at once.
-        bleurt_model, comet_model: a hub name or a local folder.
-        comet_encoder: folder with tokeniser and configuration of COMET's encoder; None: as its checkpoint says.
-        cpu: no GPU even if there is one.
+        lowercase: lower-case translations and references before scoring (TER always does).
+        tokenize: sacreBLEU's tokeniser for BLEU; None: chosen by the language.
+        processes: number of processes that count n-grams and edits.
+        bleurt_model: name on the Hugging Face hub or local folder.
+        comet_model: name on the Hugging Face hub or local folder.
+        comet_encoder: folder with tokeniser and configuration of COMET's encoder; None: the one that COMET's
+            checkpoint names.
+        cpu: do not use GPUs.
     """
 
     language: str = ""
@@ -42,17 +48,21 @@ class MetricOptions:
 
 
 class Metric(ABC):
-    """A metric of :class:`Segment`.
+    """A metric of a corpus of :class:`Segment`.
 
-    A corpus score is a function of the sum over segments of some numbers, its statistics: n-gram counts of BLEU, or
-    score and 1 of a metric that is averaged. So the score of any resampled corpus comes from sums of rows.
+    A corpus score is a function of sums of K numbers of each segment, its statistics: n-gram counts for BLEU, or the
+    segment's score and 1 for a metric that is a mean. The score of a resampled corpus therefore needs no more than a
+    sum of rows.
+
+    Args:
+        options: settings.
 
     Attributes:
-        name: on command lines.
-        label: in tables.
+        name: as in ``--metrics``, "chrf".
+        label: as in tables, "chrF".
         higher_is_better: False for error rates.
-        needs_source: whether the source has a part in it.
-        width: K, the numbers of a segment.
+        needs_source: whether the source is read.
+        width: K, the number of statistics of a segment.
     """
 
     name: str
@@ -61,51 +71,52 @@ class Metric(ABC):
     needs_source = False
     width: int
 
-    def __init__(self, options):
+    def __init__(self, options: MetricOptions) -> None:
         self.options = options
 
     @property
-    def given(self):
-        """What the user asked for, if that alone does not say what is computed (as the name of a model); else ""."""
+    def requested_model(self) -> str:
+        """The model as the user named it, whose content that name does not determine; "" for a metric without one."""
         return ""
 
     @abstractmethod
-    def details(self):
-        """All that scores depend on beside the text: dict of short strings, for the signature and as the cache's key.
+    def details(self) -> dict[str, str]:
+        """Return what scores depend on beside the text, for the signature and as part of the cache's keys.
 
         Raises:
-            UsageError: the metric cannot run here, such as when its model is not there.
+            UsageError: the metric cannot run here, for instance because its model is missing.
         """
 
     @abstractmethod
-    def statistics(self, segments):
+    def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Compute statistics.
 
         Args:
-            segments: list of different :class:`Segment`.
+            segments: distinct segments.
 
         Yields:
-            (positions in the list, (len(positions), K) float64), in any order, each position once. Parts are small
-            enough to be kept one by one.
+            positions in `segments` and their (len(positions), K) statistics. Positions come in any order, each once;
+            parts are small, so that they can be cached while the computation goes on.
         """
 
-    def release(self):  # noqa: B027  (most have nothing to let go of)
-        """Let go of what was loaded; it is loaded again if it is needed."""
+    def release(self) -> None:  # noqa: B027  (most have nothing to let go of)
+        """Free the memory of a loaded model, which is loaded again when it is needed."""
 
     @abstractmethod
-    def corpus(self, sums):
-        """Scores from (..., K) sums of statistics; shape (...)."""
+    def corpus(self, sums: FloatArray) -> FloatArray:
+        """Return (...) scores from (..., K) sums of statistics."""
 
-    def by_segment(self, statistics):
-        """(N,) scores of single segments from their (N, K) statistics."""
+    def by_segment(self, statistics: FloatArray) -> FloatArray:
+        """Return (N,) scores of single segments from their (N, K) statistics."""
         return self.corpus(statistics)
 
 
 class MeanMetric(Metric):
-    """A metric of segments that a corpus has the mean of; statistics are (score, 1)."""
+    """A metric whose corpus score is the mean of the segments' scores; statistics are (score, 1)."""
 
     width = 2
 
-    def corpus(self, sums):
-        """Means, 0 where nothing was summed."""
-        return sums[..., 0] / np.maximum(sums[..., 1], 1)
+    def corpus(self, sums: FloatArray) -> FloatArray:
+        """Return means, 0 where nothing was summed."""
+        means: FloatArray = sums[..., 0] / np.maximum(sums[..., 1], 1)
+        return means

@@ -1,8 +1,9 @@
-"""Models of metrics on disk: where they are and what is in them. Without torch, whose import takes seconds."""
+"""Model files of metrics: finding, downloading and identifying them. Does not import torch, which takes seconds."""
 
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,33 +16,33 @@ TOKENIZER = (
 )  # fmt: skip
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_SECONDS = 5  # that the hub may take to answer
+_TIMEOUT = 5  # seconds that the hub may take to answer
 
 
 class Missing(UsageError):
-    """Something a metric needs is not here.
+    """A package or model that a metric needs is missing.
 
     Attributes:
-        what: what it is.
-        mend: what to do.
+        what: what is missing.
+        fix: what to do about it.
     """
 
-    def __init__(self, what, mend):
-        super().__init__(f"{what}. {mend}")
-        self.what, self.mend = what, mend
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}. {fix}")
+        self.what, self.fix = what, fix
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelKind:
     """A kind of model folder.
 
     Attributes:
-        what: it is called, as "COMET's model".
-        flag: the option that names it.
-        owner: on the hub, of names without one; "" if such names are the hub's own.
-        files: that are read if they are there.
-        needed: tuples of them; of each, one must be there.
-        include: what to tell huggingface-cli so that it downloads no more than needed; "" for all.
+        what: name for people, as "a COMET model".
+        flag: option that names the model.
+        owner: owner on the hub of names without one; "" if such names are the hub's own.
+        files: names of the files that are read if they exist.
+        needed: groups of file names; one file of each group must exist.
+        include: argument of huggingface-cli's --include that limits the download to what is needed; "" for all.
     """
 
     what: str
@@ -51,23 +52,23 @@ class Kind:
     needed: tuple[tuple[str, ...], ...]
     include: str = ""
 
-    def lacking(self, folder):
-        """The first needed file that a folder has not, as text for people, or ""."""
+    def missing_file(self, folder: Path) -> str:
+        """Return the first needed file that a folder lacks, as text for people; "" if it has all."""
         for names in self.needed:
             if not any((folder / name).is_file() for name in names):
                 return " or ".join(names)
         return ""
 
-    def present(self, folder):
-        """{name: path} of the files in a folder."""
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """Return {name: path} of the model's files in a folder."""
         return {name: folder / name for name in self.files if (folder / name).is_file()}
 
-    def hub_name(self, given):
-        """A name with its owner."""
-        return f"{self.owner}/{given}" if self.owner and "/" not in given else given
+    def hub_name(self, name: str) -> str:
+        """Return a name on the hub with its owner."""
+        return f"{self.owner}/{name}" if self.owner and "/" not in name else name
 
-    def how_to_bring(self, name):
-        """What to do where the hub is out of reach."""
+    def how_to_copy(self, name: str) -> str:
+        """Return what to do where the hub cannot be reached."""
         include = f" --include {self.include}" if self.include else ""
         return (
             f"run huggingface-cli download {name}{include} --local-dir DIR where there is network, copy DIR here and "
@@ -75,56 +76,58 @@ class Kind:
         )
 
 
-def find(given, kind, also="", download=True):
-    """The folder of a model.
+def find(given: str, kind: ModelKind, also: str = "", download: bool = True) -> Path:
+    """Return the folder of a model.
 
     Args:
-        given: a local folder or a name on the hub, whose cache is looked into first.
-        kind: what it should hold.
-        also: the end of the sentence on how to bring a model here, if there is more to bring.
-        download: whether the network may be asked.
+        given: local folder or name on the hub, whose local cache is searched first.
+        kind: what the folder should hold.
+        also: end of the sentence on how to copy the model here, if more than the model is to be copied.
+        download: whether the model may be downloaded.
 
     Raises:
-        UsageError: it is no such model, or not here and not to be had.
+        UsageError: the folder is no such model, or the model is neither here nor can it be downloaded.
     """
     folder = Path(given).expanduser()
     if folder.exists():
-        lacking = kind.lacking(folder)
-        if lacking:
+        missing = kind.missing_file(folder)
+        if missing:
             raise UsageError(
-                f"{given} is not {kind.what}: there is no {lacking} in it. Give {kind.flag} a folder that holds "
+                f"{given} is not {kind.what}: there is no {missing} in it. Give {kind.flag} a folder that holds "
                 f"{', '.join(' or '.join(names) for names in kind.needed)}, or a name on the hub."
             )
         return folder
     if not _HUB_NAME.fullmatch(given):
-        raise UsageError(f"{given}: there is no such folder. Give {kind.flag} a folder that is there, or a hub name.")
+        raise UsageError(
+            f"{given}: there is no such folder. Give {kind.flag} a folder that exists, or a name on the hub."
+        )
     name = kind.hub_name(given)
-    folder = _cached(name, kind)
-    if folder:
-        return folder
+    cached = _cached(name, kind)
+    if cached:
+        return cached
     if not download:
-        mend = f"It is fetched when first used, if there is network; else {kind.how_to_bring(name)}{also}."
-        raise Missing(f"{name} is not in the hub's cache", mend)
+        fix = f"It is fetched when first used, if there is network; else {kind.how_to_copy(name)}{also}."
+        raise Missing(f"{name} is not in the hub's cache", fix)
     return _download(name, kind, also)
 
 
-def short_name(given):
-    """What a model is called: the last part of its hub name or folder."""
+def short_name(given: str) -> str:
+    """Return the last part of a model's name on the hub or folder."""
     folder = Path(given).expanduser()
     return folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
 
 
-def as_given(given):
-    """A model as the user named it; folders in full, so that the name means the same in every working directory."""
+def absolute_name(given: str) -> str:
+    """Return a model's name on the hub or absolute folder, which does not depend on the working directory."""
     folder = Path(given).expanduser()
     return str(folder.resolve()) if folder.is_dir() else given
 
 
-def content_id(files):
-    """The first 12 hex digits of a hash of the content of files.
+def content_id(files: Mapping[str, Path]) -> str:
+    """Return the first 12 hex digits of a SHA-256 of names and contents of files.
 
     Args:
-        files: {name: path}; the names count, the folders they are in do not.
+        files: {name: path}; the paths do not enter the hash.
     """
     total = hashlib.sha256()
     for name in sorted(files):
@@ -134,13 +137,13 @@ def content_id(files):
 
 
 @functools.lru_cache(maxsize=64)  # every test set asks for the same gigabytes
-def _digest(path, size, changed):
+def _digest(path: Path, size: int, changed: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _cached(name, kind):
-    """A model's folder in the hub's cache, None if it is not there or not complete."""
+def _cached(name: str, kind: ModelKind) -> Path | None:
+    """Return a model's folder in the hub's cache, None if it is missing or incomplete."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -150,33 +153,33 @@ def _cached(name, kind):
         return None
     except HFValidationError as error:
         raise UsageError(f"{name} is no name of the hub, nor a folder. Check {kind.flag}.") from error
-    return None if kind.lacking(folder) else folder
+    return None if kind.missing_file(folder) else folder
 
 
-def _download(name, kind, also):
-    """Fetch a model into the hub's cache and return its folder."""
+def _download(name: str, kind: ModelKind, also: str) -> Path:
+    """Download a model into the hub's cache and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        folder = Path(snapshot_download(name, allow_patterns=list(kind.files), etag_timeout=_SECONDS))
+        folder = Path(snapshot_download(name, allow_patterns=list(kind.files), etag_timeout=_TIMEOUT))
     except RepositoryNotFoundError as error:
         raise UsageError(
             f"{name}: the hub shows no model of this name. Check {kind.flag}, or log in (huggingface-cli login) if it "
             "is not for everyone."
         ) from error
-    except OSError as error:  # of which the errors of the network are a kind
+    except OSError as error:  # errors of the network are among them
         if error.errno in DISK_FULL:
             raise
         raise Missing(
             f"{name} is neither a folder here nor in the hub's cache, and the hub cannot be reached",
-            f"To bring it here, {kind.how_to_bring(name)}{also}.",
+            f"To copy it here, {kind.how_to_copy(name)}{also}.",
         ) from error
-    lacking = kind.lacking(folder)
-    if lacking:
-        # Without network, what a download that was broken off has left in the cache comes back as if it were whole.
+    missing = kind.missing_file(folder)
+    if missing:
+        # Without network, an interrupted download's part in the cache is returned as if it were whole.
         raise Missing(
-            f"{name} as fetched to {folder} is not {kind.what}: there is no {lacking} in it",
-            f"If the hub cannot be reached from here, {kind.how_to_bring(name)}{also}; else give another {kind.flag}.",
+            f"{name} as fetched to {folder} is not {kind.what}: there is no {missing} in it",
+            f"If the hub cannot be reached from here, {kind.how_to_copy(name)}{also}; else give another {kind.flag}.",
         )
     return folder

@@ -1,13 +1,16 @@
-"""What the two metrics that are neural networks have in common."""
+"""Base class of BLEURT and COMET: the mean of a neural network's scores."""
 
 import importlib.metadata
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from posnet_eval.metrics import model_files
-from posnet_eval.metrics.base import MeanMetric
+from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_eval.metrics.networks import devices, replicas
 from posnet_fairseq.shared.errors import UsageError
 
@@ -15,40 +18,44 @@ SCALE = 100  # papers print these scores times 100
 
 
 class NeuralMetric(MeanMetric):
-    """The mean of what a network says of segments, times 100.
+    """The mean of a network's scores of segments, times 100.
 
     Attributes:
-        package: on PyPI, that the network comes from.
-        extra: of posnet's own package, that installs it.
+        package: package on PyPI that has the network.
+        extra: extra of posnet's own package that installs it.
     """
 
     package: str
     extra: str
 
     @abstractmethod
-    def find(self, download=True):
-        """Find the models without loading them.
+    def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
+        """Find the model's files without loading them.
 
         Args:
-            download: whether they may be fetched from the hub.
+            download: whether they may be downloaded from the hub.
 
         Returns:
             the model's name, and {name: path} of all files that scores depend on.
 
         Raises:
-            UsageError: something is missing.
+            UsageError: a package or file is missing.
         """
 
     @abstractmethod
-    def score(self, segments):
-        """Yields (positions, sequence of scores, not scaled) of a list of segments."""
+    def score(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], Any]]:
+        """Yield positions in `segments` and an array of their scores, not scaled."""
 
     @abstractmethod
-    def load(self):
-        """The network on the CPU, ready to score, and its tokeniser."""
+    def load(self) -> tuple[Any, Any]:
+        """Return the network on the CPU in evaluation mode, and its tokeniser."""
 
-    def check_installed(self):
-        """Refuse to go on without the package."""
+    def check_installed(self) -> None:
+        """Check that the package is installed.
+
+        Raises:
+            Missing: it is not.
+        """
         try:
             importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError as error:
@@ -57,12 +64,12 @@ class NeuralMetric(MeanMetric):
                 f"Run pip install -e '.[{self.extra}]' in the posnet folder.",
             ) from error
 
-    def details(self):
-        """Model, hash of its content, versions of packages, precision and scale."""
+    def details(self) -> dict[str, str]:
+        """Return model, hash of its content, versions of packages, precision and scale."""
         return dict(self._details)
 
     @cached_property
-    def _details(self):
+    def _details(self) -> dict[str, str]:
         self.check_installed()
         if self.options.references != 1:
             raise UsageError(
@@ -71,7 +78,7 @@ class NeuralMetric(MeanMetric):
             )
         name, files = self.find()
         versions = {package: importlib.metadata.version(package) for package in (self.package, "transformers", "torch")}
-        # Of text as it is nothing is said, as it never was: what has been computed of it is found again.
+        # Without lower-casing there is no key, so that the keys of older caches stay valid.
         case = {"case": "lc"} if self.options.lowercase else {}
         return case | {
             "model": name,
@@ -82,27 +89,27 @@ class NeuralMetric(MeanMetric):
         }
 
     @cached_property
-    def _loaded(self):
+    def _loaded(self) -> tuple[list[Any], Any]:
         self.check_installed()
         network, tokenizer = self.load()
         return replicas(network, devices(self.options)), tokenizer
 
     @property
-    def networks(self):
-        """The network once for each device, loaded when first used."""
+    def networks(self) -> list[Any]:
+        """The network, one replica for each device, loaded when first used."""
         return self._loaded[0]
 
     @property
-    def tokenizer(self):
-        """The network's, for one thread, loaded when first used."""
+    def tokenizer(self) -> Any:
+        """The network's tokeniser, for use in one thread, loaded when first used."""
         return self._loaded[1]
 
-    def release(self):
-        """Make room for the next model."""
+    def release(self) -> None:
+        """Free the network's memory for the next model."""
         self.__dict__.pop("_loaded", None)
 
-    def statistics(self, segments):
-        """Rows of (score × 100, 1); NaN stays NaN."""
+    def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""
         if not segments:
             return
         if self.options.lowercase:
@@ -111,8 +118,8 @@ class NeuralMetric(MeanMetric):
             yield positions, np.stack([SCALE * np.asarray(scores, np.float64), np.ones(len(positions))], axis=1)
 
 
-def _lowercase(segment):
-    """A segment whose translations are lower-cased, as sacreBLEU's metrics do it; the source stays."""
+def _lowercase(segment: Segment) -> Segment:
+    """Return a segment with lower-cased hypothesis and references, as sacreBLEU's metrics do it; not the source."""
     return segment._replace(
         hypothesis=segment.hypothesis.lower(), references=tuple(line.lower() for line in segment.references)
     )

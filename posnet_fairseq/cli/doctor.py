@@ -100,7 +100,7 @@ def _neural_metric(name):
     try:
         model, _ = metric.find(download=False)
     except Missing as error:
-        return Finding(metric.label, False, error.what, error.mend, needed=False)
+        return Finding(metric.label, False, error.what, error.fix, needed=False)
     except UsageError as error:
         return Finding(metric.label, False, str(error), needed=False)
     return Finding(metric.label, True, f"can run, with {model}", needed=False)

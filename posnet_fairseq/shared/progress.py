@@ -14,11 +14,15 @@ SHORT = 0.1  # seconds; a stage of less is not worth a line
 
 
 class Report:
-    """Progress on standard error: bars on a terminal, else a line a stage."""
+    """Progress on standard error: bars on a terminal, else a line a stage.
 
-    def __init__(self):
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, quiet: bool = False):
         # file: it stays the same one when a library's messages are caught
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True, quiet=quiet)
         self._width = 16
 
     def say(self, text):

@@ -187,7 +187,7 @@ def test_details(bleurt, tmp_path):
     assert metric(copy).details()["id"] == details["id"]
     rewrite(copy, lambda weights: weights["classifier.bias"].add_(1e-6))
     assert metric(copy).details()["id"] != details["id"]
-    assert metric(bleurt).given == str(bleurt)
+    assert metric(bleurt).requested_model == str(bleurt)
 
 
 def test_two_references_are_refused(bleurt):

@@ -340,10 +340,10 @@ def test_the_encoders_tokeniser_is_in_the_id(comet, encoder, tmp_path):
 
 
 def test_given(comet, monkeypatch):
-    assert metric("Unbabel/wmt20-comet-da").given == "Unbabel/wmt20-comet-da"
+    assert metric("Unbabel/wmt20-comet-da").requested_model == "Unbabel/wmt20-comet-da"
     monkeypatch.chdir(comet.parent)
-    assert metric(comet.name).given == str(comet)
-    assert metric("a", comet_encoder="b").given != metric("a").given
+    assert metric(comet.name).requested_model == str(comet)
+    assert metric("a", comet_encoder="b").requested_model != metric("a").requested_model
 
 
 @pytest.mark.parametrize("references", [0, 2])

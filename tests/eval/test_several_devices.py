@@ -157,7 +157,7 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
             done.set()
         return item, network
 
-    results = networks.spread(function, items(), ["a", "b"])
+    results = networks.map_on_networks(function, items(), ["a", "b"])
     assert next(results)[0] == 0
     assert len(taken) <= last
     rest = list(results)

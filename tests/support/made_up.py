@@ -5,13 +5,13 @@ from itertools import combinations
 
 import numpy as np
 
+from posnet_eval.inputs.hygiene import Remark
 from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.statistics.results import (
     Bucket,
     Comparison,
     Difference,
     MetricInfo,
-    Remark,
     Score,
     TestSetResult,
     deviation,

@@ -1,0 +1,223 @@
+"""Scoring from Python."""
+
+import contextlib
+import functools
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from rich.console import Console
+
+from posnet_eval.inputs.configuration import language_pair as read_language_pair
+from posnet_eval.inputs.loading import Texts, load
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Lines, Plan, TestSet, Text
+from posnet_eval.report.tables import show
+from posnet_eval.statistics.cache import SegmentCache, default_path
+from posnet_eval.statistics.results import Comparison
+from posnet_eval.statistics.scoring import compare
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import check_workers
+from posnet_fairseq.shared.progress import Report
+
+SYSTEM = "system"  # name of a single system without one
+_ENCODABLE = re.compile(r"[^\n\0\ud800-\udfff]*")
+_RENAMED = {"--source": "sources", "--reference": "references", "--system": "hypotheses"}
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Comparison):
+    """Systems compared on test sets; as text, the tables that posnet-score prints."""
+
+    def __repr__(self) -> str:
+        file = io.StringIO()
+        show(self, Console(file=file, width=80, height=25, highlight=False, color_system=None))
+        return "\n".join(line.rstrip() for line in file.getvalue().rstrip().split("\n"))
+
+
+def evaluate(
+    plan: Plan,
+    texts: Sequence[Texts],
+    cache: Path,
+    report: Report,
+    workers: int = 1,
+    cpu: bool = False,
+    cached_only: bool = False,
+) -> Result:
+    """Score loaded texts. Both :func:`score` and posnet-score call this function.
+
+    Args:
+        plan: what to compare, and how.
+        texts: texts of each test set of the plan.
+        cache: file of cached statistics.
+        report: reporter of progress.
+        workers: number of processes that count n-grams and edits.
+        cpu: do not use GPUs.
+        cached_only: take all statistics from the cache and compute none.
+
+    Raises:
+        UsageError: a metric cannot run, or the cache cannot be read.
+    """
+    with contextlib.closing(SegmentCache(cache)) as segments:
+        comparison = compare(plan, texts, segments, report, workers, cpu, cached_only)
+        if segments.full:
+            report.say(f"the cache {cache} could not be written ({segments.full}): the next run computes this again.")
+    return Result(**vars(comparison))
+
+
+TextLike = PathLike[str] | Iterable[str]
+RunsLike = TextLike | Sequence[TextLike]
+
+
+def score(
+    hypotheses: RunsLike | Mapping[str, RunsLike],
+    references: RunsLike | None = None,
+    sources: TextLike | None = None,
+    *,
+    metrics: str | Sequence[str] = ("bleu", "chrf"),
+    baseline: str | Sequence[str] | None = None,
+    test_set: str | None = None,
+    language_pair: str | None = None,
+    test: str = "bs",
+    resamples: int = RESAMPLES,
+    trials: int = TRIALS,
+    seed: int = SEED,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    bleurt_model: str | None = None,
+    comet_model: str | None = None,
+    comet_encoder: str | None = None,
+    skip_missing: bool = False,
+    cached_only: bool = False,
+    cache: str | PathLike[str] | None = None,
+    cpu: bool = False,
+    workers: int = 1,
+    progress: bool = False,
+) -> Result:
+    """Score translations, and test which differences between systems are significant.
+
+    A text is a sequence of lines, or the path of a file (a :class:`pathlib.Path`), which is read as posnet-score reads
+    it. Arguments without a description are posnet-score's options.
+
+    Args:
+        hypotheses: N lines of a single system, or {name: N lines} of several. Instead of N lines, a system may have a
+            list of several runs (seeds), each N lines.
+        references: N lines of the reference translation, or a list of several reference translations.
+        sources: N lines of the source text, which COMET needs.
+        metrics: names, of bleu, chrf, ter, bleurt and comet.
+        baseline: system that differences are tested against, or two of them; default: the first system.
+        test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
+        language_pair: as "en-de", which chooses BLEU's tokeniser and TER's units; default: for files, their two-letter
+            endings.
+        test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
+        resamples: number of resamples of the bootstrap.
+        trials: number of trials of approximate randomisation.
+        seed: seed of both.
+        cache: file of cached statistics; default: as posnet-score, ``~/.cache/posnet/scores.sqlite``.
+        workers: number of processes that count n-grams and edits.
+        progress: report progress on standard error.
+
+    Returns:
+        the result, whose text is posnet-score's table and whose :meth:`~Comparison.rows` make a table of pandas.
+
+    Raises:
+        UsageError: an argument or a file is wrong, or a metric cannot run.
+    """
+    with _naming_arguments():
+        check_workers(workers)
+        systems = hypotheses if isinstance(hypotheses, Mapping) else {SYSTEM: hypotheses}
+        outputs = {
+            name: _texts(runs, f"hypotheses of {name!r}" if systems is hypotheses else "hypotheses")
+            for name, runs in systems.items()
+        }
+        if not outputs:
+            raise UsageError("hypotheses is empty. Give lines, or lines of each system.")
+        if (references is None) == (test_set is None):
+            raise UsageError("give either references or test_set.")
+        if sources is not None and test_set is not None:
+            raise UsageError("sources beside test_set: a test set brings its own. Leave one out.")
+        known = () if references is None else _texts(references, "references")
+        plan = Plan(
+            systems={name: name for name in outputs},
+            test_sets=(
+                TestSet(
+                    name=test_set or (known[0].stem if isinstance(known[0], Path) else "test"),
+                    languages=read_language_pair(language_pair) if language_pair else ("", ""),
+                    source=None if sources is None else _text(sources, "sources"),
+                    references=known,
+                    sacrebleu_name=test_set or "",
+                    outputs=outputs,
+                ),
+            ),
+            metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
+            baselines=_baselines(baseline, tuple(outputs)),
+            test=test,
+            resamples=resamples,
+            trials=trials,
+            seed=seed,
+            lowercase=lowercase,
+            tokenize=tokenize,
+            bleurt_model=bleurt_model,
+            comet_model=comet_model,
+            comet_encoder=comet_encoder,
+        )
+        place = default_path() if cache is None else Path(cache)
+        return evaluate(plan, load(plan, skip_missing), place, Report(not progress), workers, cpu, cached_only)
+
+
+def _baselines(given: str | Sequence[str] | None, systems: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the baselines: those given, else the first of several systems."""
+    if given is None:
+        return systems[:1] if len(systems) > 1 else ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _texts(given: object, name: str) -> tuple[Text, ...]:
+    """Return one or several texts: a text, or a sequence of texts."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | PathLike):
+        items = tuple(given)
+        if items and not any(isinstance(item, str) for item in items):
+            return tuple(_text(item, f"{name}, number {number}") for number, item in enumerate(items, 1))
+        given = items
+    return (_text(given, name),)
+
+
+def _text(given: object, name: str) -> Text:
+    """Return a text: a path, or checked lines.
+
+    Raises:
+        UsageError: it is no text, or a line could be no line of a file in UTF-8.
+    """
+    if isinstance(given, PathLike):
+        return Path(given)
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"{name}: {type(given).__name__} given. Give a sequence of lines, or a pathlib.Path.")
+    lines: Lines = tuple(given)
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, str):
+            raise UsageError(f"{name}: item {number} is a {type(line).__name__}. Give lines of type str.")
+        if not _ENCODABLE.fullmatch(line):
+            raise UsageError(
+                f"{name}: line {number} has a line break, a NUL character or half of a surrogate pair. Give one line "
+                "of text for each segment."
+            )
+    return lines
+
+
+@functools.cache
+def _arguments() -> dict[str, str]:
+    """Return {option of posnet-score: argument of :func:`score`}."""
+    names = score.__kwdefaults__ or ()
+    return _RENAMED | {f"--{name.replace('_', '-')}": name for name in names}
+
+
+@contextlib.contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Let errors name arguments of :func:`score` instead of options of posnet-score."""
+    try:
+        yield
+    except UsageError as error:
+        text = re.sub(r"--[a-z][a-z-]*", lambda found: _arguments().get(found[0], found[0]), str(error))
+        raise UsageError(text) from error.__cause__
