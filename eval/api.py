@@ -126,14 +126,11 @@ def score(
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
     with _naming_arguments():
+        for name, number in {"resamples": resamples, "trials": trials, "seed": seed, "workers": workers}.items():
+            if not isinstance(number, int):
+                raise UsageError(f"{name} {number!r}: give a whole number.")
         check_workers(workers)
-        systems = hypotheses if isinstance(hypotheses, Mapping) else {SYSTEM: hypotheses}
-        outputs = {
-            name: _texts(runs, f"hypotheses of {name!r}" if systems is hypotheses else "hypotheses")
-            for name, runs in systems.items()
-        }
-        if not outputs:
-            raise UsageError("hypotheses is empty. Give lines, or lines of each system.")
+        outputs = _outputs(hypotheses)
         if (references is None) == (test_set is None):
             raise UsageError("give either references or test_set.")
         if sources is not None and test_set is not None:
@@ -151,8 +148,8 @@ def score(
                     outputs=outputs,
                 ),
             ),
-            metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
-            baselines=_baselines(baseline, tuple(outputs)),
+            metrics=_names(metrics, "metrics"),
+            baselines=tuple(outputs)[: len(outputs) > 1] if baseline is None else _names(baseline, "baseline"),
             test=test,
             resamples=resamples,
             trials=trials,
@@ -167,11 +164,22 @@ def score(
         return evaluate(plan, load(plan, skip_missing), place, Report(not progress), workers, cpu, cached_only)
 
 
-def _baselines(given: str | Sequence[str] | None, systems: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the baselines: those given, else the first of several systems."""
-    if given is None:
-        return systems[:1] if len(systems) > 1 else ()
-    return (given,) if isinstance(given, str) else tuple(given)
+def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
+    """Return {system: one text for each run}."""
+    if not isinstance(hypotheses, Mapping):
+        return {SYSTEM: _texts(hypotheses, "hypotheses")}
+    if not hypotheses:
+        raise UsageError("hypotheses is empty. Give lines, or lines of each system.")
+    names = _names(list(hypotheses), "names of hypotheses")
+    return {name: _texts(hypotheses[name], f"hypotheses of {name!r}") for name in names}
+
+
+def _names(given: object, what: str) -> tuple[str, ...]:
+    """Return one or several names."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{what}: {given!r} given. Give text of type str, or a list of such.")
+    return names
 
 
 def _texts(given: object, name: str) -> tuple[Text, ...]:
@@ -207,7 +215,7 @@ def _text(given: object, name: str) -> Text:
 
 
 @functools.cache
-def _arguments() -> dict[str, str]:
+def arguments_of_options() -> dict[str, str]:
     """Return {option of posnet-score: argument of :func:`score`}."""
     names = score.__kwdefaults__ or ()
     return _RENAMED | {f"--{name.replace('_', '-')}": name for name in names}
@@ -219,5 +227,5 @@ def _naming_arguments() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        text = re.sub(r"--[a-z][a-z-]*", lambda found: _arguments().get(found[0], found[0]), str(error))
+        text = re.sub(r"--[a-z][a-z-]*", lambda found: arguments_of_options().get(found[0], found[0]), str(error))
         raise UsageError(text) from error.__cause__

@@ -28,7 +28,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Plan]:
     Raises:
         UsageError: options contradict each other or have values that are not allowed.
     """
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     check_workers(options.workers)
     plan = _from_file(options) if options.config else _from_flags(options)
     given = {name: getattr(options, name) for name in (*_PLAN, *_MODELS)}
@@ -38,7 +38,8 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Plan]:
     return options, replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of posnet-score's options."""
     parser = argparse.ArgumentParser(
         prog="posnet-score",
         description="Score systems on test sets and test which differences are significant. Statistics are cached: an "
@@ -47,9 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
     parser.add_argument("--source", type=a_path, help="source text, which COMET needs")
     parser.add_argument("--reference", type=a_path, nargs="+", help="reference translation, or several")
-    parser.add_argument(
-        "-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full"
-    )
+    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
     parser.add_argument(
         "-l", "--language-pair", help="as en-de (default: two-letter endings of --source and --reference)"
     )
