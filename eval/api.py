@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from posnet_eval.inputs.configuration import language_pair as read_language_pair
 from posnet_eval.inputs.loading import Texts, load
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Lines, Plan, TestSet, Text
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Lines, Plan, Text, plan_of_one_test_set
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import SegmentCache, default_path
 from posnet_eval.statistics.results import Comparison
@@ -130,26 +129,14 @@ def score(
             if not isinstance(number, int):
                 raise UsageError(f"{name} {number!r}: give a whole number.")
         check_workers(workers)
-        outputs = _outputs(hypotheses)
-        if (references is None) == (test_set is None):
-            raise UsageError("give either references or test_set.")
-        if sources is not None and test_set is not None:
-            raise UsageError("sources beside test_set: a test set brings its own. Leave one out.")
-        known = () if references is None else _texts(references, "references")
-        plan = Plan(
-            systems={name: name for name in outputs},
-            test_sets=(
-                TestSet(
-                    name=test_set or (known[0].stem if isinstance(known[0], Path) else "test"),
-                    languages=read_language_pair(language_pair) if language_pair else ("", ""),
-                    source=None if sources is None else _text(sources, "sources"),
-                    references=known,
-                    sacrebleu_name=test_set or "",
-                    outputs=outputs,
-                ),
-            ),
+        baselines = {} if baseline is None else {"baselines": _names(baseline, "baseline")}
+        plan = plan_of_one_test_set(
+            _outputs(hypotheses),
+            () if references is None else _texts(references, "references"),
+            None if sources is None else _text(sources, "sources"),
+            test_set or "",
+            language_pair or "",
             metrics=_names(metrics, "metrics"),
-            baselines=tuple(outputs)[: len(outputs) > 1] if baseline is None else _names(baseline, "baseline"),
             test=test,
             resamples=resamples,
             trials=trials,
@@ -159,6 +146,7 @@ def score(
             bleurt_model=bleurt_model,
             comet_model=comet_model,
             comet_encoder=comet_encoder,
+            **baselines,
         )
         place = default_path() if cache is None else Path(cache)
         return evaluate(plan, load(plan, skip_missing), place, Report(not progress), workers, cpu, cached_only)

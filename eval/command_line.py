@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posnet_eval.inputs.configuration import language_pair, read_plan
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
+from posnet_eval.inputs.configuration import read_plan
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, plan_of_one_test_set
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics.cache import default_path
@@ -103,22 +103,10 @@ def _from_file(options: argparse.Namespace) -> Plan:
 def _from_flags(options: argparse.Namespace) -> Plan:
     if not options.system:
         raise UsageError("nothing to score. Give --system NAME=FILE ..., or --config FILE.")
-    if bool(options.reference) == bool(options.test_set):
-        raise UsageError("give either --reference FILE or --test-set NAME.")
-    if options.source and options.test_set:
-        raise UsageError("--source beside --test-set: a test set brings its own. Leave one out.")
-    languages = language_pair(options.language_pair) if options.language_pair else ("", "")
-    outputs = _outputs(options.system)
-    test_set = TestSet(
-        name=options.test_set or options.reference[0].stem,
-        languages=languages,
-        source=options.source,
-        references=tuple(options.reference or ()),
-        sacrebleu_name=options.test_set or "",
-        outputs=outputs,
+    references = tuple(options.reference or ())
+    return plan_of_one_test_set(
+        _outputs(options.system), references, options.source, options.test_set or "", options.language_pair or ""
     )
-    baselines = () if len(outputs) == 1 else (next(iter(outputs)),)
-    return Plan(systems={name: name for name in outputs}, test_sets=(test_set,), baselines=baselines)
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:

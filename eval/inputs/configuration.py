@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from posnet_eval.inputs.plan import Fact, Plan, TestSet
+from posnet_eval.inputs.plan import Fact, Plan, TestSet, default_baselines, language_pair
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 
@@ -95,8 +95,7 @@ class _Reader:
                 options[key] = tuple(self._name(name, key) for name in self._list(content[key]))
         if "columns" in content:
             options["columns"] = self._columns(content["columns"], systems)
-        if "baselines" not in options and len(systems) > 1:
-            options["baselines"] = (next(iter(systems)),)
+        options.setdefault("baselines", default_baselines(systems))
         sets = self._of_kind(content["test_sets"], dict, "test_sets")
         test_sets = tuple(self._test_set(str(name), one, systems) for name, one in sets.items())
         if not test_sets:
@@ -222,15 +221,3 @@ class _Reader:
 
     def _complain(self, text: str) -> NoReturn:
         raise UsageError(f"{self._path}: {text}.")
-
-
-def language_pair(text: str) -> tuple[str, str]:
-    """Return source and target language of a pair such as "en-de".
-
-    Raises:
-        UsageError: `text` is not a pair of languages.
-    """
-    source, dash, target = text.partition("-")
-    if not (source and dash and target and text.isprintable()):
-        raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
-    return source, target

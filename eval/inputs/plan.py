@@ -1,8 +1,9 @@
 """The plan of a comparison, as a command line, a configuration file or a Python call gives it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from posnet_eval.metrics import METRICS, check_metric, get_metric
 from posnet_eval.metrics.base import MetricOptions
@@ -142,3 +143,55 @@ class Plan:
             for text in (title, *map(str, facts.values())):
                 if not text.strip() or not text.isprintable():
                     raise UsageError(f"{text!r} in column {title!r}: give visible characters, in one line.")
+
+
+def plan_of_one_test_set(
+    outputs: Mapping[str, tuple[Text, ...]],
+    references: tuple[Text, ...] = (),
+    source: Text | None = None,
+    test_set: str = "",
+    languages: str = "",
+    **settings: Any,
+) -> Plan:
+    """Return a plan of systems on one test set.
+
+    Args:
+        outputs: {system: one text for each run}.
+        references: reference translations.
+        source: source text, or None.
+        test_set: name of one of sacreBLEU's test sets, instead of `references` and `source`; or "".
+        languages: pair of languages, as "en-de"; or "".
+        settings: other attributes of the plan.
+
+    Raises:
+        UsageError: arguments contradict each other or have values that are not allowed.
+    """
+    if bool(references) == bool(test_set):
+        raise UsageError("give either --reference or --test-set.")
+    if source is not None and test_set:
+        raise UsageError("--source beside --test-set: a test set brings its own. Leave one out.")
+    name = test_set or (references[0].stem if isinstance(references[0], Path) else "test")
+    pair = language_pair(languages) if languages else ("", "")
+    return Plan(
+        systems={system: system for system in outputs},
+        test_sets=(TestSet(name, pair, source, references, test_set, outputs),),
+        **{"baselines": default_baselines(outputs), **settings},
+    )
+
+
+def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:
+    """Return the first of several systems; none of a single one."""
+    names = tuple(systems)
+    return names[:1] if len(names) > 1 else ()
+
+
+def language_pair(text: str) -> tuple[str, str]:
+    """Return source and target language of a pair such as "en-de".
+
+    Raises:
+        UsageError: `text` is not a pair of languages.
+    """
+    source, dash, target = text.partition("-")
+    if not (source and dash and target and text.isprintable()):
+        raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
+    return source, target
