@@ -2,47 +2,53 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posnet_eval.inputs.configuration import language_pair, read_plan
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, TestSet
+from posnet_eval.inputs.configuration import read_plan
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, plan_of_one_test_set
 from posnet_eval.metrics import METRICS
-from posnet_eval.metrics._base import MetricOptions
-from posnet_eval.statistics.cache import usual_place
+from posnet_eval.metrics.base import MetricOptions
+from posnet_eval.statistics.cache import default_path
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path
 from posnet_fairseq.shared.processes import check_workers, cores
 from posnet_fairseq.shared.progress import shown
 
-# What a configuration file says too; a flag has precedence.
-_OF_A_PLAN = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize")
+# Options that a configuration file may have, too; a flag has precedence.
+_PLAN = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize")
 _MODELS = ("bleurt_model", "comet_model", "comet_encoder")
-_OF_A_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
+_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
 
 
-def parse(arguments):
-    """The options of a command line, and the plan that they make."""
-    options = _parser().parse_args(arguments)
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Plan]:
+    """Return the options of a command line, and the plan that they make.
+
+    Raises:
+        UsageError: options contradict each other or have values that are not allowed.
+    """
+    options = make_parser().parse_args(arguments)
     check_workers(options.workers)
     plan = _from_file(options) if options.config else _from_flags(options)
-    given = {name: getattr(options, name) for name in (*_OF_A_PLAN, *_MODELS)}
+    given = {name: getattr(options, name) for name in (*_PLAN, *_MODELS)}
     if options.baseline or options.baseline2:
         first = options.baseline or next(iter(plan.baselines), None)
         given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
     return options, replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-def _parser():
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of posnet-score's options."""
     parser = argparse.ArgumentParser(
         prog="posnet-score",
-        description="Score systems on test sets and tell which differences are more than chance. What is computed is "
-        "kept: stop it at any time, the same command goes on where it was.",
+        description="Score systems on test sets and test which differences are significant. Statistics are cached: an "
+        "interrupted run continues where it stopped.",
     )
     parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
-    parser.add_argument("--source", type=a_path, help="text that was translated; COMET needs it")
-    parser.add_argument("--reference", type=a_path, nargs="+", help="its translation, or several")
-    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead, as wmt14/full")
+    parser.add_argument("--source", type=a_path, help="source text, which COMET needs")
+    parser.add_argument("--reference", type=a_path, nargs="+", help="reference translation, or several")
+    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
     parser.add_argument(
         "-l", "--language-pair", help="as en-de (default: two-letter endings of --source and --reference)"
     )
@@ -54,73 +60,63 @@ def _parser():
     )
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
-    parser.add_argument("--metrics", type=_names, help=f"of {','.join(METRICS)} (default: bleu,chrf)")
+    parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
     parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV and JSON")
     tests = ", ".join(f"{name}: {text}" for name, text in TESTS.items())
     parser.add_argument("--test", choices=TESTS, help=f"{tests} (default: bs)")
-    parser.add_argument("--resamples", type=int, help=f"of the bootstrap (default: {RESAMPLES})")
-    parser.add_argument("--trials", type=int, help=f"of approximate randomisation (default: {TRIALS})")
-    parser.add_argument("--seed", type=int, help=f"of both (default: {SEED}, sacreBLEU's)")
+    parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")
+    parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomisation (default: {TRIALS})")
+    parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {SEED}, sacreBLEU's)")
     parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lower-cased text")
     parser.add_argument("--tokenize", help="sacreBLEU's tokeniser for BLEU (default: by the target language)")
     defaults = MetricOptions()
     for name in _MODELS[:2]:
-        text = f"hub name or folder (default: {getattr(defaults, name)})"
+        text = f"name on the Hugging Face hub, or folder (default: {getattr(defaults, name)})"
         parser.add_argument(flag(name), metavar="MODEL", help=text)
     parser.add_argument(
         "--comet-encoder",
         metavar="FOLDER",
-        help="tokeniser and configuration of COMET's encoder (default: from the hub)",
+        help="folder with tokeniser and configuration of COMET's encoder (default: from the hub)",
     )
-    parser.add_argument("--skip-missing", action="store_true", help="score the systems that are there")
-    parser.add_argument("--cached-only", action="store_true", help="compute nothing, take all from the cache")
-    place = usual_place()
-    parser.add_argument("--cache", type=a_path, default=place, help=f"what has been computed (default: {place})")
-    parser.add_argument("--cpu", action="store_true", help="no GPU even if there is one")
-    parser.add_argument("--workers", type=int, default=cores(), help="processes (default: one a core)")
+    parser.add_argument("--skip-missing", action="store_true", help="leave out systems whose files are missing")
+    parser.add_argument(
+        "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
+    )
+    place = default_path()
+    parser.add_argument("--cache", type=a_path, default=place, help=f"file of cached statistics (default: {place})")
+    parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
+    parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
     return parser
 
 
-def _names(text):
+def _names(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-def _from_file(options):
-    given = [flag(name) for name in _OF_A_TEST_SET if getattr(options, name)]
+def _from_file(options: argparse.Namespace) -> Plan:
+    given = [flag(name) for name in _TEST_SET if getattr(options, name)]
     if given:
-        raise UsageError(f"{', '.join(given)} beside --config: say it in {options.config}, or leave --config out.")
+        raise UsageError(f"{', '.join(given)} beside --config: put it into {options.config}, or leave --config out.")
     return read_plan(options.config)
 
 
-def _from_flags(options):
+def _from_flags(options: argparse.Namespace) -> Plan:
     if not options.system:
         raise UsageError("nothing to score. Give --system NAME=FILE ..., or --config FILE.")
-    if bool(options.reference) == bool(options.test_set):
-        raise UsageError("give either --reference FILE or --test-set NAME.")
-    if options.source and options.test_set:
-        raise UsageError("--source beside --test-set: a test set brings its own. Leave one out.")
-    languages = language_pair(options.language_pair) if options.language_pair else ("", "")
-    outputs = _outputs(options.system)
-    test_set = TestSet(
-        name=options.test_set or options.reference[0].stem,
-        languages=languages,
-        source=options.source,
-        references=tuple(options.reference or ()),
-        known=options.test_set or "",
-        outputs=outputs,
+    references = tuple(options.reference or ())
+    return plan_of_one_test_set(
+        _outputs(options.system), references, options.source, options.test_set or "", options.language_pair or ""
     )
-    baselines = () if len(outputs) == 1 else (next(iter(outputs)),)
-    return Plan(systems={name: name for name in outputs}, test_sets=(test_set,), baselines=baselines)
 
 
-def _outputs(given):
-    """{name: files}. Files without a name are called as they are, with their folders where that is not enough."""
+def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
+    """Return {name: files}. A file without a name gets its own, with as many folders as make names different."""
     named = []
     for text in given:
         name, equals, files = text.partition("=")
         has_name = equals and not Path(text).exists()
         named.append((name, _files(files, text)) if has_name else ("", _files(text, text)))
-    names = iter(_told_apart([files[0] for name, files in named if not name]))
+    names = iter(_distinct_names([files[0] for name, files in named if not name]))
     named = [(shown(name or next(names)), files) for name, files in named]
     repeated = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
     if repeated:
@@ -128,15 +124,15 @@ def _outputs(given):
     return dict(named)
 
 
-def _files(text, given):
+def _files(text: str, given: str) -> tuple[Path, ...]:
     files = (text,) if Path(text).exists() else tuple(text.split(","))
     if not all(files):
         raise UsageError(f"--system {given}: a file is not named. Give NAME=FILE or NAME=FILE,FILE.")
     return tuple(map(Path, files))
 
 
-def _told_apart(paths):
-    """As few of the last parts of paths as make them different."""
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return the fewest last parts of paths that make them different."""
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
         names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
         if len(set(names)) == len(names):

@@ -1,1 +1,1 @@
-"""Texts to be scored: configuration, loading, checks."""
+"""What is scored: configuration, the plan of a comparison, loading and checking of texts."""

@@ -1,18 +1,20 @@
-"""A comparison of several test sets, systems and seeds, from a YAML file."""
+"""Reading of a comparison of several test sets, systems and seeds from a YAML file."""
 
 import glob
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from reprlib import repr  # short, where anchors in a small file stand for thousands of values
+from typing import Any, NoReturn
 
 import yaml
 
-from posnet_eval.inputs.plan import Plan, TestSet
+from posnet_eval.inputs.plan import Fact, Plan, TestSet, default_baselines, language_pair
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 
-# Keys of the file that are fields of a Plan as they stand, and what they hold.
-_SIMPLE = {
+# Keys of the file that are fields of a Plan, with their types.
+_SIMPLE: dict[str, type] = {
     "test": str, "resamples": int, "trials": int, "seed": int, "lowercase": bool, "tokenize": str,
     "bleurt_model": str, "comet_model": str, "comet_encoder": str,
 }  # fmt: skip
@@ -21,11 +23,11 @@ _MOST_KEYS = 10_000  # of a mapping
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
 
-def read_plan(path):
-    """The comparison that a file describes; paths in it are relative to its folder.
+def read_plan(path: Path) -> Plan:
+    """Return the comparison that a file describes; paths in it are relative to its folder.
 
     Raises:
-        UsageError: the file is missing, is not YAML, or says something that is not understood.
+        UsageError: the file is missing or not YAML, or has unknown keys or values that are not allowed.
     """
     text = "\n".join(read_lines(path))
     try:
@@ -33,19 +35,23 @@ def read_plan(path):
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" in line {where.line + 1}" if where else ""
-        raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}. Mend it.") from error
+        raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}. Correct it.") from error
     except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply to be a comparison. Mend it.") from error
+        raise UsageError(f"{path} is nested too deeply to be a comparison. Correct it.") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of dates, tags
         raise UsageError(f"{path} has a value that YAML cannot read ({error}). Put it in quotes.") from error
     return _Reader(path).plan(content)
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data, in which a key that is there twice is a mistake: YAML would take the last one."""
+    """Loader of plain data that refuses duplicate keys, of which YAML would take the last one."""
 
-    def construct_mapping(self, node, deep=False):
-        """A dict, without what would be lost."""
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a dict.
+
+        Raises:
+            yaml.MarkedYAMLError: a key occurs twice.
+        """
         found = super().construct_mapping(node, deep)
         if len(found) < len({id(key) for key, _ in node.value}):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -53,15 +59,15 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=f"{twice!r} is there twice", problem_mark=node.start_mark)
         return found
 
-    def flatten_mapping(self, node):
-        """Take in what ``<<`` names, but not so much that it fills the memory."""
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge what ``<<`` refers to, up to a number of keys that does not fill the memory."""
         super().flatten_mapping(node)
         if len(node.value) > _MOST_KEYS:
             problem = f"a mapping has more than {_MOST_KEYS:,} keys"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
-    def number_or_time(self, node):
-        """A number; 12:30 stays the text that it is, of which YAML would make 750."""
+    def number_or_time(self, node: yaml.ScalarNode) -> object:
+        """Return a number, or a text with a colon as it is: YAML would read 12:30 as 750."""
         text = self.construct_scalar(node)
         if ":" in text:
             return text
@@ -73,29 +79,30 @@ for _kind in ("int", "float"):
 
 
 class _Reader:
-    """Turns the content of a file into a plan; every complaint names the file and the key."""
+    """Turns the content of a file into a plan; every error names the file and the key."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self._path, self._folder = path, Path(path).parent
 
-    def plan(self, content):
+    def plan(self, content: Any) -> Plan:
         self._check_keys(content, _KEYS, "the file", required=("systems", "test_sets"))
         systems = self._systems(content["systems"])
-        options = {key: self._of_kind(content[key], kind, key) for key, kind in _SIMPLE.items() if key in content}
+        options: dict[str, Any] = {
+            key: self._of_kind(content[key], kind, key) for key, kind in _SIMPLE.items() if key in content
+        }
         for key in ("metrics", "baselines"):
             if key in content:
                 options[key] = tuple(self._name(name, key) for name in self._list(content[key]))
         if "columns" in content:
             options["columns"] = self._columns(content["columns"], systems)
-        if "baselines" not in options and len(systems) > 1:
-            options["baselines"] = (next(iter(systems)),)
+        options.setdefault("baselines", default_baselines(systems))
         sets = self._of_kind(content["test_sets"], dict, "test_sets")
         test_sets = tuple(self._test_set(str(name), one, systems) for name, one in sets.items())
         if not test_sets:
             self._complain("test_sets is empty. Name at least one")
         return Plan(systems=systems, test_sets=test_sets, **options)
 
-    def _systems(self, content):
+    def _systems(self, content: Any) -> dict[str, str]:
         if isinstance(content, list):
             names = [self._name(name, "systems") for name in content]
             content = dict.fromkeys(names)
@@ -109,8 +116,8 @@ class _Reader:
             systems[name] = name if label is None else self._name(label, f"the label of {name}")
         return systems
 
-    def _columns(self, content, systems):
-        columns = {}
+    def _columns(self, content: Any, systems: Mapping[str, str]) -> dict[str, dict[str, Fact]]:
+        columns: dict[str, dict[str, Fact]] = {}
         for title, facts in self._of_kind(content, dict, "columns").items():
             title = self._name(title, "columns")
             where = f"column {title!r}"
@@ -120,14 +127,14 @@ class _Reader:
             columns[title] = {system: self._fact(value, f"{where}: {system}") for system, value in found.items()}
         return columns
 
-    def _fact(self, value, where):
+    def _fact(self, value: Any, where: str) -> Fact:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self._complain(f"{where} is {repr(value)}, it should be text (in quotes) or a number")
         if isinstance(value, float) and not math.isfinite(value):
             self._complain(f"{where} is {value}, which is no number. Leave it out, or put it in quotes")
         return value
 
-    def _test_set(self, name, content, systems):
+    def _test_set(self, name: str, content: Any, systems: Mapping[str, str]) -> TestSet:
         where = f"test set {name}"
         self._check_keys(content, _TEST_SET_KEYS, where, required=("outputs",))
         if ("reference" in content) == ("test_set" in content):
@@ -144,11 +151,11 @@ class _Reader:
             languages=languages,
             source=self._file(content["source"], f"source of {where}") if "source" in content else None,
             references=references,
-            known=str(content.get("test_set", "")),
+            sacrebleu_name=str(content.get("test_set", "")),
             outputs=self._outputs(content["outputs"], systems, where),
         )
 
-    def _outputs(self, content, systems, where):
+    def _outputs(self, content: Any, systems: Mapping[str, str], where: str) -> dict[str, tuple[Path, ...]]:
         if isinstance(content, str):
             return self._pattern(content, systems, where)
         where = f"outputs of {where}"
@@ -157,18 +164,19 @@ class _Reader:
             for system, paths in self._by_system(content, systems, where).items()
         }
 
-    def _by_system(self, content, systems, where):
-        """A mapping with systems as its keys, some of those that there are."""
+    def _by_system(self, content: Any, systems: Mapping[str, str], where: str) -> dict[str, Any]:
+        """Return a mapping whose keys are names of systems."""
         unknown = [str(name) for name in self._of_kind(content, dict, where) if str(name) not in systems]
         if unknown:
             self._complain(f"{where}: {', '.join(unknown)} not among the systems")
         return {str(name): value for name, value in content.items()}
 
-    def _pattern(self, pattern, systems, where):
-        """Outputs in files that are called alike; * and ? stand for what tells runs apart."""
+    def _pattern(self, pattern: str, systems: Mapping[str, str], where: str) -> dict[str, tuple[Path, ...]]:
+        """Return the files that match a pattern with the name of each system; * and ? match several runs."""
         if "{system}" not in pattern:
             self._complain(f"outputs of {where}: the pattern {pattern!r} lacks {{system}}")
-        outputs, owners = {}, {}
+        outputs: dict[str, tuple[Path, ...]] = {}
+        owners: dict[str, str] = {}
         for system in systems:
             found = sorted(glob.glob(pattern.replace("{system}", glob.escape(system)), root_dir=self._folder))
             for path in found:
@@ -181,27 +189,27 @@ class _Reader:
             outputs[system] = tuple(self._folder / path for path in found or [pattern.replace("{system}", system)])
         return outputs
 
-    def _file(self, value, where):
+    def _file(self, value: Any, where: str) -> Path:
         if "\0" in self._of_kind(value, str, where):
             self._complain(f"{where} is {repr(value)}, which is no path")
         return self._folder / value
 
-    def _name(self, value, where):
-        """A text; numbers may be names, too."""
+    def _name(self, value: Any, where: str) -> str:
+        """Return a name, which may be a number in the file."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             self._complain(f"{where}: {repr(value)} is no name. Give text")
         return str(value)
 
-    def _list(self, value):
+    def _list(self, value: Any) -> list[Any]:
         return value if isinstance(value, list) else [value]
 
-    def _of_kind(self, value, kind, where):
+    def _of_kind(self, value: Any, kind: type, where: str) -> Any:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             names = {str: "text", int: "a whole number", bool: "true or false", dict: "a mapping"}
             self._complain(f"{where} is {repr(value)}, it should be {names[kind]}")
         return value
 
-    def _check_keys(self, content, allowed, where, required):
+    def _check_keys(self, content: Any, allowed: Sequence[str], where: str, required: Sequence[str]) -> None:
         if not isinstance(content, dict):
             self._complain(f"{where} is not a mapping with the keys {', '.join(required)}")
         unknown = [str(key) for key in content if key not in allowed]
@@ -211,17 +219,5 @@ class _Reader:
         if missing:
             self._complain(f"{where} lacks {', '.join(missing)}")
 
-    def _complain(self, text):
+    def _complain(self, text: str) -> NoReturn:
         raise UsageError(f"{self._path}: {text}.")
-
-
-def language_pair(text):
-    """Source and target of a pair such as "en-de".
-
-    Raises:
-        UsageError: it is not a pair.
-    """
-    source, dash, target = text.partition("-")
-    if not (source and dash and target and text.isprintable()):
-        raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
-    return source, target

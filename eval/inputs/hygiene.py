@@ -1,20 +1,21 @@
-"""What is odd about outputs: things that change scores, or that scores do not show."""
+"""Remarks on outputs: oddities that change scores, or that scores do not show."""
 
 import functools
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from posnet_eval.inputs.similarity import of_another_text
-from posnet_eval.statistics.results import Remark
+from posnet_eval.inputs.similarity import looks_misaligned
 from posnet_fairseq.shared.files import is_blank
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
 SHORT = 20  # characters that do not make a line an outlier
-OFTEN = 3  # times that a word or phrase stands after itself
-PHRASE = 4  # words of the longest phrase looked at
-LETTERS = 3  # of a script, from which on a line is of it
+OFTEN = 3  # occurrences in a row from which on a word or phrase counts as repeated
+PHRASE = 4  # words of the longest phrase searched for
+LETTERS = 3  # of a script, from which on a line is in that script
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
@@ -23,21 +24,32 @@ _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN
 _SPACED_STOP = re.compile(r" [.!?]$")
 
 
-def remarks(system, lines, references, sources=()):
-    """Look through the output of a system.
+@dataclass(frozen=True)
+class Remark:
+    """An oddity in the data that readers of scores should know.
+
+    Attributes:
+        system: system whose output has it; "" for source and reference.
+        text: what it is, as "3 empty lines".
+        lines: numbers of the first lines concerned, from 1.
+    """
+
+    system: str
+    text: str
+    lines: tuple[int, ...] = ()
+
+
+def remarks(system: str, lines: Sequence[str], references: Sequence[str], sources: Sequence[str] = ()) -> list[Remark]:
+    """Return remarks on the output of a system.
 
     Args:
-        system: its name.
-        lines: N of them.
+        system: name of the system.
+        lines: N lines of its output.
         references: N lines of the first reference translation.
-        sources: N lines, if they are known.
-
-    Returns:
-        list of :class:`posnet_eval.statistics.results.Remark`.
+        sources: N lines of the source, or none.
     """
     usual, at_home = _scripts(tuple(references))
-    sources = sources or [None] * len(lines)
-    checks = {
+    checks: dict[str, Callable[[str, str, str | None], object]] = {
         "empty": lambda line, reference, source: is_blank(line),
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
@@ -54,7 +66,8 @@ def remarks(system, lines, references, sources=()):
             line, reference
         ),
     }
-    triples = list(zip(lines, references, sources, strict=True))
+    no_sources: list[str | None] = [None] * len(lines)
+    triples = list(zip(lines, references, sources or no_sources, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
@@ -64,10 +77,10 @@ def remarks(system, lines, references, sources=()):
     return found + [Remark(system, text) for text in _of_the_whole(lines, references)]
 
 
-def _of_the_whole(lines, references):
+def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[str]:
     if lines and list(lines) == list(references):
         yield "all lines are those of the reference"
-    elif of_another_text(lines, references):
+    elif looks_misaligned(lines, references):
         yield (
             "its lines are no more like their own references than like other lines': is it the output for another test "
             "set, or in another order?"
@@ -77,29 +90,30 @@ def _of_the_whole(lines, references):
         yield f"{spaced:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain text"
 
 
-def _repeats(line):
+def _repeats(line: str) -> bool:
     words = line[:2000].split()
-    # The search is slow, and hardly a line says a word so often.
-    return len(words) - len(set(words)) >= OFTEN - 1 and _REPEATED.search(" ".join(words))
+    # The search is slow, and few lines have repeated words at all.
+    return len(words) - len(set(words)) >= OFTEN - 1 and bool(_REPEATED.search(" ".join(words)))
 
 
-def _outlier(line, reference):
+def _outlier(line: str, reference: str) -> bool:
     longer, shorter = max(len(line), len(reference)), min(len(line), len(reference))
     return not is_blank(line) and longer - shorter > SHORT and longer > OUTLIER * shorter
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference
-def _scripts(lines):
-    """The scripts of a text, and the characters that occur in it and are of none but these."""
-    counts = Counter()
+def _scripts(lines: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """Return the usual scripts of a text, and its characters that are in one of them or in no script."""
+    counts: Counter[str] = Counter()
     for line in lines:
         counts.update(_letters(line))
     total = sum(counts.values())
     usual = {script for script, count in counts.items() if count >= COMMON * total}
-    return usual, {letter for letter in set().union(*lines) if _script(letter) in {None, *usual}}
+    letters: set[str] = set().union(*lines)
+    return usual, {letter for letter in letters if _script(letter) in {None, *usual}}
 
 
-def _foreign(line, usual, at_home):
+def _foreign(line: str, usual: set[str], at_home: set[str]) -> bool:
     if set(line) <= at_home:  # nearly always
         return False
     counts = _letters(line)
@@ -107,8 +121,8 @@ def _foreign(line, usual, at_home):
     return foreign >= LETTERS and foreign > sum(counts.values()) / 2
 
 
-def _letters(line):
-    counts = Counter()
+def _letters(line: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
     for letter, count in Counter(line).items():
         script = _script(letter)
         if script:
@@ -117,8 +131,8 @@ def _letters(line):
 
 
 @functools.lru_cache(maxsize=2**16)
-def _script(letter):
-    """The first word of a letter's name, as LATIN or CJK; None for other characters."""
+def _script(letter: str) -> str | None:
+    """Return the first word of a letter's Unicode name, as LATIN or CJK; None for other characters."""
     if not unicodedata.category(letter).startswith("L"):
         return None
     return unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]

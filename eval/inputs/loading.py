@@ -1,9 +1,12 @@
-"""The texts of a plan, all of them checked before anything is computed."""
+"""Loading of a plan's texts, all of which are checked before anything is computed."""
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from posnet_eval.inputs.similarity import first_out_of_step
+from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
+from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines
@@ -17,127 +20,146 @@ class Texts:
     """The lines of a test set.
 
     Attributes:
-        name, languages: see :class:`posnet_eval.inputs.plan.TestSet`.
+        name: name in tables.
+        languages: source and target language, "" if not known.
         sources: N lines, or none.
         references: N lines for each reference translation.
-        outputs: {system: runs, each N lines}.
-        missing: {system: why there is no output}.
+        outputs: {system: N lines for each run}.
+        missing: {system: why it has no output}.
     """
 
     name: str
     languages: tuple[str, str]
-    sources: tuple[str, ...]
-    references: tuple[tuple[str, ...], ...]
-    outputs: dict
-    missing: dict
+    sources: Lines
+    references: tuple[Lines, ...]
+    outputs: dict[str, tuple[Lines, ...]]
+    missing: dict[str, str]
 
 
-def load(plan, skip_missing=False):
-    """Read and check all files of a plan.
+def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
+    """Read and check all texts of a plan.
 
     Args:
-        plan: :class:`posnet_eval.inputs.plan.Plan`.
-        skip_missing: leave systems out whose files are missing, instead of refusing.
+        plan: what to read.
+        skip_missing: leave out systems whose files are missing instead of raising an error.
 
     Returns:
-        list of :class:`Texts`.
+        the texts of each test set.
 
     Raises:
-        UsageError: of everything that is wrong with any file, in one text.
+        UsageError: everything that is wrong with any file, in one text.
     """
-    loader = _Loader(skip_missing)
-    texts = [loader.test_set(test_set, plan) for test_set in plan.test_sets]
+    loader = _Loader(plan, skip_missing)
+    texts = [loader.load(test_set) for test_set in plan.test_sets]
     if not loader.problems and not any(one.outputs for one in texts):
         loader.problems.append("no system has an output. Check the paths.")
     refuse(loader.problems)
     return texts
 
 
-def refuse(problems):
-    """Say all that is wrong at once.
+def refuse(problems: Sequence[str]) -> None:
+    """Report all problems at once.
 
     Raises:
-        UsageError: there are problems.
+        UsageError: `problems` is not empty.
     """
     if problems:
         raise UsageError("\n".join(["nothing was scored.", *(f"  - {text}" for text in problems)]))
 
 
 class _Loader:
-    def __init__(self, skip_missing):
-        self._skip_missing = skip_missing
-        self.problems = []
+    """Reads test sets and collects problems."""
 
-    def test_set(self, test_set, plan):
-        sources, references = self._given(test_set)
+    def __init__(self, plan: Plan, skip_missing: bool) -> None:
+        self._plan, self._skip_missing = plan, skip_missing
+        self.problems: list[str] = []
+
+    def load(self, test_set: TestSet) -> Texts:
+        sources, references = self._sources_and_references(test_set)
         outputs, missing = {}, {}
-        for system in plan.systems:
-            paths = test_set.outputs.get(system, ())
-            absent = [path for path in paths if not path.exists()]
-            if not paths or absent:
-                absent_one = visible(shown(absent[0])) if absent else ""
-                what = f"there is no {absent_one}" if absent else f"no output is given for {test_set.name}"
-                missing[system] = what
+        for system in self._plan.systems:
+            runs = test_set.outputs.get(system, ())
+            absent = [run for run in runs if isinstance(run, Path) and not run.exists()]
+            if not runs or absent:
+                first = visible(shown(absent[0])) if absent else ""
+                missing[system] = f"there is no {first}" if absent else f"no output is given for {test_set.name}"
                 if not self._skip_missing:
-                    self.problems.append(f"system {system}: {what}. Translate it, or leave it out with --skip-missing.")
+                    self.problems.append(
+                        f"system {system}: {missing[system]}. Translate it, or leave it out with --skip-missing."
+                    )
                 continue
-            runs = [self._read(read_output, path) for path in paths]
-            for path, lines in zip(paths, runs, strict=True):
-                if lines is not None and references and len(lines) != len(references[0]):
-                    self._uneven(f"system {system}: {path}", lines, references[0])
-            outputs[system] = tuple(runs)
+            outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
         languages = self._languages(test_set)
-        self._check_language(languages, references, plan, test_set.name)
+        self._check_language(languages, references, test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
 
-    def _given(self, test_set):
-        if test_set.known:
+    def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
+        lines = self._read(read_output, runs[number])
+        if lines is not None and references:
+            name = f"system {system}{f', run {number + 1}' if len(runs) > 1 else ''}"
+            if isinstance(runs[number], Path):
+                name = f"system {system}: {runs[number]}"
+            self._check_length(name, lines, references[0])
+        return lines or ()
+
+    def _sources_and_references(self, test_set: TestSet) -> tuple[Lines, tuple[Lines, ...]]:
+        """Return source and references, empty if they cannot be read."""
+        if test_set.sacrebleu_name:
             try:
-                sources, references = read_test_set(test_set.known, "-".join(test_set.languages).strip("-"))
+                return read_test_set(test_set.sacrebleu_name, "-".join(test_set.languages).strip("-"))
             except UsageError as error:
                 self.problems.append(str(error))
                 return (), ()
-        else:
-            sources = self._read(read_lines, test_set.source) if test_set.source else ()
-            references = [self._read(read_lines, path) for path in test_set.references]
-            if sources is None or None in references:
-                return (), ()
-            for path, lines in zip(test_set.references, references, strict=True):
-                if not lines:
-                    self.problems.append(f"reference {path} is empty. Give one with text.")
-                elif len(lines) != len(references[0]):
-                    self._uneven(f"reference {path}", lines, references[0])
-            if test_set.source and references[0] and len(sources) != len(references[0]):
-                self._uneven(f"source {test_set.source}", sources, references[0])
-        return tuple(sources), tuple(map(tuple, references))
+        sources = self._read(read_lines, test_set.source) if test_set.source is not None else ()
+        read = [self._read(read_lines, text) for text in test_set.references]
+        references = tuple(lines for lines in read if lines is not None)
+        if sources is None or len(references) < len(read):
+            return (), ()
+        for number, (text, lines) in enumerate(zip(test_set.references, references, strict=True), 1):
+            name = f"reference {text if isinstance(text, Path) else number}"
+            if not lines:
+                self.problems.append(f"{name} is empty. Give one with text.")
+            else:
+                self._check_length(name, lines, references[0])
+        if test_set.source is not None and references[0]:
+            name = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
+            self._check_length(name, sources, references[0])
+        return sources, references
 
-    def _read(self, read, path):
+    def _read(self, read: Callable[[Path], Iterable[str]], text: Text) -> Lines | None:
+        if not isinstance(text, Path):
+            return text
         try:
-            return tuple(read(path))
+            return tuple(read(text))
         except UsageError as error:
             self.problems.append(str(error))
             return None
 
-    def _uneven(self, what, lines, reference):
-        line = first_out_of_step(lines, reference)
-        self.problems.append(
-            f"{what} has {len(lines):,} lines, the reference {len(reference):,}; line {line:,} is the first that seems "
-            "out of step."
-        )
+    def _check_length(self, name: str, lines: Lines, reference: Lines) -> None:
+        if len(lines) != len(reference):
+            first = first_misaligned_line(lines, reference)
+            self.problems.append(
+                f"{name} has {len(lines):,} lines, the reference {len(reference):,}; line {first:,} is the first that "
+                "seems out of step."
+            )
 
-    def _languages(self, test_set):
-        """What was said, else two-letter endings of the files."""
-        if any(test_set.languages) or test_set.known:
+    def _languages(self, test_set: TestSet) -> tuple[str, str]:
+        """Return the languages as given, else the files' two-letter endings."""
+        if any(test_set.languages) or test_set.sacrebleu_name:
             return test_set.languages
-        files = (test_set.source, test_set.references[0])
-        return tuple(path.suffix[1:] if path and re.fullmatch(r"\.[a-z]{2}", path.suffix) else "" for path in files)
+        return _ending(test_set.source), _ending(test_set.references[0])
 
-    def _check_language(self, languages, references, plan, name):
-        if languages[1] or plan.tokenize or not references or not {"bleu", "ter"} & set(plan.metrics):
+    def _check_language(self, languages: tuple[str, str], references: Sequence[Lines], name: str) -> None:
+        if languages[1] or self._plan.tokenize or not references or not {"bleu", "ter"} & set(self._plan.metrics):
             return
         asian = sum(bool(_ASIAN.search(line)) for line in references[0])
         if asian > len(references[0]) / 2:
             self.problems.append(
                 f"the reference of {name} looks Chinese, Japanese or Korean, which are split into words in their own "
-                "ways. Say which with --language-pair (languages, in a configuration file), as en-zh."
+                "ways. Give the pair of languages (--language-pair; languages in a configuration file), as en-zh."
             )
+
+
+def _ending(text: Text | None) -> str:
+    """Return the two-letter ending of a file's name without its dot, or ""."""
+    return text.suffix[1:] if isinstance(text, Path) and re.fullmatch(r"\.[a-z]{2}", text.suffix) else ""

@@ -1,36 +1,30 @@
-"""Which lines seem to translate the same: a measure that is cheap and needs no model, to find files out of step."""
+"""A cheap similarity of lines that needs no model, to find texts that are not aligned."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
+from posnet_eval.metrics.base import FloatArray
+
 ORDER = 3  # characters of the n-grams compared
-LONGEST = 1000  # characters of a line that are looked at
-SAMPLE = 200  # lines that tell of a whole file
+LONGEST = 1000  # characters of a line that are compared
+SAMPLE = 200  # lines that represent a whole file
 
 
-def similarities(some, others):
-    """Shared character trigrams of lines, side by side.
-
-    Args:
-        some, others: equally many lines.
-
-    Returns:
-        (N,) numbers between 0 and 1 (Dice coefficient of the sets of trigrams).
-    """
+def similarities(some: Sequence[str], others: Sequence[str]) -> FloatArray:
+    """Return (N,) Dice coefficients of the sets of character trigrams of N pairs of lines, between 0 and 1."""
     return np.array([_dice(_trigrams(a), _trigrams(b)) for a, b in zip(some, others, strict=True)])
 
 
-def first_out_of_step(lines, references):
-    """Where lines go missing from a file, or too many begin.
+def first_misaligned_line(lines: Sequence[str], references: Sequence[str]) -> int:
+    """Return the number (from 1) of the line at which lines seem to be missing or superfluous.
 
-    It takes the place for which the lines before agree best with the reference's as they stand, and those behind
-    agree best when they are moved by the difference of the counts.
+    This is the position for which the lines in front of it agree best with the reference lines of equal number, and
+    the lines behind it with the reference lines shifted by the difference of the counts.
 
     Args:
-        lines: of the file with another number of lines.
-        references: what they should translate to.
-
-    Returns:
-        number of the line, from 1.
+        lines: text whose number of lines differs from that of the reference.
+        references: lines of the reference.
     """
     if not lines:
         return 1
@@ -41,12 +35,12 @@ def first_out_of_step(lines, references):
     before = np.concatenate([[0], np.cumsum(in_step)])
     behind = np.concatenate([np.cumsum(moved[::-1])[::-1], [0]])
     agreement = before + behind
-    # of several best places, the last: what lacks or follows the end is the likeliest fault
+    # the last of several best positions: lines missing or added at the end are the likeliest fault
     return size - int(np.argmax(agreement[::-1])) + 1
 
 
-def of_another_text(lines, references):
-    """Whether lines are no more like their own references than like those of the next lines."""
+def looks_misaligned(lines: Sequence[str], references: Sequence[str]) -> bool:
+    """Return whether lines are no more similar to their own references than to those of other lines."""
     if len(lines) < 10:
         return False
     some = range(0, len(lines), -(-len(lines) // SAMPLE))
@@ -55,10 +49,10 @@ def of_another_text(lines, references):
     return bool(own < 1.2 * other + 0.01)
 
 
-def _trigrams(line):
+def _trigrams(line: str) -> set[str]:
     line = line[:LONGEST].lower()
     return {line[start : start + ORDER] for start in range(max(len(line) - ORDER + 1, 1))}
 
 
-def _dice(some, others):
+def _dice(some: set[str], others: set[str]) -> float:
     return 2 * len(some & others) / (len(some) + len(others))

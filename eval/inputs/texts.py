@@ -1,7 +1,10 @@
-"""Sources, references and outputs: from plain text, from fairseq's logs, from sacreBLEU's test sets."""
+"""Reading of plain text, of fairseq's logs and of sacreBLEU's test sets."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
+from posnet_eval.inputs.plan import Lines
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, read_lines
 
@@ -9,24 +12,25 @@ _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einf
 _COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
 
 
-def read_output(path):
-    """The lines of a translation.
+def read_output(path: Path) -> list[str]:
+    """Return the lines of a translation.
 
     Args:
-        path: of plain text, or of what fairseq-generate or fairseq-interactive printed. Of such a log, the best
-            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``), or
-            where a log has none, ``H-``.
+        path: plain text, or a log that fairseq-generate or fairseq-interactive printed. From a log, the best
+            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``) or, in a
+            log without such lines, ``H-``.
 
-            A file is such a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, as
-            all sentences of a log have, or if it has no line but hypotheses, as "grep ^D-" leaves it.
+            A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, or if all
+            of its lines are hypotheses (``grep ^D-``).
 
     Raises:
-        UsageError: the file is missing or not UTF-8, or a log that lacks sentences or is cut short.
+        UsageError: the file is missing or not UTF-8, or is a log that lacks sentences or is cut short.
     """
     lines = read_lines(path)
     if not _is_log(lines):
         return lines
-    found, last = {"H": {}, "D": {}}, None
+    found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
+    last = None
     for line in lines:
         match = _HYPOTHESIS.match(line)
         if not match:
@@ -34,13 +38,13 @@ def read_output(path):
         number, texts = int(match["number"]), found[match["kind"]]
         if number in texts and number != last:
             raise UsageError(f"{path} holds sentence {number} of two runs of fairseq's. Give a file of one run.")
-        texts.setdefault(number, match["text"])  # of several hypotheses the best one comes first
+        texts.setdefault(number, match["text"])  # the best hypothesis comes first
         last = number
     best = found["D"] or found["H"]
     missing = sorted(set(range(max(best) + 1)) - set(best))
     if missing:
         raise UsageError(
-            f"{path} is a log of fairseq's without a translation of {_some(missing, 'sentence')} (counted from 0). "
+            f"{path} is a log of fairseq's without a translation of {_counted(missing, 'sentence')} (counted from 0). "
             "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
         )
     # fairseq prints the scores of a hypothesis behind it.
@@ -52,25 +56,22 @@ def read_output(path):
     return [best[number] for number in range(len(best))]
 
 
-def _is_log(lines):
+def _is_log(lines: Sequence[str]) -> bool:
     hypotheses = [match["number"] for line in lines if (match := _HYPOTHESIS.match(line))]
     companions = {match["number"] for line in lines if (match := _COMPANION.match(line))}
     alone = len(hypotheses) == sum(not is_blank(line) for line in lines)
     return bool(hypotheses) and (alone or not companions.isdisjoint(hypotheses))
 
 
-def read_test_set(name, pair):
-    """A test set of sacreBLEU's, which fetches it if it is not there.
+def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
+    """Return source and references of one of sacreBLEU's test sets, which sacreBLEU downloads if necessary.
 
     Args:
-        name: as "wmt14/full".
-        pair: of languages, as "en-de".
-
-    Returns:
-        lines of the source, list of lines of each reference.
+        name: name of the test set, as "wmt14/full".
+        pair: pair of languages, as "en-de".
 
     Raises:
-        UsageError: there is no such test set or pair, or it is neither there nor reachable.
+        UsageError: there is no such test set or pair, or it is neither here nor can it be downloaded.
     """
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import SACREBLEU_DIR
@@ -86,7 +87,7 @@ def read_test_set(name, pair):
         raise UsageError(f"test set {name} {said}. Give --language-pair: {', '.join(sorted(test_set.langpairs))}.")
     try:
         source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
-    except BaseException as error:  # sacreBLEU leaves Python when it cannot reach the network
+    except BaseException as error:  # sacreBLEU calls sys.exit when it cannot reach the network
         if isinstance(error, KeyboardInterrupt):
             raise
         raise UsageError(
@@ -94,9 +95,10 @@ def read_test_set(name, pair):
             f"({str(error).strip() or type(error).__name__}). On a machine with network run sacrebleu -t {name} "
             f"-l {pair} --echo src, and copy that folder here."
         ) from error
-    return read_lines(source), [read_lines(path) for path in references]
+    return tuple(read_lines(source)), tuple(tuple(read_lines(path)) for path in references)
 
 
-def _some(numbers, what):
+def _counted(numbers: Sequence[int], what: str) -> str:
+    """Return a count with the first numbers: "2 sentences: 3, 17"."""
     text = ", ".join(map(str, numbers[:5])) + (" ..." if len(numbers) > 5 else "")
     return f"{len(numbers):,} {what}{'s' if len(numbers) > 1 else ''}: {text}"

@@ -1,8 +1,12 @@
-"""The metrics, a file each. They are imported when asked for: BLEURT and COMET take seconds."""
+"""The metrics, one file each. They are imported when they are used: BLEURT and COMET take seconds."""
 
 import importlib
+from typing import TYPE_CHECKING
 
 from posnet_fairseq.shared.errors import UsageError
+
+if TYPE_CHECKING:
+    from posnet_eval.metrics.base import Metric, MetricOptions
 
 METRICS = {
     "bleu": "bleu.Bleu",
@@ -13,17 +17,27 @@ METRICS = {
 }
 
 
-def get_metric(name, options):
-    """A metric by its name.
-
-    Args:
-        name: a key of `METRICS`.
-        options: :class:`posnet_eval.metrics._base.MetricOptions`.
+def check_metric(name: str) -> None:
+    """Check that there is a metric of this name.
 
     Raises:
-        UsageError: there is no such metric.
+        UsageError: `name` is not a key of :data:`METRICS`.
     """
     if name not in METRICS:
         raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
+
+
+def get_metric(name: str, options: "MetricOptions") -> "Metric":
+    """Return a metric by its name.
+
+    Args:
+        name: a key of :data:`METRICS`.
+        options: settings, of which the metric reads those that concern it.
+
+    Raises:
+        UsageError: there is no such metric, or it cannot run with these options.
+    """
+    check_metric(name)
     module, attribute = METRICS[name].split(".")
-    return getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
+    metric: Metric = getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
+    return metric

@@ -1,29 +1,32 @@
 """BLEU: n-gram precisions with a brevity penalty (Papineni et al., 2002), as sacreBLEU computes it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from sacrebleu.metrics import BLEU
 
-from posnet_eval.metrics._ngrams import as_characters, counts, lengths, matches
-from posnet_eval.metrics._sacrebleu import SacrebleuMetric
+from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
+from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
+from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError
 
 ORDER = 4
 
 
 class Bleu(SacrebleuMetric):
-    """Statistics: lengths of hypothesis and closest reference, then correct and all n-grams for n = 1 to 4."""
+    """BLEU. Statistics: lengths of hypothesis and closest reference, then correct and all n-grams for n = 1 to 4."""
 
     name, label = "bleu", "BLEU"
     width = 2 + 2 * ORDER
 
-    def __init__(self, options):
+    def __init__(self, options: MetricOptions) -> None:
         if options.tokenize not in (None, *BLEU.TOKENIZERS):
             raise UsageError(
                 f"tokeniser {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
             )
         try:
-            # force: what looks tokenised is in the remarks
-            counting = BLEU(
+            # force: no warning of text that looks tokenised, which is among the remarks
+            sacrebleu = BLEU(
                 lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.language
             )
         except (RuntimeError, ImportError, OSError) as error:
@@ -31,11 +34,11 @@ class Bleu(SacrebleuMetric):
                 f"BLEU's tokeniser for {options.language or options.tokenize} is not installed "
                 f"({str(error).strip().splitlines()[0]}). Install it, or choose another one with --tokenize."
             ) from error
-        super().__init__(options, counting)
+        super().__init__(options, sacrebleu)
 
-    def count(self, segments):
-        """All at once, if there is one reference: the same numbers in less time."""
-        numbers = {}
+    def count(self, segments: Sequence[Segment]) -> FloatArray:
+        """Return sacreBLEU's statistics; with one reference all segments are counted together, which is faster."""
+        numbers: dict[str, str] = {}
         texts = [as_characters(lines, numbers) for lines in self.prepared(segments)]
         found = matches(list(zip(*texts, strict=True)), ORDER) if self.options.references == 1 else None
         if found is None:
@@ -43,16 +46,16 @@ class Bleu(SacrebleuMetric):
         hypothesis, reference = map(lengths, texts)
         return np.column_stack([hypothesis, reference, found, counts(hypothesis, ORDER)]).astype(np.float64)
 
-    def corpus(self, sums):
-        """Corpus BLEU, with exponential smoothing of orders without a match."""
+    def corpus(self, sums: FloatArray) -> FloatArray:
+        """Return corpus BLEU, with exponential smoothing of orders without a match."""
         return _bleu(sums, effective=False)
 
-    def by_segment(self, statistics):
-        """Sentence BLEU: only of the orders that the hypothesis has n-grams of, as sacreBLEU advises."""
+    def by_segment(self, statistics: FloatArray) -> FloatArray:
+        """Return sentence BLEU of the orders that the hypothesis has n-grams of, as sacreBLEU advises."""
         return _bleu(statistics, effective=True)
 
 
-def _bleu(sums, effective):
+def _bleu(sums: FloatArray, effective: bool) -> FloatArray:
     length, reference = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2 : 2 + ORDER], sums[..., 2 + ORDER :]
     with np.errstate(divide="ignore", invalid="ignore"):

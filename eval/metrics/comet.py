@@ -2,42 +2,49 @@
 
 import inspect
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from posnet_eval.metrics import _models
-from posnet_eval.metrics._networks import batches, fill, quiet, read_weights, reading, spread
-from posnet_eval.metrics._neural import NeuralMetric
+from posnet_eval.metrics import model_files
+from posnet_eval.metrics.base import Segment
+from posnet_eval.metrics.networks import batches, load_weights, map_on_networks, quiet, read_weights, reading
+from posnet_eval.metrics.neural_metric import NeuralMetric
 from posnet_fairseq.shared.errors import UsageError
 
+if TYPE_CHECKING:
+    import torch
+
 _CHECKPOINT = "checkpoints/model.ckpt"
-MODEL = _models.Kind(
+MODEL = model_files.ModelKind(
     what="a COMET model",
     flag="--comet-model",
     owner="Unbabel",
     files=("hparams.yaml", _CHECKPOINT),
     needed=(("hparams.yaml",), (_CHECKPOINT,)),
 )
-ENCODER = _models.Kind(
+ENCODER = model_files.ModelKind(
     what="the encoder of a COMET model",
     flag="--comet-encoder",
     owner="",
-    files=("config.json", *_models.TOKENIZER),
+    files=("config.json", *model_files.TOKENIZER),
     needed=(("config.json",), ("tokenizer.json", "sentencepiece.bpe.model", "vocab.txt")),
     include="config.json 'tokenizer*' '*.model'",
 )
 _ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "BERT")  # whose tokeniser is in their own folder
 _UNSAFE = (
-    'If you trust where it comes from, write it anew as plain weights: docs/scoring.md, "A COMET checkpoint that is '
+    'If you trust its origin, save it again as plain weights: docs/scoring.md, "A COMET checkpoint that is '
     'refused", has the command.'
 )
 
 _TOKENS = {"cpu": 1024, "cuda": 8192}  # in a batch
-_BYTES = {"cpu": 16_000, "cuda": 500_000}  # of new text in a group, about 4 a token
+_BYTES = {"cpu": 16_000, "cuda": 500_000}  # of new text in a group; a token has about 4
 
 
 class Comet(NeuralMetric):
-    """COMET of unbabel-comet, of the kind that has a source, a translation and one reference (wmt20-comet-da).
+    """COMET of unbabel-comet that reads source, translation and one reference (wmt20-comet-da).
 
-    The library encodes source and reference again for every system. Here every text is encoded once.
+    Every text is encoded once; the library encodes source and reference again for every system.
     """
 
     name = "comet"
@@ -47,23 +54,23 @@ class Comet(NeuralMetric):
     extra = "comet"
 
     @property
-    def given(self):
+    def requested_model(self) -> str:
         """Name or folder of the model, and of the encoder if one was named."""
         names = (self.options.comet_model, self.options.comet_encoder)
-        return " with encoder ".join(_models.as_given(name) for name in names if name)
+        return " with encoder ".join(model_files.absolute_name(name) for name in names if name)
 
-    def find(self, download=True):
-        """See :meth:`NeuralMetric.find`."""
+    def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
+        """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()
         given = self.options.comet_model
-        also = f"; for its encoder, {ENCODER.how_to_bring('xlm-roberta-large')}"
-        files = MODEL.present(_models.find(given, MODEL, also, download))
+        also = f"; for its encoder, {ENCODER.how_to_copy('xlm-roberta-large')}"
+        files = MODEL.files_in(model_files.find(given, MODEL, also, download))
         encoder = self.options.comet_encoder or _settings(files["hparams.yaml"]).get("pretrained_model")
-        found = ENCODER.present(_models.find(encoder or "xlm-roberta-large", ENCODER, download=download))
-        return _models.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
+        found = ENCODER.files_in(model_files.find(encoder or "xlm-roberta-large", ENCODER, download=download))
+        return model_files.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
 
-    def load(self):
-        """See :meth:`NeuralMetric.load`; the network is the library's model."""
+    def load(self) -> tuple[Any, Any]:
+        """Return the library's model and tokeniser, see :meth:`NeuralMetric.load`."""
         _, files = self.find()
         checkpoint, encoder = files[_CHECKPOINT], files["encoder/config.json"].parent
         settings = _settings(files["hparams.yaml"])
@@ -83,11 +90,11 @@ class Comet(NeuralMetric):
                     "local_files_only": True,
                 }
             )
-        fill(model, content.get("state_dict"), checkpoint)
+        load_weights(model, content.get("state_dict"), checkpoint)
         return model.eval(), model.encoder.tokenizer
 
-    def score(self, segments):
-        """Scores of groups of segments, so that little is lost when scoring is interrupted.
+    def score(self, segments: Sequence[Segment]) -> Iterator[tuple[list[int], Any]]:
+        """Yield positions and scores of groups of segments, small so that an interruption loses little.
 
         An embedding is kept until the last segment that needs it has been scored.
         """
@@ -98,8 +105,8 @@ class Comet(NeuralMetric):
         triples = [(source, hypothesis, reference) for source, hypothesis, (reference,) in segments]
         uses = Counter(text for triple in triples for text in triple)
         groups = list(_groups(triples, _BYTES[place.type]))
-        embedded = spread(_embed, self._batches(new for _, new in groups), self.networks)
-        embeddings = {}
+        embedded = map_on_networks(_embed, self._batches(new for _, new in groups), self.networks)
+        embeddings: dict[str, torch.Tensor] = {}
         for positions, new in groups:
             needed = set(new)
             while not needed <= embeddings.keys():
@@ -117,19 +124,19 @@ class Comet(NeuralMetric):
                 if not uses[text]:
                     del embeddings[text]
 
-    def _batches(self, groups):
-        """Yields (texts, dict of tensors) of groups of texts one by one."""
+    def _batches(self, groups: Iterable[list[str]]) -> Iterator[tuple[list[str], Any]]:
+        """Yield texts and tensors of batches, group by group."""
         limit = self.networks[0].encoder.max_positions - 2
         tokens = _TOKENS[self.networks[0].device.type]
         for texts in filter(None, groups):
-            # As the encoder's own prepare_sample, but that texts are put into batches before they are padded.
+            # As the encoder's own prepare_sample, except that texts are batched before they are padded.
             encoded = self.tokenizer(texts, truncation=True, max_length=limit)
             for positions, inputs in batches(self.tokenizer, encoded, tokens):
                 yield [texts[position] for position in positions], inputs
 
 
-def _settings(path):
-    """The dict in hparams.yaml."""
+def _settings(path: Path) -> dict[str, Any]:
+    """Return the content of hparams.yaml."""
     import yaml
 
     with reading(path.parent, path.name):
@@ -148,13 +155,14 @@ def _settings(path):
     return settings
 
 
-def _arguments(model, stored, settings):
-    """What a model is made with.
+def _arguments(model: type, stored: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a model is built with.
 
     Args:
-        model: its class.
-        stored: the checkpoint's settings, which count.
-        settings: those beside it. The library obeys them in one thing: models trained with a broken sparsemax say so.
+        model: class of the model.
+        stored: settings in the checkpoint.
+        settings: settings in hparams.yaml, of which the library obeys one, a mark of models trained with a broken
+            sparsemax.
     """
     known = inspect.signature(model).parameters
     arguments = {name: value for name, value in stored.items() if name in known}
@@ -163,28 +171,31 @@ def _arguments(model, stored, settings):
     return arguments
 
 
-def _groups(triples, size):
-    """Triples in groups: those of one source together, long ones first.
+def _groups(triples: Sequence[tuple[str, str, str]], size: int) -> Iterator[tuple[list[int], list[str]]]:
+    """Group triples, with equal sources next to each other and long ones first.
 
     Args:
         triples: source, hypothesis, reference.
-        size: bytes of text not seen before, with which a group is full.
+        size: bytes of text new to a group that fill it.
 
     Yields:
-        positions of a group, and its texts that are in no group before it.
+        positions of a group, and its texts that no earlier group has.
     """
 
-    def key(position):
+    def key(position: int) -> tuple[int, str, str]:
         source, _, reference = triples[position]
         return -len(source.encode()) - len(reference.encode()), source, reference
 
-    seen, group, new, weight = set(), [], [], 0
+    seen: set[str] = set()
+    group: list[int] = []
+    new: list[str] = []
+    weight = 0
     for position in sorted(range(len(triples)), key=key):
         unseen = [text for text in dict.fromkeys(triples[position]) if text not in seen]
         seen.update(unseen)
         group.append(position)
         new += unseen
-        # 1: embeddings of segments take memory, too
+        # 1: the embeddings of a segment take memory, too
         weight += 1 + sum(len(text.encode()) for text in unseen)
         if weight >= size:
             yield group, new
@@ -193,8 +204,8 @@ def _groups(triples, size):
         yield group, new
 
 
-def _embed(network, batch):
-    """{text: (D,) embedding on the CPU} of a batch."""
+def _embed(network: Any, batch: tuple[list[str], Any]) -> dict[str, "torch.Tensor"]:
+    """Return {text: (D,) embedding on the CPU} of a batch."""
     import torch
 
     texts, inputs = batch

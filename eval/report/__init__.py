@@ -1,1 +1,1 @@
-"""The result as people read it: a page, tables for a terminal, a paper and a README, and data."""
+"""Reports of results: an HTML page, tables for a terminal, Markdown and LaTeX, CSV and JSON."""

@@ -1,24 +1,26 @@
-"""The segments a page shows, as plain data for its script: every text once, small however many systems there are."""
+"""Data of the segments that a page shows, for its script: every text once, small with any number of systems."""
 
 from itertools import combinations
+from typing import Any
 
 from posnet_eval.report import examples
 from posnet_eval.report.word_diff import changes
+from posnet_eval.statistics.results import Comparison, TestSetResult
 
 LONGEST = 1000  # characters shown of a line
 
 
-def browsable(comparison, test_set):
-    """Segments of all pairs of systems where they differ most, and of all systems the best and worst.
+def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
+    """Return the segments where each pair of systems differs most, and the best and worst of each system.
 
     Args:
-        comparison: :class:`posnet_eval.statistics.results.Comparison`.
+        comparison: results.
         test_set: one of its test sets.
 
     Returns:
-        A dict for JSON. Systems and metrics are given by index, segments by line from 1::
+        a dict for JSON. Systems and metrics are given by index, segments by line from 1::
 
-            systems: [label], without missing ones
+            systems: [label], without missing systems
             start: [a, b], the pair to show first, or [a]
             metrics: [label]
             higher: [whether higher is better]
@@ -32,12 +34,13 @@ def browsable(comparison, test_set):
 
 
 class _Browsable:
-    def __init__(self, comparison, test_set):
+    def __init__(self, comparison: Comparison, test_set: TestSetResult) -> None:
         self.test_set = test_set
         self.systems = [system for system in comparison.systems if system in test_set.scores]
         self.metrics = [metric.name for metric in test_set.metrics]
-        self.places = {}  # of texts
-        self.segments, self.changes = {}, {}
+        self.places: dict[str, int] = {}  # of texts
+        self.segments: dict[int, list[Any]] = {}
+        self.changes: dict[str, tuple[list[int], list[int]]] = {}
         pairs = {
             f"{a}:{b}": [self._pair(a, b, metric) for metric in self.metrics]
             for a, b in combinations(range(len(self.systems)), 2)
@@ -57,17 +60,17 @@ class _Browsable:
             "changes": self.changes,
         }
 
-    def _pair(self, a, b, metric):
+    def _pair(self, a: int, b: int, metric: str) -> list[list[int]]:
         names = self.systems[a], self.systems[b]
         found = [examples.most_different(self.test_set, *pair, metric) for pair in (names, names[::-1])]
         return [[self._compared(index, a, b) for index in indices] for indices in found]
 
-    def _alone(self, system, metric):
+    def _alone(self, system: int, metric: str) -> list[list[int]]:
         found = [choose(self.test_set, self.systems[system], metric) for choose in (examples.best, examples.worst)]
         return [[self._compared(index, system) for index in indices] for indices in found]
 
-    def _compared(self, index, a, b=None):
-        """Keep a segment with the output of one or two systems, and how it differs. Returns its line."""
+    def _compared(self, index: int, a: int, b: int | None = None) -> int:
+        """Add a segment with the output of one or two systems and their differences; return its line."""
         line = index + 1
         key = f"{line}:{a}:{'' if b is None else b}"
         if key not in self.changes:
@@ -76,8 +79,8 @@ class _Browsable:
             self.changes[key] = changes(_shown(first), _shown(second))
         return line
 
-    def _output(self, index, system):
-        """Keep a segment with a system's output. Returns that."""
+    def _output(self, index: int, system: int) -> str:
+        """Add a segment with a system's output; return the output."""
         test_set, name = self.test_set, self.systems[system]
         if index + 1 not in self.segments:
             source = self._place(test_set.sources[index]) if test_set.sources else -1
@@ -89,9 +92,9 @@ class _Browsable:
             outputs[system] = [self._place(text), *scores]
         return text
 
-    def _place(self, text):
+    def _place(self, text: str) -> int:
         return self.places.setdefault(_shown(text), len(self.places))
 
 
-def _shown(text):
+def _shown(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"

@@ -1,46 +1,49 @@
-"""Which segments are worth reading: where two systems differ most, a system's best and its worst."""
+"""Choice of the segments to show: where two systems differ most, a system's best and its worst."""
 
 import numpy as np
 
+from posnet_eval.metrics.base import FloatArray
+from posnet_eval.statistics.results import TestSetResult
+
 COUNT = 5
-DIGITS = 6  # scores that differ in later digits only are the same but for rounding
+DIGITS = 6  # scores that differ in later digits only are equal up to rounding
 
 
-def most_different(test_set, a, b, metric, count=COUNT):
-    """The segments where a is better than b by most.
+def most_different(test_set: TestSetResult, a: str, b: str, metric: str, count: int = COUNT) -> list[int]:
+    """Return the segments where system a is better than system b by the largest margin.
 
-    Several runs have scores of their own but are shown by the text of the first; segments where that text is the same
-    for both systems are left out, for there is nothing to see.
+    Scores are means over runs, but the text shown is that of the first run; segments for which it is equal in both
+    systems are left out.
 
     Args:
-        test_set: :class:`posnet_eval.statistics.results.TestSetResult`.
-        a, b: systems.
-        metric: name.
-        count: how many at most.
+        test_set: results on a test set.
+        a, b: names of systems.
+        metric: name of a metric.
+        count: largest number of segments.
 
     Returns:
-        Indices of segments from 0, the largest difference first, of equal ones the first line first.
+        indices of segments from 0, the largest difference first, equal ones in the order of lines.
     """
     gain = _goodness(test_set, a, metric) - _goodness(test_set, b, metric)
     first, second = test_set.outputs[a][0], test_set.outputs[b][0]
     return [i for i in _largest(gain) if gain[i] > 0 and first[i] != second[i]][:count]
 
 
-def best(test_set, system, metric, count=COUNT):
-    """Indices of the segments with a system's best scores, of equal ones the first line first."""
+def best(test_set: TestSetResult, system: str, metric: str, count: int = COUNT) -> list[int]:
+    """Return indices of the segments with a system's best scores, equal ones in the order of lines."""
     return _largest(_goodness(test_set, system, metric))[:count]
 
 
-def worst(test_set, system, metric, count=COUNT):
-    """Indices of the segments with a system's worst scores, of equal ones the first line first."""
+def worst(test_set: TestSetResult, system: str, metric: str, count: int = COUNT) -> list[int]:
+    """Return indices of the segments with a system's worst scores, equal ones in the order of lines."""
     return _largest(-_goodness(test_set, system, metric))[:count]
 
 
-def _goodness(test_set, system, metric):
+def _goodness(test_set: TestSetResult, system: str, metric: str) -> FloatArray:
     higher_is_better = next(m.higher_is_better for m in test_set.metrics if m.name == metric)
     scores = np.round(np.asarray(test_set.segments[metric][system], dtype=float), DIGITS)
     return scores if higher_is_better else -scores
 
 
-def _largest(values):
-    return np.argsort(-values, kind="stable").tolist()
+def _largest(values: FloatArray) -> list[int]:
+    return [int(index) for index in np.argsort(-values, kind="stable")]

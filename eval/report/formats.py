@@ -1,39 +1,43 @@
-"""Numbers as a page shows them."""
+"""Formatting of numbers and lists."""
 
-GAP = "–"  # where there is nothing to show
+from collections.abc import Iterable
+
+from posnet_eval.inputs.plan import Fact
+
+GAP = "–"  # shown where there is no value
 
 
-def decimal(value, digits=1):
-    """A number with a real minus sign and no minus zero: "−1.2"."""
+def decimal(value: float, digits: int = 1) -> str:
+    """Return a number with a typographic minus sign and no negative zero: "−1.2"."""
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
 
 
-def signed(value, digits=2):
-    """A number with its sign: "+1.23"."""
+def signed(value: float, digits: int = 2) -> str:
+    """Return a number with its sign: "+1.23"."""
     return f"+{decimal(value, digits)}" if value > 0 else decimal(value, digits)
 
 
-def probability(value):
-    """A p-value: "0.0123"; "–" where there is none."""
+def probability(value: float | None) -> str:
+    """Return a p-value as "0.0123", None as "–"."""
     if value is None:
         return GAP
     return "< 0.0001" if value < 0.00005 else f"{value:.4f}"
 
 
-def percent(share):
-    """A share as "97.5%"."""
+def percent(share: float) -> str:
+    """Return a share as "97.5%"."""
     return f"{100 * share:.1f}%"
 
 
-def fact(value):
-    """What a user says of a system: a whole number as "2,815", else as it is; "–" where nothing is said."""
+def fact(value: Fact | None) -> str:
+    """Return a fact about a system: an integer as "2,815", other values unchanged, None as "–"."""
     if value is None:
         return GAP
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def listed(words):
-    """Words as "a, b and c"."""
+def listed(words: Iterable[str]) -> str:
+    """Return words as "a, b and c"."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last

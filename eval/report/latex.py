@@ -1,10 +1,12 @@
-r"""A table for a paper, with booktabs: a file that compiles as it is, and that a paper can \input as it is."""
+r"""A LaTeX table with booktabs, in a file that compiles by itself and that a paper can \input."""
 
 import re
+from collections.abc import Collection, Iterator
 
 from posnet_eval.report import wording
+from posnet_eval.statistics.results import Comparison, TestSetResult
 
-# Inside a document \@nodocument is \relax: there, nothing but the table is read.
+# Inside a document \@nodocument is \relax: only the table is read there.
 _HEAD = r"""\expandafter\ifx\csname @nodocument\endcsname\relax\else
 \documentclass{article}
 \usepackage{booktabs}
@@ -25,8 +27,8 @@ _TEXT = {
 }  # fmt: skip
 
 
-def latex(comparison):
-    """All test sets side by side, a column for each metric, before them those of facts; needs the package booktabs."""
+def latex(comparison: Comparison) -> str:
+    """Return a table with columns for facts, then for each metric on each test set."""
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
     titles = [escaped(title) for title in comparison.columns]
     lines = [
@@ -43,7 +45,7 @@ def latex(comparison):
             _cell(comparison, test_set, system, info.name, best.get((test_set.name, info.name), ()))
             for test_set, info in shown
         ]
-        # in braces: a bracket or a star would be taken for an option of the line above
+        # in braces: LaTeX would take a bracket or a star for an option of the line above
         facts = map(escaped, wording.facts(comparison, system))
         lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *facts, *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
@@ -51,23 +53,23 @@ def latex(comparison):
     table = "\n".join(
         [r"\begin{table}", r"\centering", *lines, rf"\caption{{{escaped(_caption(comparison))}}}", r"\end{table}", ""]
     )
-    return f"% Needs \\usepackage{{booktabs}}. {wording.for_the_paper(comparison)}\n{signatures}{_HEAD}{table}{_TAIL}"
+    return f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}{table}{_TAIL}"
 
 
-def escaped(text):
-    """Text that LaTeX prints as it is."""
-    # A hyphen alone is one; two would become a dash.
+def escaped(text: str) -> str:
+    """Return text that LaTeX prints unchanged."""
+    # A single hyphen stays one; two would become a dash.
     return re.sub("-(?=-)|[^-]", lambda sign: _TEXT.get(sign[0], sign[0]), text)
 
 
-def _groups(comparison):
+def _groups(comparison: Comparison) -> Iterator[str]:
     for test_set in comparison.test_sets:
         pair = wording.languages(test_set)
         name = f"{test_set.name} ({pair})" if pair else test_set.name
         yield rf"\multicolumn{{{len(test_set.metrics)}}}{{c}}{{{escaped(name)}}}"
 
 
-def _rules(comparison):
+def _rules(comparison: Comparison) -> Iterator[str]:
     start = 2 + len(comparison.columns)
     for test_set in comparison.test_sets:
         stop = start + len(test_set.metrics) - 1
@@ -75,12 +77,12 @@ def _rules(comparison):
         start = stop + 1
 
 
-def _cell(comparison, test_set, system, metric, best):
+def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: str, best: Collection[str]) -> str:
     if system not in test_set.scores:
         return "--"
     score = test_set.scores[system][metric]
     text = f"{score.value:.1f}"
-    # Marks of different widths stand behind the numbers: the columns are flush left, short numbers are moved.
+    # Marks of different widths follow the numbers: columns are flush left, and short numbers are moved to the right.
     longest = max(len(f"{scores[metric].value:.1f}") for scores in test_set.scores.values())
     moved = r"\phantom{0}" * (longest - len(text))
     text = text.replace("-", "$-$")
@@ -91,8 +93,8 @@ def _cell(comparison, test_set, system, metric, best):
     return text + (f"$^{{{''.join(_SIGNS[sign] for sign in signs)}}}$" if signs else "")
 
 
-def _caption(comparison):
-    text = wording.of_marks(comparison) if wording.baselines(comparison) else ""
-    if wording.has_runs(comparison):
+def _caption(comparison: Comparison) -> str:
+    text = wording.meaning_of_marks(comparison) if wording.baselines(comparison) else ""
+    if wording.has_several_runs(comparison):
         text += " Behind ±: standard deviation over runs."
     return text.strip() or "Scores."

@@ -1,29 +1,26 @@
-"""A comparison as one HTML page that needs nothing else: no network, no other file.
+"""The HTML page of a comparison, which needs no network and no other file.
 
-It takes matplotlib and jinja2 along: commands import this module only when a page is asked for.
+Imports matplotlib and jinja2; commands import this module only when a page is written.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from posnet_eval.inputs.hygiene import Remark
+from posnet_eval.inputs.plan import SYMBOLS, Fact
 from posnet_eval.report import formats, plots, wording
 from posnet_eval.report.browser import browsable
-from posnet_eval.statistics.results import SIGNIFICANT, SYMBOLS
+from posnet_eval.statistics.results import SIGNIFICANT, Comparison, Difference, MetricInfo, TestSetResult
 
 _AMOUNT = re.compile(r"(?P<number>-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?P<unit>.*)")
 
 
-def render(comparison):
-    """The page. The same comparison gives the same text.
-
-    Args:
-        comparison: :class:`posnet_eval.statistics.results.Comparison`.
-
-    Returns:
-        HTML, to be written as UTF-8.
-    """
+def render(comparison: Comparison) -> str:
+    """Return the page as HTML, to be written as UTF-8. Equal comparisons give equal pages."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -31,10 +28,10 @@ def render(comparison):
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Scripts cannot read NaN: better no page than one that looks complete.
+    # Scripts cannot read NaN: no page is better than one that looks complete.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    for filter in (formats.decimal, formats.signed, formats.probability, formats.percent, formats.listed):
-        environment.filters[filter.__name__] = filter
+    for function in (formats.decimal, formats.signed, formats.probability, formats.percent, formats.listed):
+        environment.filters[function.__name__] = function
     environment.filters["label"] = comparison.labels.get
     return environment.get_template("page.html").render(
         comparison=comparison,
@@ -42,14 +39,14 @@ def render(comparison):
         significant=SIGNIFICANT,
         sections=[_section(comparison, test_set) for test_set in comparison.test_sets],
         reproduction=wording.reproduction(comparison),
-        for_the_paper=wording.for_the_paper(comparison),
+        for_paper=wording.for_paper(comparison),
     )
 
 
-def _section(comparison, test_set):
-    """What the template shows of a test set."""
+def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
+    """Return the template's values for a test set."""
     scored = [system for system in comparison.systems if system in test_set.scores]
-    section = {
+    section: dict[str, Any] = {
         "test_set": test_set,
         "rows": [_row(comparison, test_set, system) for system in comparison.systems],
         "differences": _differences(comparison, test_set),
@@ -71,9 +68,9 @@ def _section(comparison, test_set):
     return section
 
 
-def _row(comparison, test_set, system):
-    """A system's row of the table of scores."""
-    row = {
+def _row(comparison: Comparison, test_set: TestSetResult, system: str) -> dict[str, Any]:
+    """Return a system's row of the table of scores."""
+    row: dict[str, Any] = {
         "label": comparison.labels[system],
         "baseline": dict(zip(comparison.baselines, SYMBOLS, strict=False)).get(system, ""),
         "reason": test_set.missing.get(system, ""),
@@ -86,14 +83,14 @@ def _row(comparison, test_set, system):
     return row
 
 
-def _facts(comparison, system):
-    """A system's part of the columns before the scores: [(text, number to sort by or None)]."""
+def _facts(comparison: Comparison, system: str) -> list[tuple[str, float | None]]:
+    """Return a system's cells in the columns before the scores: (text, number to sort by or None)."""
     order = [_sorting(column).get(system) for column in comparison.columns.values()]
     return list(zip(wording.facts(comparison, system), order, strict=True))
 
 
-def _sorting(column):
-    """What a column is sorted by: its numbers where they have one unit, which others come behind, else its texts."""
+def _sorting(column: Mapping[str, Fact]) -> Mapping[str, float]:
+    """Return what a column is sorted by: its numbers if they have one unit, before other texts; else its texts."""
     texts = {system: formats.fact(value) for system, value in column.items()}
     amounts = {system: match for system, text in texts.items() if (match := _AMOUNT.match(text))}
     if len({match["unit"] for match in amounts.values()}) == 1:
@@ -102,7 +99,7 @@ def _sorting(column):
     return {system: alphabetical.index(text) for system, text in texts.items()}
 
 
-def _cell(comparison, test_set, system, metric):
+def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: MetricInfo) -> dict[str, Any]:
     score = test_set.scores[system][metric.name]
     return {
         "score": score,
@@ -112,8 +109,8 @@ def _cell(comparison, test_set, system, metric):
     }
 
 
-def _differences(comparison, test_set):
-    """Every system against every baseline by every metric: [(system, baseline, metric, difference)]."""
+def _differences(comparison: Comparison, test_set: TestSetResult) -> list[tuple[str, str, MetricInfo, Difference]]:
+    """Return (system, baseline, metric, difference) of every system from every baseline by every metric."""
     return [
         (system, *row)
         for system in comparison.systems
@@ -122,7 +119,9 @@ def _differences(comparison, test_set):
     ]
 
 
-def _compared(comparison, test_set, system, metric):
+def _compared(
+    comparison: Comparison, test_set: TestSetResult, system: str, metric: MetricInfo
+) -> list[tuple[str, MetricInfo, Difference]]:
     return [
         (baseline, metric, test_set.difference(system, baseline, metric.name))
         for baseline in comparison.baselines
@@ -130,7 +129,7 @@ def _compared(comparison, test_set, system, metric):
     ]
 
 
-def _words(comparison, baseline, metric, difference):
+def _words(comparison: Comparison, baseline: str, metric: MetricInfo, difference: Difference) -> str:
     start = f"against {comparison.labels[baseline]}: "
     if difference.same:
         return start + "the same outputs"
@@ -138,8 +137,8 @@ def _words(comparison, baseline, metric, difference):
     return f"{start}{formats.signed(difference.value)} ({low} to {high}), p = {formats.probability(difference.p)}"
 
 
-def _remarks(comparison, test_set):
-    """Remarks by system: [(label, [remark])]."""
+def _remarks(comparison: Comparison, test_set: TestSetResult) -> list[tuple[str, list[Remark]]]:
+    """Return (label, remarks) of the systems that have any."""
     labels = {"": "Source and reference"} | {system: comparison.labels[system] for system in comparison.systems}
     of = {label: [r for r in test_set.remarks if r.system == system] for system, label in labels.items()}
     return [(label, remarks) for label, remarks in of.items() if remarks]

@@ -1,13 +1,19 @@
-"""Plots of a comparison as SVG elements to be put into a page: text stays text, colours are told apart by all."""
+"""Plots of a comparison as SVG elements for a page, with text as text and colours for colour-blind readers."""
 
 import io
 import re
 import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from matplotlib import rc_context, style
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 
 WIDTH = 340  # pixels, so that a plot fits on a phone
 DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
@@ -17,8 +23,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("--", ":")  # of the first baseline, of the second
 OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}
 
-# A page's pixels are an SVG's units, which matplotlib calls points. Fonts are those of the page.
-_STYLE = [
+# Pixels of a page are units of SVG, which matplotlib calls points. The page sets the font.
+_STYLE: list[str | Path | dict[str, Any]] = [
     "default",
     {
         "svg.fonttype": "none",
@@ -37,17 +43,8 @@ _FONT_FAMILY = re.compile(r"font-family: [^;]*; ")
 
 
 @style.context(_STYLE)
-def intervals(comparison, test_set, metric):
-    """Systems below each other: score, 95% interval, each run; baselines as upright lines.
-
-    Args:
-        comparison: :class:`posnet_eval.statistics.results.Comparison`.
-        test_set: one of its test sets.
-        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
-
-    Returns:
-        An SVG element.
-    """
+def intervals(comparison: Comparison, test_set: TestSetResult, metric: MetricInfo) -> str:
+    """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines."""
     systems = [system for system in comparison.systems if system in test_set.scores]
     row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
     height = row * (len(systems) - 0.5 + above)
@@ -79,15 +76,14 @@ def intervals(comparison, test_set, metric):
     return _inline(figure, f"intervals {test_set.name} {metric.name}", f"{metric.label} with 95% intervals: {words}")
 
 
-def line_styles(comparison, test_set):
-    """How systems are drawn as lines: {system: arguments for matplotlib}.
+def line_styles(comparison: Comparison, test_set: TestSetResult) -> dict[str, dict[str, Any]]:
+    """Return {system: arguments for matplotlib} of lines with a colour.
 
-    Beyond as many as can be told apart, the baselines and those with the best first score have colours; the others
-    are not in the dict.
+    If there are more systems than colours, baselines and the systems with the best scores by the first metric have one.
     """
     metric = test_set.metrics[0]
 
-    def rank(system):
+    def rank(system: str) -> tuple[bool, float]:
         value = test_set.scores[system][metric.name].value
         return system not in comparison.baselines, -value if metric.higher_is_better else value
 
@@ -101,8 +97,8 @@ def line_styles(comparison, test_set):
 
 
 @style.context(_STYLE)
-def swatch(test_set, system, styles):
-    """A bit of a system's line for a legend, as an SVG element; styles are from :func:`line_styles`."""
+def swatch(test_set: TestSetResult, system: str, styles: Mapping[str, dict[str, Any]]) -> str:
+    """Return an SVG element with a piece of a system's line for a legend; styles are from :func:`line_styles`."""
     figure, (axes,) = _figure(14, [(0, 0, 34, 14)], width=34)
     axes.plot([0, 1, 2], [0, 0, 0], markevery=[1], **styles.get(system, OTHERS))
     axes.set_axis_off()
@@ -110,19 +106,16 @@ def swatch(test_set, system, styles):
 
 
 @style.context(_STYLE)
-def by_length(test_set, metric, styles):
-    """Scores over length, a line for each system; above it how many segments there are.
+def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]) -> str:
+    """Return an SVG element with scores over length, a line for each system, and the number of segments above.
 
     Args:
-        test_set: :class:`posnet_eval.statistics.results.TestSetResult` that has `by_length`.
-        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
+        test_set: results with `by_length`.
+        metric: metric to plot.
         styles: from :func:`line_styles`.
-
-    Returns:
-        An SVG element.
     """
     buckets = [bucket for bucket in test_set.by_length if bucket.size]
-    slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
+    slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
     left, below, lines, gap, bars = 40, 50 if slanted else 24, 190, 14, 60
     height = below + lines + gap + bars
     place = WIDTH - left - 4
@@ -145,8 +138,10 @@ def by_length(test_set, metric, styles):
     return _inline(figure, salt, f"{metric.label} of segments by length, in numbers below")
 
 
-def _figure(height, boxes, width=WIDTH):
-    """A figure and axes at (left, bottom, width, height), all in pixels."""
+def _figure(
+    height: float, boxes: Sequence[tuple[float, float, float, float]], width: float = WIDTH
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and axes at (left, bottom, width, height), all in pixels."""
     figure = Figure(figsize=(width / 72, height / 72))
     figure.patch.set_visible(False)
     places = [(left / width, bottom / height, w / width, h / height) for left, bottom, w, h in boxes]
@@ -156,22 +151,22 @@ def _figure(height, boxes, width=WIDTH):
     return figure, axes
 
 
-def _text(axes, x, y, text, **arguments):
+def _text(axes: Axes, x: float, y: float, text: str, **arguments: Any) -> None:
     axes.text(x, y, text, va="bottom", parse_math=False, **arguments)
 
 
-def _short(label, longest=46):
+def _short(label: str, longest: int = 46) -> str:
     label = "".join(c if c.isprintable() else "\ufffd" for c in label)  # XML has no control characters
     return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
-def _inline(figure, salt, label):
-    """The figure as an SVG element that shares a page with others.
+def _inline(figure: Figure, salt: str, label: str) -> str:
+    """Return a figure as an SVG element that can share a page with others.
 
     Args:
-        figure: drawn.
-        salt: tells its names (of markers, of clip paths) from those of the page's other plots.
-        label: for those who do not see it; "" for a decoration.
+        figure: finished figure.
+        salt: makes its identifiers (of markers, of clip paths) differ from those of other plots on the page.
+        label: description for screen readers; "" for a decoration.
     """
     file = io.StringIO()
     with rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
@@ -180,14 +175,14 @@ def _inline(figure, salt, label):
     root = ElementTree.fromstring(file.getvalue())
     for element in root.iter():
         _simplify(element)
-    x, y, width, height = root.get("viewBox").split()
+    x, y, width, height = root.attrib["viewBox"].split()
     said = {"role": "img", "aria-label": label} if label else {"aria-hidden": "true"}
     root.attrib = {"viewBox": f"{x} {y} {width} {height}", "width": width, "height": height, **said}
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _simplify(element):
-    """Leave what a page needs: no date, namespaces, fonts, unused names, nor a style sheet that would be the page's."""
+def _simplify(element: ElementTree.Element) -> None:
+    """Remove date, namespaces, fonts, unused identifiers, and the style sheet, which would apply to the whole page."""
     for child in list(element):
         if _plain(child.tag) in ("metadata", "style"):
             element.remove(child)
@@ -207,5 +202,5 @@ def _simplify(element):
     element.attrib = attributes
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name.rpartition("}")[2]

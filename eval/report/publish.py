@@ -1,45 +1,47 @@
-"""The files of a report: all of them, or none."""
+"""Writing of a report's files, all of them or none."""
 
 import dataclasses
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from posnet_eval.report.data import as_csv, as_json
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
+from posnet_eval.statistics.results import Comparison
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_place, write_lines
 
-NOTE = ".report.files"  # hashes of the files of a report while they are put into its folder
+NOTE = ".report.files"  # hashes of a report's files while they are moved into its folder
 
 
-def _page(comparison):
-    from posnet_eval.report.page import render  # takes matplotlib along
+def _page(comparison: Comparison) -> str:
+    from posnet_eval.report.page import render  # imports matplotlib
 
     return render(comparison)
 
 
-FILES = {
+FILES: dict[str, Callable[[Comparison], str]] = {
     "report.html": _page,
     "report.md": markdown,
     "report.tex": latex,
     "report.csv": as_csv,
-    "report.json": as_json,  # the last: it tells the others' hashes
+    "report.json": as_json,  # the last: it has the hashes of the others
 }
 
 
-def check(folder, inputs):
-    """Refuse a folder where a report cannot be written, or would take the place of what posnet-score did not write.
+def check(folder: Path, inputs: Iterable[Path]) -> None:
+    """Check that a report can be written into a folder without replacing files that posnet-score did not write.
 
     Args:
-        folder: which may not be there.
-        inputs: paths of files that are read.
+        folder: folder of the report, which may be missing.
+        inputs: files that are read.
 
     Raises:
-        UsageError: see above.
+        UsageError: the folder cannot be written, or has such a file.
     """
     check_folder(folder)
     if not folder.exists():
@@ -55,13 +57,13 @@ def check(folder, inputs):
             )
 
 
-def _is_ours(path, known, begun):
-    """Whether a file is as a report says whose hashes are given.
+def _is_ours(path: Path, known: Mapping[str, str] | None, begun: Mapping[str, str]) -> bool:
+    """Return whether a file is unchanged since a report was written.
 
     Args:
-        path: of the file.
-        known: of the report that is there, None if there is none.
-        begun: of one whose files were being put there when it was stopped.
+        path: file to check.
+        known: hashes of the report in the folder, None if there is none.
+        begun: hashes of a report that was interrupted while its files were moved into the folder.
     """
     found = _digest(path.read_bytes())
     if begun.get(path.name) == found:
@@ -69,8 +71,8 @@ def _is_ours(path, known, begun):
     return known is not None and (path.name == "report.json" or not known or known.get(path.name) == found)
 
 
-def _note(folder):
-    """The hashes of the files that were being put into a folder when that was stopped, {} if it was not."""
+def _note(folder: Path) -> dict[str, str]:
+    """Return the hashes of a report that was interrupted while its files were moved into a folder, else {}."""
     try:
         found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -78,35 +80,36 @@ def _note(folder):
     return found if isinstance(found, dict) else {}
 
 
-def _digests(path):
-    """The hashes in a report.json: {} in one of an early version, None if it is something else."""
+def _digests(path: Path) -> dict[str, str] | None:
+    """Return the hashes in a report.json: {} if an early version wrote it, None if it is something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return content.get("files", {}) if {"systems", "labels", "test_sets"} <= content.keys() else None
-    except (OSError, ValueError, AttributeError):
+        is_report = {"systems", "labels", "test_sets"} <= content.keys()
+        return dict(content.get("files", {})) if is_report else None
+    except (OSError, TypeError, ValueError, AttributeError):
         return None
 
 
-def _digest(content):
+def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def publish(comparison, folder):
-    """Write the files of a report; what an earlier run wrote stays until all of them are written.
+def publish(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write the files of a report; those of an earlier run stay until all new ones are written.
 
     Args:
-        comparison: :class:`posnet_eval.statistics.results.Comparison`.
-        folder: which is made.
+        comparison: results to write.
+        folder: folder of the report, which is created if it is missing.
 
     Returns:
-        the paths.
+        paths of the files.
 
     Raises:
-        OSError: the disk is full, for instance; nothing has changed then.
+        OSError: a file could not be written, for instance because the disk is full; the folder is unchanged then.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as temporary:
-        digests = {}
+        digests: dict[str, str] = {}
         for name, write in FILES.items():
             content = write(dataclasses.replace(comparison, files=digests)).encode()
             digests[name] = _digest(content)

@@ -1,30 +1,62 @@
 """Tables of scores for a terminal and in Markdown."""
 
 import re
+from collections.abc import Callable, Iterator
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from posnet_eval.report import wording
-from posnet_eval.report.formats import GAP
+from posnet_eval.report.formats import GAP, fact
+from posnet_eval.statistics.results import Comparison, TestSetResult
+from posnet_fairseq.shared.errors import visible
 
-WIDEST = 24  # of a label, the part that is never broken
+WIDEST = 24  # characters of a label that are never broken
+MOST_REMARKS = 12  # below the tables
 
 
-def terminal(comparison):
-    """A rich table for each test set."""
+def show(comparison: Comparison, console: Console) -> None:
+    """Print tables, legend, signatures and remarks on a console."""
+    for table in _terminal_tables(comparison):
+        # A table wider than the console runs over its edge: fitted into it, it would lose digits.
+        options = console.options.update(max_width=10**6)
+        console.width = max(console.width, console.measure(table, options=options).minimum)
+        console.print(table)
+        console.print()
+    for line in _lines_below(comparison):
+        console.print(escape(visible(line)), soft_wrap=True)
+
+
+def _lines_below(comparison: Comparison) -> Iterator[str]:
+    """Yield what stands below the tables on a terminal."""
+    yield from wording.legend(comparison)
+    yield from wording.signatures(comparison)
+    for test_set in comparison.test_sets:
+        for system, why in test_set.missing.items():
+            yield f"missing: {system} on {test_set.name}: {why}"
+    remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
+    for test_set, remark in remarks[:MOST_REMARKS]:
+        numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
+        yield f"note: {remark.system} on {test_set.name}: {remark.text}{numbers}"
+    if len(remarks) > MOST_REMARKS:
+        yield f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report"
+
+
+def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
+    """Yield a table for each test set."""
     for test_set in comparison.test_sets:
         table = Table(
             title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
             header_style="bold underline",
         )  # fmt: skip
         rows = list(_rows(comparison, test_set, ("[bold]", "[/bold]"), escape))
-        # rich cuts columns that may shrink, even those whose words it would lose: none but the first may.
+        # rich cuts words in columns that may shrink: only the first may.
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
         for title, facts in comparison.columns.items():
-            longest = max(map(len, [*title.split(), *map(wording.fact, facts.values())]))
+            longest = max(map(len, [*title.split(), *map(fact, facts.values())]))
             table.add_column(escape(title), justify="right", overflow="fold", width=min(longest, WIDEST))
         for place, info in enumerate(test_set.metrics, 1 + len(comparison.columns)):
             longest = max(Text.from_markup(text).cell_len for text in (info.label, *(row[place] for row in rows)))
@@ -34,8 +66,8 @@ def terminal(comparison):
         yield table
 
 
-def markdown(comparison):
-    """The tables with legend and signatures."""
+def markdown(comparison: Comparison) -> str:
+    """Return the tables in Markdown with legend and signatures."""
     parts = []
     for test_set in comparison.test_sets:
         head = ["", *map(_escaped, comparison.columns), *(info.label for info in test_set.metrics)]
@@ -45,11 +77,13 @@ def markdown(comparison):
         parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
     parts.append("\n".join(map(_escaped, wording.legend(comparison))))
     parts.append("\n".join(["```", *wording.reproduction(comparison), "```"]))
-    parts.append(_escaped(wording.for_the_paper(comparison)))
+    parts.append(_escaped(wording.for_paper(comparison)))
     return "\n\n".join(parts) + "\n"
 
 
-def _rows(comparison, test_set, bold, escaped):
+def _rows(
+    comparison: Comparison, test_set: TestSetResult, bold: tuple[str, str], escaped: Callable[[str], str]
+) -> Iterator[list[str]]:
     best = {info.name: wording.best(test_set, info) for info in test_set.metrics if test_set.scores}
     for system in comparison.systems:
         cells = [GAP] * len(test_set.metrics)
@@ -62,7 +96,7 @@ def _rows(comparison, test_set, bold, escaped):
         yield [*map(escaped, texts), *cells]
 
 
-def _cell(comparison, test_set, system, metric, bold):
+def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: str, bold: tuple[str, str]) -> str:
     score = test_set.scores[system][metric]
     parts = [f"{bold[0]}{score.value:.1f}{bold[1]}", f"±{score.half_width:.1f}"]
     if score.deviation is not None:
@@ -71,7 +105,7 @@ def _cell(comparison, test_set, system, metric, bold):
     return " ".join([*parts, found] if found else parts)
 
 
-def _escaped(text):
+def _escaped(text: str) -> str:
     for sign in "\\`*_{}[]<>#|~$":
         text = text.replace(sign, f"\\{sign}")
     return re.sub(r"&(?=(\\#)?\w+;)", r"\&", text)  # of an entity

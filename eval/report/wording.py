@@ -1,81 +1,76 @@
-"""How scores, marks and tests are put into words, the same in every table."""
+"""Wording of marks, tests and signatures that all tables share."""
 
-from posnet_eval.inputs.plan import TESTS
+from posnet_eval.inputs.plan import SYMBOLS, TESTS
 from posnet_eval.report.formats import fact, listed
-from posnet_eval.statistics.results import SIGNIFICANT, SYMBOLS
+from posnet_eval.statistics.results import SIGNIFICANT, Comparison, MetricInfo, TestSetResult
 
 
-def marks(comparison, test_set, system, metric):
-    """Marks of a score in a row, as "†↑‡↓" or "†=", of the same outputs as a baseline."""
+def marks(comparison: Comparison, test_set: TestSetResult, system: str, metric: str) -> str:
+    """Return the marks of a score, as "†↑‡↓", or "†=" for outputs equal to a baseline's."""
     found = comparison.marks(test_set, system, metric)
     return "".join(f"{symbol}{arrow}" for symbol, arrow in found)
 
 
-def best(test_set, metric):
-    """The systems whose score is the best one as it is printed, with one decimal: of equal ones all.
-
-    Args:
-        test_set: :class:`posnet_eval.statistics.results.TestSetResult`.
-        metric: :class:`posnet_eval.statistics.results.MetricInfo`.
-    """
+def best(test_set: TestSetResult, metric: MetricInfo) -> set[str]:
+    """Return all systems with the best score, as rounded to the one decimal that tables print."""
     printed = {system: round(scores[metric.name].value, 1) for system, scores in test_set.scores.items()}
     top = (max if metric.higher_is_better else min)(printed.values())
     return {system for system, value in printed.items() if value == top}
 
 
-def facts(comparison, system):
-    """What the columns before the scores say of a system: list of texts, "–" where they say nothing."""
+def facts(comparison: Comparison, system: str) -> list[str]:
+    """Return the texts of a system in the columns before the scores, "–" where it has none."""
     return [fact(column.get(system)) for column in comparison.columns.values()]
 
 
-def languages(test_set):
-    """As "en-de", "" if they are not known."""
+def languages(test_set: TestSetResult) -> str:
+    """Return the languages as "en-de", "" if they are not known."""
     return "-".join(language for language in test_set.languages if language)
 
 
-def title(test_set):
-    """A test set in a line."""
+def title(test_set: TestSetResult) -> str:
+    """Return name, languages and number of lines of a test set."""
     pair = languages(test_set)
     lines = "1 line" if test_set.size == 1 else f"{test_set.size:,} lines"
     return f"{test_set.name}, {pair + ', ' if pair else ''}{lines}"
 
 
-def test(comparison):
-    """The test that was made, in words."""
+def significance_test(comparison: Comparison) -> str:
+    """Return the name and settings of the significance test."""
     if comparison.test == "ar":
         return f"{TESTS['ar']}, {comparison.trials:,} trials, seed {comparison.seed}"
     return f"{TESTS['bs']}, {comparison.resamples:,} resamples, seed {comparison.seed}"
 
 
-def legend(comparison):
-    """What the signs in a table mean: list of sentences."""
+def legend(comparison: Comparison) -> list[str]:
+    """Return sentences that explain the signs in a table."""
     sentences = [f"±: 95% interval ({comparison.resamples:,} bootstrap resamples)."]
-    if has_runs(comparison):
+    if has_several_runs(comparison):
         sentences.append(
             "σ: standard deviation over runs, of which the score is the mean; tests are on all runs' lines."
         )
     if baselines(comparison):
-        sentences.append(of_marks(comparison))
+        sentences.append(meaning_of_marks(comparison))
     lower = {info.label for test_set in comparison.test_sets for info in test_set.metrics if not info.higher_is_better}
     sentences += [f"{label}: lower is better." for label in sorted(lower)]
     return sentences
 
 
-def baselines(comparison):
-    """[(symbol, system)] of those baselines that have been scored."""
+def baselines(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return (symbol, system) of the baselines that have been scored."""
     pairs = zip(SYMBOLS, comparison.baselines, strict=False)
     return [(symbol, name) for symbol, name in pairs if any(name in one.scores for one in comparison.test_sets)]
 
 
-def of_marks(comparison):
-    """What the marks mean."""
+def meaning_of_marks(comparison: Comparison) -> str:
+    """Return a sentence that explains the marks."""
     against = ", ".join(f"{symbol} {comparison.labels[name]}" for symbol, name in baselines(comparison))
     found = f"Different with p ≤ {SIGNIFICANT} from {against}: ↑ better, ↓ worse, = the same outputs"
-    return f"{found} ({test(comparison)})."
+    return f"{found} ({significance_test(comparison)})."
 
 
-def has_runs(comparison):
-    """Whether a system has several runs."""
+def has_several_runs(comparison: Comparison) -> bool:
+    """Return whether any system has several runs."""
     return any(
         score.deviation is not None
         for test_set in comparison.test_sets
@@ -84,31 +79,30 @@ def has_runs(comparison):
     )
 
 
-def signatures(comparison):
-    """{signature with its metric's name: test sets that it is of}, in the order of the table."""
-    found = {}
+def signatures(comparison: Comparison) -> dict[str, list[str]]:
+    """Return {metric and signature: names of its test sets}, in the order of the table."""
+    found: dict[str, list[str]] = {}
     for test_set in comparison.test_sets:
         for info in test_set.metrics:
             found.setdefault(f"{info.label}: {info.signature}", []).append(test_set.name)
     return found
 
 
-def reproduction(comparison):
-    """All that it takes to get the same numbers: list of lines."""
+def reproduction(comparison: Comparison) -> list[str]:
+    """Return lines with the signatures and versions that are needed to reproduce the scores."""
     lines = []
     for signature, names in signatures(comparison).items():
         lines.append(f"{signature} ({', '.join(names)})" if len(comparison.test_sets) > 1 else signature)
     return lines + [f"{package} {version}" for package, version in comparison.versions.items()]
 
 
-def for_the_paper(comparison):
-    """A sentence that a paper can take over."""
+def for_paper(comparison: Comparison) -> str:
+    """Return a description of scores and tests for a paper."""
     metrics = list(dict.fromkeys(info.label for test_set in comparison.test_sets for info in test_set.metrics))
     versions = " and ".join(f"{name} {comparison.versions[name]}" for name in ("posnet", "sacrebleu"))
     text = f"We report {listed(metrics)}, computed with {versions} on detokenised text."
     if baselines(comparison):
         names = listed([comparison.labels[name] for _, name in baselines(comparison)])
-        text += (
-            f" Differences from {names} are marked where p ≤ {SIGNIFICANT} ({test(comparison)}), with their direction."
-        )
+        test = significance_test(comparison)
+        text += f" Differences from {names} are marked where p ≤ {SIGNIFICANT} ({test}), with their direction."
     return text

@@ -1,1 +1,1 @@
-"""From segment statistics to scores, intervals and significance."""
+"""From texts to results: statistics of segments, their cache, significance tests, scores by length."""

@@ -1,12 +1,14 @@
-"""Scores of short and long sentences, from the statistics that are there anyway."""
+"""Scores of short and long sentences, from the statistics of segments."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics.results import Bucket
 
-EDGES = (0, 10, 20, 30, 40, 50)  # words from which on a bucket begins; the last one is open
+EDGES = (0, 10, 20, 30, 40, 50)  # words at which buckets begin; the last one is open
 
 # A word, or a character of a script without spaces.
 _WORD = re.compile(
@@ -14,16 +16,15 @@ _WORD = re.compile(
 )
 
 
-def by_length(lines, metrics, statistics):
-    """Scores by length.
+def by_length(
+    lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
+) -> list[Bucket]:
+    """Return scores by sentence length, without empty buckets.
 
     Args:
         lines: N lines whose words are counted; characters of scripts without spaces count as words.
-        metrics: list of :class:`posnet_eval.metrics._base.Metric`.
-        statistics: {metric name: {system: (N, K), mean over runs}}.
-
-    Returns:
-        list of :class:`posnet_eval.statistics.results.Bucket`, without empty ones.
+        metrics: metrics to compute.
+        statistics: {metric name: {system: (N, K) means over runs}}.
     """
     place = np.digitize([len(_WORD.findall(line)) for line in lines], EDGES[1:])
     buckets = []
@@ -32,7 +33,7 @@ def by_length(lines, metrics, statistics):
         if not chosen.any():
             continue
         label = f"{start}-{EDGES[number + 1] - 1}" if number + 1 < len(EDGES) else f"{start}+"
-        scores = {}
+        scores: dict[str, dict[str, float]] = {}
         for metric in metrics:
             for system, rows in statistics[metric.name].items():
                 scores.setdefault(system, {})[metric.name] = float(metric.corpus(rows[chosen].sum(0)))

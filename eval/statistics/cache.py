@@ -1,8 +1,8 @@
-"""What has been computed for a segment is kept, and found again by its content.
+"""A cache of the statistics of segments, by their content.
 
-One SQLite file for all metrics, models and test sets. The key of a row is a hash of the metric, of all that its numbers
-depend on (model, versions, precision ...) and of the segment's text: a changed model or line is another key, so that
-nothing ever has to be thrown away. Several runs may use the file at the same time.
+One SQLite file serves all metrics, models and test sets. The key of a row is a hash of the metric, of everything its
+statistics depend on (model, versions, precision, ...) and of the segment's text. A changed model or line has another
+key, so rows never become stale. Several runs may use the file at the same time.
 """
 
 import contextlib
@@ -10,16 +10,19 @@ import errno
 import hashlib
 import json
 import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import cache_folder
 
 AT_ONCE = 500  # keys in a query
-FORMAT = 1  # to be raised when posnet itself counts or scores in another way
-PATIENCE = 60  # seconds to wait for another run's writing
+FORMAT = 1  # to be raised when posnet itself counts or scores differently
+PATIENCE = 60  # seconds to wait while another run writes
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS statistics (key BLOB PRIMARY KEY, numbers BLOB) WITHOUT ROWID;
@@ -27,8 +30,8 @@ CREATE TABLE IF NOT EXISTS details (given TEXT PRIMARY KEY, details TEXT) WITHOU
 """
 
 
-def usual_place():
-    """Where the cache is if nothing else is said."""
+def default_path() -> Path:
+    """Return where the cache is by default."""
     return cache_folder() / "scores.sqlite"
 
 
@@ -36,17 +39,17 @@ class SegmentCache:
     """Statistics of segments in a file.
 
     Args:
-        path: of the file; it is made, with its folder.
+        path: file, which is created with its folder if it is missing.
 
     Attributes:
-        full: the disk is full (or another reason not to write): nothing more is kept.
+        full: why the cache can no longer be written, as when the disk is full; "" while it can.
 
     Raises:
-        UsageError: it can be neither read nor made, or is something else.
+        UsageError: the file can be neither read nor created, or is no such cache.
     """
 
-    def __init__(self, path):
-        self.path = Path(path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.full = ""
         with self._explaining():
             if self.path.exists() and not self.path.is_file():  # SQLite would leave files of its own beside a device
@@ -55,15 +58,12 @@ class SegmentCache:
             self._database = sqlite3.connect(self.path, timeout=PATIENCE)
             self._database.executescript(_TABLES)
 
-    def get(self, keys, width):
-        """What is known under keys.
+    def get(self, keys: Sequence[bytes], width: int) -> FloatArray:
+        """Return (len(keys), K) cached statistics, rows of NaN for keys that are not cached.
 
         Args:
-            keys: different ones, of :func:`keys`.
-            width: K, numbers of a segment.
-
-        Returns:
-            (len(keys), K) float64, rows of NaN for what is not known.
+            keys: distinct keys, from :func:`keys`.
+            width: K, the number of statistics of a segment.
         """
         rows = np.full((len(keys), width), np.nan)
         places = {key: place for place, key in enumerate(keys)}
@@ -72,15 +72,15 @@ class SegmentCache:
                 some = keys[start : start + AT_ONCE]
                 query = f"SELECT key, numbers FROM statistics WHERE key IN ({','.join('?' * len(some))})"
                 for key, numbers in self._database.execute(query, some):
-                    # four bytes for each number if that is all it needs, as counts and most models' scores do
-                    is_whole = isinstance(numbers, bytes)
-                    kind = is_whole and {4 * width: "<f4", 8 * width: "<f8"}.get(len(numbers))
-                    if kind:  # else something has damaged the row
+                    # four bytes for each number if that is exact, as it is for counts and most models' scores
+                    kinds = {4 * width: "<f4", 8 * width: "<f8"}
+                    kind = kinds.get(len(numbers)) if isinstance(numbers, bytes) else None
+                    if kind:  # else the row is damaged
                         rows[places[key]] = np.frombuffer(numbers, kind)
         return rows
 
-    def put(self, keys, rows):
-        """Keep (len(keys), K) statistics. Where that is impossible, the run goes on without."""
+    def put(self, keys: Iterable[bytes], rows: FloatArray) -> None:
+        """Cache (len(keys), K) statistics; an error is kept in :attr:`full`, and the run goes on."""
         if self.full:
             return
         short = rows.astype("<f4")
@@ -96,30 +96,31 @@ class SegmentCache:
         except sqlite3.Error as error:
             self.full = str(error)
 
-    def remember(self, metric, details):
-        """Note what a model's name means today, for a day when the model is not there."""
-        if metric.given and not self.full:
+    def remember(self, metric: Metric, details: Mapping[str, str]) -> None:
+        """Cache the details of a metric's model under the name that was given, for runs without the model."""
+        if metric.requested_model and not self.full:
             with contextlib.suppress(sqlite3.Error), self._database:
                 self._database.execute(
-                    "INSERT OR REPLACE INTO details VALUES (?, ?)", (_given(metric), json.dumps(details))
+                    "INSERT OR REPLACE INTO details VALUES (?, ?)", (_name_of(metric), json.dumps(details))
                 )
 
-    def recall(self, metric):
-        """What the model's name meant when it was last used, as a metric's details; None if it never was."""
+    def recall(self, metric: Metric) -> dict[str, str] | None:
+        """Return the details of the metric's model when it was last used; None if it never was."""
         with self._explaining():
-            found = self._database.execute("SELECT details FROM details WHERE given = ?", (_given(metric),)).fetchone()
+            query = "SELECT details FROM details WHERE given = ?"
+            found = self._database.execute(query, (_name_of(metric),)).fetchone()
         try:
-            details = json.loads(found[0]) if found else None
-        except (RecursionError, TypeError, ValueError):  # something has damaged the row
+            details: Any = json.loads(found[0]) if found else None
+        except (RecursionError, TypeError, ValueError):  # the row is damaged
             return None
         return details if isinstance(details, dict) else None
 
-    def close(self):
+    def close(self) -> None:
         """Close the file."""
         self._database.close()
 
     @contextlib.contextmanager
-    def _explaining(self):
+    def _explaining(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -133,25 +134,22 @@ class SegmentCache:
             ) from error
 
 
-def keys(metric, details, segments):
-    """Under what the statistics of segments are kept.
+def keys(metric: Metric, details: Mapping[str, str], segments: Iterable[Segment]) -> list[bytes]:
+    """Return the keys of the statistics of segments.
 
     Args:
-        metric: :class:`posnet_eval.metrics._base.Metric`.
-        details: its own, see there.
-        segments: list of :class:`posnet_eval.metrics._base.Segment`.
-
-    Returns:
-        list of hashes.
+        metric: metric that computes them.
+        details: what they depend on beside the text, from :meth:`Metric.details`.
+        segments: texts.
     """
     start = json.dumps([FORMAT, metric.name, details])
     found = []
     for source, hypothesis, references in segments:
-        # a line break is in no line: nothing else could be joined to the same text
+        # lines have no line breaks, so that different segments never give equal texts
         text = "\n".join([start, source if metric.needs_source else "", hypothesis, *references])
         found.append(hashlib.blake2b(text.encode(), digest_size=16).digest())
     return found
 
 
-def _given(metric):
-    return f"{metric.name} {metric.given}" + (" lowercase" if metric.options.lowercase else "")
+def _name_of(metric: Metric) -> str:
+    return f"{metric.name} {metric.requested_model}" + (" lowercase" if metric.options.lowercase else "")

@@ -1,22 +1,27 @@
-"""The one object that every table, file and picture of a comparison is made from."""
+"""The results of a comparison, from which every table, file and plot is made."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from posnet_eval.inputs.hygiene import Remark
+from posnet_eval.inputs.plan import ROW_COLUMNS, SYMBOLS, Fact, Lines
+from posnet_eval.metrics.base import FloatArray
+
 SIGNIFICANT = 0.05
-SYMBOLS = ("†", "‡")  # a difference from the first baseline, from the second
 
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric as shown.
+    """A metric as shown in tables.
 
     Attributes:
-        name: on command lines, as "chrf".
-        label: in tables, as "chrF".
+        name: as in ``--metrics``, "chrf".
+        label: as in tables, "chrF".
         higher_is_better: False for TER.
-        signature: all that makes its scores reproducible.
+        signature: everything that makes its scores reproducible.
     """
 
     name: str
@@ -33,8 +38,8 @@ class Score:
         value: mean of the runs' scores.
         runs: score of each run (seed).
         deviation: standard deviation over runs (n − 1); None for one run.
-        low, high: the bootstrap's 95% interval, of the runs' segments pooled.
-        half_width: half of it, sacreBLEU's ±.
+        low, high: the bootstrap's 95% interval, of the pooled segments of all runs.
+        half_width: half of the interval's width, sacreBLEU's ±.
     """
 
     value: float
@@ -47,17 +52,17 @@ class Score:
 
 @dataclass(frozen=True)
 class Difference:
-    """How system `a` differs from system `b` on a test set.
+    """The difference of system `a` from system `b` on a test set.
 
     Attributes:
-        value: score of a − score of b, of the runs' segments pooled.
-        low, high: the bootstrap's 95% interval of it.
-        p: of the test, as sacreBLEU computes it; None if the outputs are the same.
-        p_shift: two-sided p of the bootstrap moved to the null hypothesis (Noreen, 1989): the share of resamples whose
-            difference is at least as far from their mean as `value` is from 0; 1 if the outputs are the same.
+        value: score of a − score of b, of the pooled segments of all runs.
+        low, high: the bootstrap's 95% interval of the difference.
+        p: p-value of the test, as sacreBLEU computes it; None if the outputs are equal.
+        p_shift: two-sided p-value of the bootstrap moved to the null hypothesis (Noreen, 1989): the share of resamples
+            whose difference is at least as far from their mean as `value` is from 0; 1 if the outputs are equal.
         win_rate: share of resamples in which a is better (ties count half).
         better: 1 if a is better, −1 if it is worse, 0 if the scores are equal.
-        same: all outputs are the same.
+        same: whether all outputs are equal.
     """
 
     value: float
@@ -70,16 +75,16 @@ class Difference:
     same: bool
 
     @property
-    def arrow(self):
-        """ "↑" significantly better, "↓" significantly worse, "=" the same outputs, else ""."""
-        if self.same:
+    def arrow(self) -> str:
+        """ "↑" significantly better, "↓" significantly worse, "=" equal outputs, else ""."""
+        if self.same or self.p is None:
             return "="
         if self.p > SIGNIFICANT:
             return ""
         return {1: "↑", -1: "↓", 0: ""}[self.better]
 
-    def reversed(self):
-        """b compared to a."""
+    def reversed(self) -> "Difference":
+        """Return the difference of b from a."""
         return Difference(
             -self.value, -self.high, -self.low, self.p, self.p_shift, 1 - self.win_rate, -self.better, self.same
         )
@@ -87,52 +92,37 @@ class Difference:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Scores of the segments of which something lies in a range.
+    """Scores of segments whose length is in a range.
 
     Attributes:
-        label: of the range, as "1-9".
-        size: segments in it.
-        scores: {system: {metric name: score of the runs' segments pooled}}.
+        label: the range, as "1-9".
+        size: number of segments in it.
+        scores: {system: {metric name: score of the pooled segments of all runs}}.
     """
 
     label: str
     size: int
-    scores: dict
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something in the data that a reader of the scores should know.
-
-    Attributes:
-        system: whose output it concerns; "" for source and reference.
-        text: what it is, as "3 empty lines".
-        lines: numbers of the first lines concerned, from 1.
-    """
-
-    system: str
-    text: str
-    lines: tuple[int, ...] = ()
+    scores: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class TestSetResult:
-    """All about one test set.
+    """The results on a test set.
 
     Attributes:
-        name: as shown.
-        languages: of source and target, "" if not known.
+        name: name in tables.
+        languages: source and target language, "" if not known.
         metrics: in the order of the table.
-        scores: {system: {metric name: :class:`Score`}}, without systems that are missing.
-        differences: {(a, b): {metric name: :class:`Difference`}} of every pair, a behind b in the list of systems.
+        scores: {system: {metric name: score}}, without systems that are missing.
+        differences: {(a, b): {metric name: difference}} of every pair, a behind b in the list of systems.
         missing: {system: why it was not scored}.
-        by_length: :class:`Bucket` of length in words (characters where a language has no spaces), of
-            the source, or where there is none, of the first reference.
-        remarks: :class:`Remark` of all outputs.
-        sources: N lines; empty if there were none.
-        references: one tuple of N lines for each reference translation.
-        outputs: {system: tuple of runs, each N lines}.
-        segments: {metric name: {system: (N,) scores of segments, mean over runs}}.
+        by_length: scores by length in words (characters where a language has no spaces) of the source, or without one
+            of the first reference.
+        remarks: oddities of all outputs.
+        sources: N lines, or none.
+        references: N lines for each reference translation.
+        outputs: {system: N lines for each run}.
+        segments: {metric name: {system: (N,) scores of segments, means over runs}}.
     """
 
     __test__ = False  # pytest takes it for tests
@@ -140,24 +130,24 @@ class TestSetResult:
     name: str
     languages: tuple[str, str]
     metrics: tuple[MetricInfo, ...]
-    scores: dict
-    differences: dict
-    missing: dict
+    scores: Mapping[str, Mapping[str, Score]]
+    differences: Mapping[tuple[str, str], Mapping[str, Difference]]
+    missing: Mapping[str, str]
     by_length: tuple[Bucket, ...]
     remarks: tuple[Remark, ...]
-    sources: tuple[str, ...]
-    references: tuple[tuple[str, ...], ...]
-    outputs: dict
-    segments: dict = field(repr=False)
+    sources: Lines
+    references: tuple[Lines, ...]
+    outputs: Mapping[str, tuple[Lines, ...]]
+    segments: Mapping[str, Mapping[str, FloatArray]] = field(repr=False)
 
-    def difference(self, a, b, metric):
-        """How a differs from b."""
+    def difference(self, a: str, b: str, metric: str) -> Difference:
+        """Return the difference of system a from system b by a metric's name."""
         if (a, b) in self.differences:
             return self.differences[a, b][metric]
         return self.differences[b, a][metric].reversed()
 
     @property
-    def size(self):
+    def size(self) -> int:
         """N, the number of segments."""
         return len(self.references[0])
 
@@ -168,37 +158,37 @@ class Comparison:
 
     Attributes:
         systems: names, in the order of the table.
-        labels: {system: how it is called in tables}.
-        baselines: none, one or two of the systems.
-        test_sets: a result for each.
+        labels: {system: label in tables}.
+        baselines: no, one or two of the systems.
+        test_sets: results on each test set.
         test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
-        resamples: of the bootstrap, from which intervals come also with "ar".
-        trials: of the approximate randomisation; 0 with "bs".
-        seed: of both.
+        resamples: number of resamples of the bootstrap, which also gives the intervals with "ar".
+        trials: number of trials of approximate randomisation; 0 with "bs".
+        seed: seed of both.
         versions: {package: version}.
-        columns: {title: {system: text or number}}, facts that tables show before the scores; none by default.
-        files: {name: SHA-256} of a report's other files, by which a later run knows them as its own.
+        columns: {title: {system: text or number}}, facts that tables show before the scores.
+        files: {name: SHA-256} of the other files of a report, by which later runs recognise them.
     """
 
     systems: tuple[str, ...]
-    labels: dict
+    labels: Mapping[str, str]
     baselines: tuple[str, ...]
     test_sets: tuple[TestSetResult, ...]
     test: str
     resamples: int
     trials: int
     seed: int
-    versions: dict
-    columns: dict = field(default_factory=dict)
-    files: dict = field(default_factory=dict)
+    versions: Mapping[str, str]
+    columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
-    def marks(self, test_set, system, metric):
-        """[(symbol, arrow)] of significant differences from the baselines, (symbol, "=") of the same outputs.
+    def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:
+        """Return (symbol, arrow) of significant differences from the baselines, (symbol, "=") of equal outputs.
 
         Args:
             test_set: one of `test_sets`.
-            system: name.
-            metric: name.
+            system: name of a system.
+            metric: name of a metric.
         """
         found = []
         for symbol, baseline in zip(SYMBOLS, self.baselines, strict=False):
@@ -209,7 +199,44 @@ class Comparison:
                 found.append((symbol, arrow))
         return found
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the results as rows, as for ``pandas.DataFrame``.
 
-def deviation(values):
-    """Standard deviation of a sample (n − 1), None of a single value."""
+        There is a row for each test set, system and metric; with two baselines, a system that is compared with both
+        has a row for each of them.
+
+        Returns:
+            dicts with the keys
+
+            * test_set, system, label, metric;
+            * score, low, high, half_width, deviation: see :class:`Score`; runs: number of runs;
+            * baseline: system compared with, None for a baseline itself; difference, difference_low, difference_high,
+              p, p_shift, win_rate: see :class:`Difference`; mark: its arrow;
+            * signature: see :class:`MetricInfo`;
+            * titles of :attr:`columns`.
+
+            What does not apply is None.
+        """
+        return [row for test_set in self.test_sets for row in self._rows(test_set)]
+
+    def _rows(self, test_set: TestSetResult) -> Iterator[dict[str, Any]]:
+        for system, scores in test_set.scores.items():
+            facts = {title: column.get(system) for title, column in self.columns.items()}
+            against: list[str | None] = [name for name in self.baselines if name != system and name in test_set.scores]
+            for info in test_set.metrics:
+                score = scores[info.name]
+                what = [test_set.name, system, self.labels[system], info.label]
+                scored = [score.value, score.low, score.high, score.half_width, score.deviation, len(score.runs)]
+                for baseline in against or [None]:
+                    compared: list[Any] = [None] * 7
+                    if baseline is not None:
+                        found = test_set.difference(system, baseline, info.name)
+                        compared = [found.value, found.low, found.high, found.p, found.p_shift, found.win_rate]
+                        compared.append(found.arrow)
+                    values = [*what, *scored, baseline, *compared, info.signature]
+                    yield dict(zip(ROW_COLUMNS, values, strict=True)) | facts
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation of a sample (n − 1), None for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None

@@ -1,33 +1,34 @@
-"""Which differences between systems are more than chance: resampled corpora, shared by all systems and metrics.
+"""Significance tests of differences between systems, on resampled corpora that all systems and metrics share.
 
-The paired bootstrap of Koehn (2004) and approximate randomisation (Riezler and Maxwell, 2005), with the numbers that
-sacreBLEU's PairedTest gives for the same seed. A resampled corpus is a row of counts, how often each segment is in
-it; its statistics, of all systems at once, are a matrix product.
+The paired bootstrap of Koehn (2004) and approximate randomisation (Riezler and Maxwell, 2005), with the p-values of
+sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts, one for each segment; its statistics,
+for all systems at once, are a matrix product.
 """
 
-import numpy as np
+from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics.results import Difference
 
-AT_ONCE = 2**21  # segments of resampled corpora that are held at once
-TAIL = 40  # one part of so many lies below a 95% interval, one above
+AT_ONCE = 2**21  # segments of resampled corpora that are held in memory
+TAIL = 40  # 1 / 40 of the samples lies below a 95% interval, and 1 / 40 above
 
 
-def bootstrap_sums(statistics, resamples, seed):
-    """Statistics of corpora drawn from the segments with replacement.
+def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
+    """Return (B, F) statistics of corpora drawn from the segments with replacement.
 
     Args:
         statistics: (N, F) columns of all systems and metrics.
         resamples: B.
-        seed: of the draws.
-
-    Returns:
-        (B, F).
+        seed: seed of the draws.
     """
     size = len(statistics)
     generator = np.random.default_rng(seed)
 
-    def draw(rows):
+    def draw(rows: int) -> NDArray[np.generic]:
         drawn = generator.choice(size, size=(rows, size), replace=True)
         drawn += size * np.arange(rows)[:, None]
         return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
@@ -35,23 +36,20 @@ def bootstrap_sums(statistics, resamples, seed):
     return _sums(statistics, resamples, draw)
 
 
-def shuffled_sums(statistics, trials, seed):
-    """Statistics of random halves of the segments: those that systems keep when they exchange the others.
+def shuffled_sums(statistics: FloatArray, trials: int, seed: int) -> FloatArray:
+    """Return (T, F) statistics of random halves of the segments, which systems keep when they exchange the others.
 
     Args:
         statistics: (N, F) columns of all systems and metrics.
         trials: T.
-        seed: of the choices.
-
-    Returns:
-        (T, F).
+        seed: seed of the choices.
     """
     generator = np.random.default_rng(seed)
     return _sums(statistics, trials, lambda rows: generator.integers(2, size=(rows, len(statistics)), dtype=bool))
 
 
-def _sums(statistics, rows, draw):
-    # numpy draws bits 32 at a time: with whole words in every part, the parts are those of a single draw
+def _sums(statistics: FloatArray, rows: int, draw: Callable[[int], NDArray[np.generic]]) -> FloatArray:
+    # numpy draws bits 32 at a time: with whole words in every part, the parts equal a single draw
     part = max(32, AT_ONCE // len(statistics) // 32 * 32)
     sums = np.empty((rows, statistics.shape[1]))
     for start in range(0, rows, part):
@@ -60,25 +58,29 @@ def _sums(statistics, rows, draw):
     return sums
 
 
-def interval(samples):
-    """Lower and upper end of the middle 95% of (B,) samples."""
+def interval(samples: FloatArray) -> tuple[float, float]:
+    """Return lower and upper end of the middle 95% of (B,) samples."""
     ordered = np.sort(samples)
     cut = len(ordered) // TAIL
     return float(ordered[cut]), float(ordered[-1 - cut])
 
 
-def compare(metric, scores, resampled, same, randomised=None):
-    """How a system differs from another.
+def compare(
+    metric: Metric,
+    scores: tuple[FloatArray, FloatArray],
+    resampled: tuple[FloatArray, FloatArray],
+    same: bool,
+    randomised: tuple[FloatArray, FloatArray] | None = None,
+) -> Difference:
+    """Return how a system differs from another one.
 
     Args:
-        metric: :class:`posnet_eval.metrics._base.Metric`.
-        scores: of system and other.
-        resampled: pair of (B,) scores of both on the same resampled corpora.
-        same: whether all their outputs are the same.
-        randomised: pair of (T,) scores after random exchanges of segments; their p is taken instead of the bootstrap's.
-
-    Returns:
-        :class:`posnet_eval.statistics.results.Difference`.
+        metric: metric of the scores.
+        scores: () scores of the system and of the other.
+        resampled: (B,) scores of both on resampled corpora.
+        same: whether all their outputs are equal.
+        randomised: (T,) scores of both after random exchanges of segments; if given, p is that of approximate
+            randomisation instead of the bootstrap.
     """
     value = float(scores[0] - scores[1])
     differences = resampled[0] - resampled[1]
@@ -103,6 +105,6 @@ def compare(metric, scores, resampled, same, randomised=None):
     )
 
 
-def _share(extremes):
-    # + 1: the observed corpus is one of those that chance could have drawn (Phipson and Smyth, 2010)
+def _share(extremes: NDArray[np.bool_]) -> float:
+    # + 1: the observed corpus is one that chance could have drawn (Phipson and Smyth, 2010)
     return (int(extremes.sum()) + 1) / (len(extremes) + 1)

@@ -3,7 +3,7 @@
 import warnings
 from typing import NamedTuple
 
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.timing import interleaved
 from posnet_fairseq.shared.errors import UsageError
@@ -29,7 +29,7 @@ def against_library(sources, references, model, encoder=None, systems=10, segmen
 
     Args:
         sources, references: lines of text.
-        model, encoder: see :class:`posnet_eval.metrics._base.MetricOptions`.
+        model, encoder: see :class:`posnet_eval.metrics.base.MetricOptions`.
         systems: how many; their translations are the references, each with another wrong word.
         segments: of each; the first lines.
 

@@ -9,7 +9,7 @@ from sacrebleu.significance import PairedTest
 
 from posnet_eval.inputs.plan import SEED
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.statistics import significance
 from posnet_fairseq.bench import wmt17
 from posnet_fairseq.bench.commands import measure

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions
-from posnet_eval.metrics._models import Missing
+from posnet_eval.metrics.base import MetricOptions
+from posnet_eval.metrics.model_files import Missing
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
@@ -100,7 +100,7 @@ def _neural_metric(name):
     try:
         model, _ = metric.find(download=False)
     except Missing as error:
-        return Finding(metric.label, False, error.what, error.mend, needed=False)
+        return Finding(metric.label, False, error.what, error.fix, needed=False)
     except UsageError as error:
         return Finding(metric.label, False, str(error), needed=False)
     return Finding(metric.label, True, f"can run, with {model}", needed=False)

@@ -15,11 +15,15 @@ SHORT = 0.1  # seconds; shorter stages get no line
 
 
 class ProgressReporter:
-    """Progress on standard error: bars on a terminal, one line per stage elsewhere."""
+    """Progress on standard error: bars on a terminal, one line per stage elsewhere.
 
-    def __init__(self) -> None:
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
         # file: kept while the messages of a library are redirected
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True, quiet=quiet)
         self._width = 16
 
     def say(self, text: str) -> None:

@@ -12,7 +12,7 @@ from bleurt_pytorch import BleurtForSequenceClassification, BleurtTokenizer
 from safetensors.torch import load_file, save_file
 
 from posnet_eval.metrics import bleurt as implementation
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.metrics.bleurt import Bleurt
 from posnet_fairseq.shared.errors import UsageError
 from support.tiny_models import corpus, make_bleurt, scores
@@ -187,7 +187,7 @@ def test_details(bleurt, tmp_path):
     assert metric(copy).details()["id"] == details["id"]
     rewrite(copy, lambda weights: weights["classifier.bias"].add_(1e-6))
     assert metric(copy).details()["id"] != details["id"]
-    assert metric(bleurt).given == str(bleurt)
+    assert metric(bleurt).requested_model == str(bleurt)
 
 
 def test_two_references_are_refused(bleurt):
@@ -197,7 +197,7 @@ def test_two_references_are_refused(bleurt):
 
 def test_details_imports_no_network_and_nothing_is_printed(copy):
     program = (
-        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import *\n"
+        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"
         f"metric = get_metric('bleurt', MetricOptions(bleurt_model={str(copy)!r}, cpu=True)); metric.details()\n"
         "print([name for name in ('torch', 'transformers', 'bleurt_pytorch') if name in sys.modules])\n"
         f"list(metric.statistics([Segment('', {LONG!r}, ('c',)), Segment('', '', ('c',))]))"

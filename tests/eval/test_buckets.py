@@ -1,6 +1,6 @@
 import numpy as np
 
-from posnet_eval.metrics._base import MetricOptions
+from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics.buckets import by_length
 from support.made_up import Mean
 

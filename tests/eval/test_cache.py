@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MeanMetric, MetricOptions, Segment
+from posnet_eval.metrics.base import MeanMetric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_fairseq.shared.errors import UsageError
 
@@ -15,7 +15,7 @@ DETAILS = {"version": "1"}
 
 
 class Model(MeanMetric):
-    name, label, given = "model", "Model", "some-name"
+    name, label, requested_model = "model", "Model", "some-name"
 
     def details(self):
         return DETAILS
@@ -118,14 +118,15 @@ def test_details_of_lower_cased_text_are_others(cache):
 
 WRITER = """
 import sys
+from pathlib import Path
 import numpy as np
 from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 metric, start = get_metric("ter", MetricOptions()), int(sys.argv[2])
 for number in range(start, start + 60):
     segments = [Segment("", str(number), ("",)), Segment("", str(number + 1), ("",))]
-    cache = SegmentCache(sys.argv[1])
+    cache = SegmentCache(Path(sys.argv[1]))
     cache.put(keys(metric, {"v": "1"}, segments), np.array([[number, 1], [number + 1, 1]], float))
     cache.close()
 assert not cache.full, cache.full

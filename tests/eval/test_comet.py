@@ -1,7 +1,5 @@
-import contextlib
 import importlib.util
 import math
-import random
 import re
 import shutil
 import subprocess
@@ -16,31 +14,14 @@ import torch
 import yaml
 
 from posnet_eval.metrics import comet as implementation
-from posnet_eval.metrics._base import MetricOptions, Segment
-from posnet_eval.metrics._networks import read_weights
+from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.comet import against_library
 from posnet_fairseq.shared.errors import UsageError
 from support import tiny_models
+from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
 from support.commands import ROOT
-from support.tiny_models import checkpoint, corpus, in_hub_cache, make_comet, scores
-
-LONG = "the cat sat on the old bridge " * 300
-
-# Of all lengths, source and reference shared by translations; empty lines, Chinese, a reference that is a translation.
-LINES = corpus(24)
-SEGMENTS = [
-    *(Segment(LINES[n], LINES[(n * 7 + system) % 24], (LINES[-1 - n],)) for n in range(24) for system in range(3)),
-    Segment("", "", ("",)),
-    Segment("the cat", "", ("die Katze",)),
-    Segment("猫坐在垫子上", "一只狗跑过了桥", ("猫坐在老树上",)),
-    Segment("the cat", "die Katze", ("die Katze",)),
-    Segment(LONG, "die Katze", (LONG[8:],)),
-]
-
-
-def metric(folder, **options):
-    return Comet(MetricOptions(comet_model=str(folder), cpu=True, **options))
+from support.tiny_models import checkpoint, corpus, make_comet, scores
 
 
 def library(folder, segments):
@@ -50,24 +31,6 @@ def library(folder, segments):
     model = load_from_checkpoint(checkpoint(folder), local_files_only=True)
     samples = [{"src": s, "mt": h, "ref": r} for s, h, (r,) in segments]
     return [100 * score for score in model.predict(samples, gpus=0, num_workers=0, progress_bar=False).scores]
-
-
-@pytest.fixture
-def copy(comet, tmp_path):
-    """A COMET to write in."""
-    return Path(shutil.copytree(comet, tmp_path / "model"))
-
-
-def refusal(folder, segments=SEGMENTS[:1], **options):
-    with pytest.raises(UsageError) as error:
-        scores(metric(folder, **options), segments)
-    return str(error.value)
-
-
-def rewrite(folder, change):
-    content = torch.load(checkpoint(folder), weights_only=True)
-    change(content)
-    torch.save(content, checkpoint(folder))
 
 
 def test_scores_are_the_librarys(comet):
@@ -170,27 +133,6 @@ def test_nothing_to_score_loads_nothing():
     assert list(metric("/nowhere/at/all").statistics([])) == []
 
 
-def test_missing_estimator_is_refused(copy):
-    def drop(content):
-        content["state_dict"] = {k: v for k, v in content["state_dict"].items() if not k.startswith("estimator")}
-
-    rewrite(copy, drop)
-    assert re.search(r"model.ckpt lacks 6 of the model's weights, such as estimator\.ff\.0\.weight", refusal(copy))
-
-
-def test_position_ids_may_be_there_or_not(copy):
-    before = scores(metric(copy), SEGMENTS[:3])
-    rewrite(
-        copy, lambda content: content["state_dict"].update({"encoder.model.embeddings.position_ids": torch.ones(1)})
-    )
-    assert scores(metric(copy), SEGMENTS[:3]) == before
-
-
-def test_weights_of_another_shape_are_refused(copy):
-    rewrite(copy, lambda content: content["hyper_parameters"].update(hidden_sizes=[48, 17]))
-    assert "does not fit the model's configuration: size mismatch for estimator" in refusal(copy)
-
-
 class Payload:
     def __init__(self, path):
         self.path = path
@@ -223,103 +165,6 @@ def test_the_documented_command_makes_a_refused_checkpoint_plain(copy):
     assert scores(metric(copy), SEGMENTS[:5]) == expected
 
 
-@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.999])
-def test_a_cut_checkpoint_is_refused(copy, share):
-    data = checkpoint(copy).read_bytes()
-    checkpoint(copy).write_bytes(data[: int(share * len(data))])
-    assert "model.ckpt is damaged or holds no weights" in refusal(copy)
-
-
-def test_scrambled_checkpoints_are_refused(copy):
-    data, generator = checkpoint(copy).read_bytes(), random.Random(1)
-    for _ in range(200):
-        scrambled = bytearray(data)
-        for _ in range(10):
-            scrambled[generator.randrange(600)] = generator.randrange(256)
-        checkpoint(copy).write_bytes(scrambled)
-        with contextlib.suppress(UsageError):
-            read_weights(checkpoint(copy), "")
-
-
-@pytest.mark.parametrize("content", [["a list"], {"state_dict": {}}, {"hyper_parameters": {"layer": "mix"}}], ids=str)
-def test_what_is_no_comet_checkpoint_is_refused(copy, content):
-    torch.save(content, checkpoint(copy))
-    assert "Download" in refusal(copy)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
-        ("hparams.yaml", "a: [", "hparams.yaml in .* cannot be read"),
-        ("hparams.yaml", "!!python/object/apply:os.getcwd []", "hparams.yaml in .* cannot be read"),
-        ("hparams.yaml", "", "a model of the kind None"),
-        ("hparams.yaml", "class_identifier: unified_metric", "kind 'unified_metric'. Only 'regression_metric' is"),
-        ("hparams.yaml", "class_identifier: regression_metric\nencoder_model: MiniLM", "names an encoder 'MiniLM'"),
-    ],
-)
-def test_damaged_or_foreign_settings_are_refused(copy, name, text, says):
-    (copy / name).write_text(text)
-    assert re.search(says, refusal(copy))
-    with pytest.raises(UsageError, match=says):
-        metric(copy).details()
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_damaged_encoder_is_refused(comet, encoder, tmp_path, name):
-    broken = Path(shutil.copytree(encoder, tmp_path / "encoder"))
-    (broken / name).write_text((broken / name).read_text()[:-20])
-    said = refusal(comet, comet_encoder=str(broken))
-    assert f"configuration or tokeniser of the encoder in {broken} cannot be read" in said
-
-
-def test_the_encoder_may_be_elsewhere(copy, encoder, tmp_path):
-    expected = scores(metric(copy), SEGMENTS[:3])
-    moved = shutil.copytree(encoder, tmp_path / "moved")
-    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "/is/not/here"}
-    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
-    assert "/is/not/here: there is no such folder. Give --comet-encoder" in refusal(copy)
-    assert scores(metric(copy, comet_encoder=str(moved)), SEGMENTS[:3]) == expected
-
-
-def test_a_folder_that_is_no_model(tmp_path):
-    assert "there is no hparams.yaml in it. Give --comet-model a folder that holds hparams.yaml," in refusal(tmp_path)
-    assert "/no/such/folder: there is no such folder" in refusal("/no/such/folder")
-
-
-@pytest.mark.usefixtures("no_hub")
-@pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
-def test_a_hub_that_cannot_be_reached(name, capfd):
-    said = refusal(name)
-    assert said.startswith("Unbabel/wmt20-comet-da is neither a folder here nor in the hub's cache")
-    assert "huggingface-cli download Unbabel/wmt20-comet-da --local-dir DIR" in said
-    assert "give --comet-model DIR" in said
-    assert "huggingface-cli download xlm-roberta-large --include" in said
-    assert "give --comet-encoder DIR" in said
-    assert "\n" not in said
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_models_in_the_hubs_cache(copy, encoder, tmp_path):
-    expected = scores(metric(copy), SEGMENTS[:3])
-    settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
-    (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
-    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
-    assert refusal("wmt20-comet-da").startswith("xlm-roberta-large is neither a folder here nor in the hub's cache")
-    in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
-    ours = metric("wmt20-comet-da")
-    assert scores(ours, SEGMENTS[:3]) == expected
-    assert ours.details()["model"] == "wmt20-comet-da"
-    assert ours.details()["id"] == metric(copy, comet_encoder=str(encoder)).details()["id"]
-
-
-def test_an_incomplete_download_is_not_taken_for_a_model(copy, tmp_path, no_hub):
-    checkpoint(copy).unlink()
-    in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
-    said = refusal("wmt20-comet-da")
-    assert "is not a COMET model: there is no checkpoints/model.ckpt in it. If the hub cannot be reached" in said
-
-
 def test_details(comet, copy, encoder):
     details = metric(comet).details()
     assert list(details) == ["model", "id", "unbabel-comet", "transformers", "torch", "precision", "scale"]
@@ -340,10 +185,10 @@ def test_the_encoders_tokeniser_is_in_the_id(comet, encoder, tmp_path):
 
 
 def test_given(comet, monkeypatch):
-    assert metric("Unbabel/wmt20-comet-da").given == "Unbabel/wmt20-comet-da"
+    assert metric("Unbabel/wmt20-comet-da").requested_model == "Unbabel/wmt20-comet-da"
     monkeypatch.chdir(comet.parent)
-    assert metric(comet.name).given == str(comet)
-    assert metric("a", comet_encoder="b").given != metric("a").given
+    assert metric(comet.name).requested_model == str(comet)
+    assert metric("a", comet_encoder="b").requested_model != metric("a").requested_model
 
 
 @pytest.mark.parametrize("references", [0, 2])
@@ -361,7 +206,7 @@ def test_without_the_package(comet, monkeypatch):
 
 def test_details_imports_no_network(comet):
     program = (
-        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import MetricOptions\n"
+        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import MetricOptions\n"
         f"get_metric('comet', MetricOptions(comet_model={str(comet)!r})).details()\n"
         "print([name for name in ('torch', 'transformers', 'comet', 'huggingface_hub') if name in sys.modules])"
     )
@@ -372,7 +217,7 @@ def test_details_imports_no_network(comet):
 def test_nothing_is_printed(comet):
     """In a process of its own, where the libraries' warnings are still to come."""
     program = (
-        "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics._base import *\n"
+        "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"
         f"metric = get_metric('comet', MetricOptions(comet_model={str(comet)!r}, cpu=True))\n"
         f"rows = list(metric.statistics([Segment('a', {LONG!r}, ('c',)), Segment('a', '', ('c',))]))\n"
         "logging.getLogger('others').info('not said before, not said now')\n"

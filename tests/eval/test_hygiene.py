@@ -1,7 +1,7 @@
 import pytest
 
 from posnet_eval.inputs.hygiene import remarks
-from posnet_eval.inputs.similarity import first_out_of_step, of_another_text
+from posnet_eval.inputs.similarity import first_misaligned_line, looks_misaligned
 from support.made_up import text, translated
 
 REFERENCE = text(40)
@@ -81,16 +81,16 @@ def test_chinese_is_at_home_in_chinese():
 def test_where_a_line_is_missing(missing):
     output = translated(REFERENCE)
     del output[missing]
-    assert abs(first_out_of_step(output, REFERENCE) - (missing + 1)) <= 1
+    assert abs(first_misaligned_line(output, REFERENCE) - (missing + 1)) <= 1
 
 
 def test_where_lines_are_too_many():
     output = translated(REFERENCE)
-    assert abs(first_out_of_step([*output[:20], "ein", "paar", "mehr", *output[20:]], REFERENCE) - 21) <= 1
-    assert first_out_of_step([*output, "mehr"], REFERENCE) == 41
-    assert first_out_of_step(output[:25], REFERENCE) == 26
-    assert first_out_of_step([], REFERENCE) == 1
+    assert abs(first_misaligned_line([*output[:20], "ein", "paar", "mehr", *output[20:]], REFERENCE) - 21) <= 1
+    assert first_misaligned_line([*output, "mehr"], REFERENCE) == 41
+    assert first_misaligned_line(output[:25], REFERENCE) == 26
+    assert first_misaligned_line([], REFERENCE) == 1
 
 
 def test_small_files_are_not_judged():
-    assert not of_another_text(["ganz", "anders"], ["no", "way"])
+    assert not looks_misaligned(["ganz", "anders"], ["no", "way"])

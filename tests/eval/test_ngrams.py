@@ -7,8 +7,8 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
-from posnet_eval.metrics._ngrams import matches
+from posnet_eval.metrics.base import MetricOptions, Segment
+from posnet_eval.metrics.ngrams import matches
 
 ALPHABETS = {
     "two letters": "ab ",

@@ -1,66 +1,17 @@
 import dataclasses
-import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from posnet_eval.report import browser, examples
 from posnet_eval.report.page import render
-from posnet_eval.report.word_diff import changes
 from support import made_up
+from support.page import Page
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 HOSTILE = "</script><script>alert(1)</script> <!-- <b>\"bold\" & 'it' 快乐的猫 שלום ‮😀\u2028"
 CHROMIUM = shutil.which("chromium")
-
-
-class Page(HTMLParser):
-    """A page taken apart; fails where tags are not balanced.
-
-    Attributes:
-        tables: rows of the texts of their cells.
-        attributes: (tag, name, value) of all elements.
-        text: all outside of scripts and styles.
-        data: of the scripts that hold data.
-    """
-
-    def __init__(self, html):
-        super().__init__()
-        self.open, self.tables, self.attributes, self.data = [], [], [], []
-        self.text = ""
-        self.feed(html)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.handle_startendtag(tag, attrs)
-        if tag not in VOID:
-            self.open.append((tag, dict(attrs)))
-
-    def handle_startendtag(self, tag, attrs):
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        if tag == "table":
-            self.tables.append([])
-        if tag == "tr":
-            self.tables[-1].append([])
-        if tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, text):
-        tag, attributes = self.open[-1] if self.open else ("", {})
-        if tag == "script" and attributes.get("type") == "application/json":
-            self.data.append(json.loads(text, parse_constant=pytest.fail))
-        if tag not in ("script", "style"):
-            self.text += text
-            if any(name in ("td", "th") for name, _ in self.open):
-                self.tables[-1][-1][-1] += text
 
 
 def with_texts(comparison, system, index, text):
@@ -70,14 +21,6 @@ def with_texts(comparison, system, index, text):
     runs[0][index] = text
     outputs = test_set.outputs | {system: tuple(map(tuple, runs))}
     return dataclasses.replace(comparison, test_sets=(dataclasses.replace(test_set, outputs=outputs),))
-
-
-def with_segments(scores, metric=0, outputs=None):
-    """A test set of systems a and b with given scores of segments by one metric, all outputs different."""
-    count = len(scores["a"])
-    outputs = outputs or {system: [[f"{system}{i}" for i in range(count)]] for system in scores}
-    arrays = {system: np.array([values]) for system, values in scores.items()}
-    return made_up.scored("test", outputs, ["r"] * count, [], {made_up.METRICS[metric]: arrays})
 
 
 def test_all_scores_are_there():
@@ -108,9 +51,9 @@ def test_all_scores_are_there():
 
 
 def test_the_best_is_bold_and_equal_as_shown_is_equal():
-    test_set = with_segments({"a": [50.01], "b": [50.04], "c": [49.9]}, metric=0)
+    test_set = made_up.with_segments({"a": [50.01], "b": [50.04], "c": [49.9]}, metric=0)
     assert re.findall(r"<b>([\d.]+)</b>", render(made_up.compared("abc", [test_set]))) == ["50.0", "50.0"]
-    test_set = with_segments({"a": [50.0], "b": [40.0], "c": [45.0]}, metric=2)
+    test_set = made_up.with_segments({"a": [50.0], "b": [40.0], "c": [45.0]}, metric=2)
     assert re.findall(r"<b>([\d.]+)</b>", render(made_up.compared("abc", [test_set]))) == ["40.0"]
 
 
@@ -283,79 +226,6 @@ def test_a_line_of_100000_characters_is_shortened():
     html = render(with_texts(made_up.comparison(segments=5), "s1", 0, "abc " * 25_000))
     assert "abc … (100,000 characters)" in html
     assert len(html) < 100_000
-
-
-@pytest.mark.parametrize("metric", [0, 2])
-def test_most_different_best_and_worst(metric):
-    scores = {"a": [50.0, 90, 20, 90, 30, 10], "b": [50.0, 60, 40, 60, 80, 10 + 1e-9]}
-    test_set, name = with_segments(scores, metric), made_up.METRICS[metric].name
-    higher = metric == 0
-    assert examples.most_different(test_set, *("ab" if higher else "ba"), name) == [1, 3]
-    assert examples.most_different(test_set, *("ba" if higher else "ab"), name) == [4, 2]
-    assert examples.most_different(test_set, *("ba" if higher else "ab"), name, count=1) == [4]
-    choose = (examples.best, examples.worst) if higher else (examples.worst, examples.best)
-    assert choose[0](test_set, "a", name, count=3) == [1, 3, 0]
-    assert choose[1](test_set, "a", name, count=3) == [5, 2, 4]
-
-
-def test_equal_scores_come_in_the_order_of_lines():
-    test_set = with_segments({"a": [50.0] * 40 + [60.0] + [50.0] * 40, "b": [20.0] * 81})
-    assert examples.best(test_set, "a", "bleu") == [40, 0, 1, 2, 3]
-    assert examples.worst(test_set, "a", "bleu") == [0, 1, 2, 3, 4]
-    assert examples.most_different(test_set, "a", "b", "bleu") == [40, 0, 1, 2, 3]
-
-
-def test_segments_with_the_same_text_are_not_different():
-    """Scores are means over runs; what is shown is the first run."""
-    outputs = {"a": [["same", "x"]], "b": [["same", "y"]]}
-    test_set = with_segments({"a": [90.0, 50.0], "b": [10.0, 40.0]}, outputs=outputs)
-    assert examples.most_different(test_set, "a", "b", "bleu") == [1]
-
-
-def words_at(text, spans):
-    return [text[start:end] for start, end in zip(spans[::2], spans[1::2], strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "in_a", "in_b"),
-    [
-        ("the cat sat", "the dog sat", ["cat"], ["dog"]),
-        ("the big cat sat", "the cat", ["big", "sat"], []),
-        ("a red hat.", "a blue cap.", ["red hat"], ["blue cap"]),
-        ("Bild", "Bild.", [], ["."]),
-        ("快乐的猫。", "快乐的狗。", ["猫"], ["狗"]),
-        ("使用 Home 模式", "使用 Away 模式", ["Home"], ["Away"]),
-        ("ネコが好き", "イヌが好き", ["ネコ"], ["イヌ"]),
-        ("😀 ok yes", "😀 ok no", ["yes"], ["no"]),
-        ("यह किताब है", "यह कलम है", ["किताब"], ["कलम"]),
-        ("", "all new", [], ["all new"]),
-        ("a  b", "a b", [], []),
-    ],
-)
-def test_changes(a, b, in_a, in_b):
-    spans = changes(a, b)
-    assert (words_at(a, spans[0]), words_at(b, spans[1])) == (in_a, in_b)
-
-
-def test_data_of_segments():
-    comparison = made_up.comparison(systems=3, segments=30, metrics=3, baselines=2)
-    test_set = comparison.test_sets[0]
-    data = browser.browsable(comparison, test_set)
-    assert data["start"] == [0, 1]
-    for metric, (a_better, b_better) in enumerate(data["pairs"]["0:2"]):
-        name = data["metrics"][metric].lower()
-        assert a_better == [i + 1 for i in examples.most_different(test_set, "s0", "s2", name)]
-        assert b_better == [i + 1 for i in examples.most_different(test_set, "s2", "s0", name)]
-    assert data["alone"][1][2][1] == [i + 1 for i in examples.worst(test_set, "s1", "ter")]
-    line = data["pairs"]["0:2"][0][0][0]
-    source, references, outputs = data["segments"][line]
-    assert data["texts"][source] == test_set.sources[line - 1]
-    assert data["texts"][references[0]] == test_set.references[0][line - 1]
-    text, *scores = outputs[2]
-    assert data["texts"][text] == test_set.outputs["s2"][0][line - 1]
-    assert scores == [round(test_set.segments[metric.name]["s2"][line - 1], 1) for metric in test_set.metrics]
-    assert data["changes"][f"{line}:0:2"] == changes(*(test_set.outputs[s][0][line - 1] for s in ("s0", "s2")))
-    assert len(data["texts"]) == len(set(data["texts"]))
 
 
 def dom(path, html):

@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError
 
 REFERENCE = [

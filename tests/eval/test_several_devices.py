@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from posnet_eval.metrics import _networks, _neural
 from posnet_eval.metrics import bleurt as bleurt_module
 from posnet_eval.metrics import comet as comet_module
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics import networks, neural_metric
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.score import main
 from support.tiny_models import corpus
 
@@ -43,7 +43,7 @@ def two_devices(monkeypatch):
 
 
 def use(monkeypatch, count):
-    monkeypatch.setattr(_neural, "devices", lambda options: [torch.device("cpu")] * count)
+    monkeypatch.setattr(neural_metric, "devices", lambda options: [torch.device("cpu")] * count)
 
 
 @pytest.fixture(params=METHODS)
@@ -157,7 +157,7 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
             done.set()
         return item, network
 
-    results = _networks.spread(function, items(), ["a", "b"])
+    results = networks.map_on_networks(function, items(), ["a", "b"])
     assert next(results)[0] == 0
     assert len(taken) <= last
     rest = list(results)
@@ -172,7 +172,7 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
 def test_devices(monkeypatch, cpu, gpus, expected):
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
     monkeypatch.setattr(torch, "cuda", cuda)
-    assert [str(device) for device in _networks.devices(MetricOptions(cpu=cpu))] == expected
+    assert [str(device) for device in networks.devices(MetricOptions(cpu=cpu))] == expected
 
 
 def test_the_same_report_and_the_same_cache(tmp_path, monkeypatch, capsys, comet, bleurt):

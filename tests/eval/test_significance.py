@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics._base import MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.statistics import significance
 from posnet_fairseq.bench import wmt17
 from support.made_up import Mean

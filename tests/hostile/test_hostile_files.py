@@ -590,7 +590,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
 
     for place in (
         *("posnet_fairseq.cli.average.average", "posnet_fairseq.cli.precompute.precompute"),
-        *("posnet_fairseq.cli.translate.TranslationModel", "posnet_eval.score.score"),
+        *("posnet_fairseq.cli.translate.TranslationModel", "posnet_eval.score.evaluate"),
         "posnet_data_prep.prepare.Preparation",
     ):
         monkeypatch.setattr(place, work)

@@ -5,13 +5,13 @@ from itertools import combinations
 
 import numpy as np
 
-from posnet_eval.metrics._base import MeanMetric
+from posnet_eval.inputs.hygiene import Remark
+from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.statistics.results import (
     Bucket,
     Comparison,
     Difference,
     MetricInfo,
-    Remark,
     Score,
     TestSetResult,
     deviation,
@@ -186,6 +186,14 @@ def _difference(metric, means, outputs, a, b, weights):
     shift = min(1.0, 2 * min(float((resampled <= 0).mean()), float((resampled >= 0).mean())))
     win = float((sign * resampled > 0).mean() + (resampled == 0).mean() / 2)
     return Difference(value, low, high, None if same else p, shift, win, int(np.sign(sign * value)), same)
+
+
+def with_segments(scores, metric=0, outputs=None):
+    """A test set of systems a and b with given scores of segments by one metric, all outputs different."""
+    count = len(scores["a"])
+    outputs = outputs or {system: [[f"{system}{i}" for i in range(count)]] for system in scores}
+    arrays = {system: np.array([values]) for system, values in scores.items()}
+    return scored("test", outputs, ["r"] * count, [], {METRICS[metric]: arrays})
 
 
 WORDS = ["".join(random.Random(number).choices("aeioubdfglmnrstßä", k=2 + number % 7)) for number in range(400)]

@@ -1,4 +1,4 @@
-"""Networks of metrics: loaded without running code or printing anything, and fed in batches of like length."""
+"""Networks of metrics: safe and quiet loading, replicas on several devices, batches of texts of similar length."""
 
 import contextlib
 import copy
@@ -8,20 +8,32 @@ import pickle
 import queue
 import re
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import submitted
 
-_LIKE_A_POSITION = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of transformers do not store
+if TYPE_CHECKING:
+    import torch
+
+    from posnet_eval.metrics.base import MetricOptions
+
+Network = TypeVar("Network")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_POSITION_IDS = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of transformers do not store
 
 
 @contextlib.contextmanager
-def quiet(*loggers):
-    """Import and load libraries in here, and what they have to say beside errors stays unsaid.
+def quiet(*loggers: str) -> Iterator[None]:
+    """Suppress what libraries print and log beside errors while they are imported and load models.
 
     Args:
-        loggers: names of loggers that the libraries make talkative.
+        loggers: names of loggers to which the libraries give a lower level.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # some versions warn when a process forks
     root = logging.getLogger()
@@ -35,7 +47,7 @@ def quiet(*loggers):
         try:
             yield
         finally:
-            # comet's import makes the root logger print everything that any library says
+            # comet's import makes the root logger print the messages of every library
             root.setLevel(level)
             root.handlers[:] = handlers
             for name in loggers:
@@ -43,8 +55,16 @@ def quiet(*loggers):
 
 
 @contextlib.contextmanager
-def reading(folder, what):
-    """Name a damaged file of configuration or a tokeniser's, for which the libraries raise whatever they like."""
+def reading(folder: Path, what: str) -> Iterator[None]:
+    """Name the damaged configuration or tokeniser, for which the libraries raise errors of many kinds.
+
+    Args:
+        folder: folder of the model.
+        what: what is being read.
+
+    Raises:
+        UsageError: reading it failed.
+    """
     try:
         yield
     except (UsageError, MemoryError):
@@ -54,15 +74,15 @@ def reading(folder, what):
         raise UsageError(f"{what} in {folder} cannot be read ({reason}). Copy or download the folder again.") from error
 
 
-def read_weights(path, if_unsafe):
-    """What a file of weights holds, read as data.
+def read_weights(path: Path, if_unsafe: str) -> Any:
+    """Return the content of a file of weights, read as data.
 
     Args:
-        path: safetensors, or what torch.save wrote.
-        if_unsafe: what to do, said of a file that could run code.
+        path: file in the format of safetensors or torch.save.
+        if_unsafe: advice for a file that could run code, the end of the error's text.
 
     Raises:
-        UsageError: it could run code, or is damaged.
+        UsageError: the file could run code, or is damaged.
     """
     import torch
     from safetensors.torch import load_file
@@ -88,16 +108,16 @@ def read_weights(path, if_unsafe):
         ) from error
 
 
-def fill(network, weights, path):
-    """Put weights into a network, all of them.
+def load_weights(network: "torch.nn.Module", weights: object, path: Path) -> None:
+    """Load weights into a network, which must get all of its weights; superfluous ones are ignored.
 
     Args:
-        network: a module.
-        weights: its state.
-        path: where they come from.
+        network: module to be filled.
+        weights: state dict.
+        path: file that the weights were read from.
 
     Raises:
-        UsageError: some are missing or have another shape. (Weights that the network has no use for are left.)
+        UsageError: weights are missing or have another shape.
     """
     if not isinstance(weights, dict):
         raise UsageError(f"{path} holds no weights of a model. Download it again.")
@@ -106,7 +126,7 @@ def fill(network, weights, path):
     except RuntimeError as error:
         difference = str(error).strip().split("\n")[-1].strip()
         raise UsageError(f"{path} does not fit the model's configuration: {difference} Download both again.") from error
-    missing = [name for name in missing if not name.endswith(_LIKE_A_POSITION)]
+    missing = [name for name in missing if not name.endswith(_POSITION_IDS)]
     if missing:
         raise UsageError(
             f"{path} lacks {len(missing)} of the model's weights, such as {missing[0]}. With random numbers in their "
@@ -114,8 +134,8 @@ def fill(network, weights, path):
         )
 
 
-def devices(options):
-    """All GPUs that are visible, if there are any and they may be used, else the CPU: list of torch devices."""
+def devices(options: "MetricOptions") -> list["torch.device"]:
+    """Return all visible GPUs, or the CPU if there are none or options.cpu is set."""
     import torch
 
     if options.cpu or not torch.cuda.is_available():
@@ -123,11 +143,11 @@ def devices(options):
     return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
 
 
-def replicas(network, places):
-    """A network on each of some devices: copies, and on the first one itself.
+def replicas(network: "torch.nn.Module", places: Sequence["torch.device"]) -> list["torch.nn.Module"]:
+    """Return a replica of a network for each device; the first one is the network itself.
 
     Args:
-        network: a module on the CPU.
+        network: module on the CPU.
         places: devices.
     """
     # One after the other: the CPU never holds more than two.
@@ -135,25 +155,29 @@ def replicas(network, places):
     return [network.to(places[0]), *others]
 
 
-def spread(function, items, networks):
-    """Like map, on several networks at once, in a thread for each: torch lets other threads run while it computes.
+def map_on_networks(
+    function: Callable[[Network, Item], Result], items: Iterable[Item], networks: Sequence[Network]
+) -> Iterator[Result]:
+    """Map a function over items on several replicas of a network, with one thread for each.
+
+    Threads suffice because torch releases the interpreter's lock while it computes.
 
     Args:
-        function: of a network, which no other call has meanwhile, and an item.
-        items: iterable, of which only a few are taken ahead of the results.
-        networks: replicas of one network; if there is only one, all is done in this thread.
+        function: called with a network, which no other call uses at that time, and an item.
+        items: items, of which only a few are taken ahead of the results.
+        networks: replicas of one network; with a single one everything runs in this thread.
 
     Yields:
-        results in the order of the items, whichever network they are from.
+        results in the order of the items.
     """
     if len(networks) == 1:
         yield from (function(networks[0], item) for item in items)
         return
-    idle = queue.SimpleQueue()
+    idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
     for network in networks:
         idle.put(network)
 
-    def on_an_idle_one(item):
+    def on_idle_network(item: Item) -> Result:
         network = idle.get()
         try:
             return function(network, item)
@@ -162,21 +186,23 @@ def spread(function, items, networks):
 
     pool = ThreadPoolExecutor(len(networks))
     try:
-        yield from submitted(pool, on_an_idle_one, items, 2 * len(networks))
+        yield from submitted(pool, on_idle_network, items, 2 * len(networks))
     finally:
-        pool.shutdown(cancel_futures=True)  # interrupted, a run does not wait for more than the batches in hand
+        pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than the batches being computed
 
 
-def batches(tokenizer, encoded, tokens):
-    """Batches of texts of like length, the longest first: if memory does not suffice, that shows at once.
+def batches(
+    tokenizer: Any, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: int
+) -> Iterator[tuple[list[int], Any]]:
+    """Batch texts of similar length, the longest first, so that a lack of memory shows at once.
 
     Args:
-        tokenizer: pads.
-        encoded: what it made of N texts, not padded.
-        tokens: the most in a batch, padding counted (a longer text makes a batch by itself).
+        tokenizer: tokeniser of transformers, which pads.
+        encoded: its encoding of N texts, not padded.
+        tokens: largest number of tokens in a batch, with padding; a longer text is a batch of its own.
 
     Yields:
-        (positions among the N, its dict of tensors).
+        positions among the N texts, and the batch's tensors by name.
     """
     lengths = [len(ids) for ids in encoded["input_ids"]]
     order = sorted(range(len(lengths)), key=lambda position: -lengths[position])

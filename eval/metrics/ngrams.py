@@ -1,28 +1,35 @@
-"""N-grams that two texts have in common, of many pairs of texts at once."""
+"""Counts of the n-grams that two texts have in common, for many pairs of texts at once."""
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
+from posnet_eval.metrics.base import FloatArray
 
 _BITS = 62  # of an integer that holds the number of a pair, an n-gram and a side
 _GAP = "\0"
 
 
-def matches(pairs, order):
-    """Count what both sides of pairs have in common, an n-gram as often as on the side that has it less often.
+def matches(pairs: Sequence[tuple[str, str]], order: int) -> FloatArray | None:
+    """Count the n-grams that both texts of each pair have in common.
 
-    The longest n-grams are written as integers, of the pair and of their characters, and sorted, once: those that begin
-    with the same n characters then stand together, for every n.
+    An n-gram counts as often as it occurs in the text that has it less often (clipped counts).
+
+    The longest n-grams are written as integers, made of the number of the pair and of the characters, and sorted once.
+    N-grams that begin with the same n characters are then neighbours, for every n.
 
     Args:
-        pairs: P of two strings.
-        order: N.
+        pairs: P pairs of texts.
+        order: N, length of the longest n-grams in characters.
 
     Returns:
-        (P, N) counts of n-grams of n = 1 to N characters; None if there are too many different characters.
+        (P, N) counts for n = 1 to N; None if the texts have too many different characters for 64-bit integers.
     """
-    # Gaps as long as an n-gram part the texts: none reaches into the next one.
+    # Gaps as long as an n-gram separate the texts: no n-gram reaches into the next one.
     text = "".join(side + _GAP * order for pair in pairs for side in pair)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    numbers = np.cumsum(np.bincount(codes) > 0) - 1  # of the characters that there are; 0 is the gap
+    numbers = np.cumsum(np.bincount(codes) > 0) - 1  # of the characters that occur; 0 is the gap
     width = int(numbers[-1]).bit_length()  # bits of a character
     lengths = np.array([len(side) + order for pair in pairs for side in pair])
     if len(pairs).bit_length() + order * width + 1 > _BITS or (codes > 0).sum() != (lengths - order).sum():
@@ -48,21 +55,21 @@ def matches(pairs, order):
     return found
 
 
-def lengths(texts):
-    """(P,) characters of P strings."""
+def lengths(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return (P,) lengths of P texts in characters."""
     return np.array([len(text) for text in texts])
 
 
-def counts(sizes, order):
-    """(P, N) numbers of n-grams, n = 1 to N, that texts of (P,) sizes have."""
+def counts(sizes: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+    """Return (P, N) numbers of n-grams, n = 1 to N, in texts of (P,) sizes."""
     return np.maximum(sizes[:, None] - np.arange(order), 0)
 
 
-def as_characters(lines, numbers):
-    """Lines in which every word has become a character, so that n-grams of words are n-grams of characters.
+def as_characters(lines: Iterable[str], numbers: dict[str, str]) -> list[str]:
+    """Return lines with every word replaced by one character, so that n-grams of words are n-grams of characters.
 
     Args:
-        lines: of words between spaces.
-        numbers: {word: character}, filled on the way.
+        lines: words between spaces.
+        numbers: {word: character}, to which new words are added.
     """
     return ["".join([numbers.setdefault(word, chr(len(numbers) + 1)) for word in line.split()]) for line in lines]

@@ -1,0 +1,122 @@
+"""The interface of a metric: statistics of each segment, and scores from sums of statistics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+class Segment(NamedTuple):
+    """A line of a translation with its source ("" if the metric does not read it) and its references."""
+
+    source: str
+    hypothesis: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """Settings of all metrics; each metric reads those that concern it.
+
+    Attributes:
+        language: target language, as "de"; "" if it is not known.
+        references: number of reference translations.
+        lowercase: lower-case translations and references before scoring (TER always does).
+        tokenize: sacreBLEU's tokeniser for BLEU; None: chosen by the language.
+        processes: number of processes that count n-grams and edits.
+        bleurt_model: name on the Hugging Face hub or local folder.
+        comet_model: name on the Hugging Face hub or local folder.
+        comet_encoder: folder with tokeniser and configuration of COMET's encoder; None: the one that COMET's
+            checkpoint names.
+        cpu: do not use GPUs.
+    """
+
+    language: str = ""
+    references: int = 1
+    lowercase: bool = False
+    tokenize: str | None = None
+    processes: int = 1
+    bleurt_model: str = "lucadiliello/BLEURT-20"
+    comet_model: str = "Unbabel/wmt20-comet-da"
+    comet_encoder: str | None = None
+    cpu: bool = False
+
+
+class Metric(ABC):
+    """A metric of a corpus of :class:`Segment`.
+
+    A corpus score is a function of sums of K numbers of each segment, its statistics: n-gram counts for BLEU, or the
+    segment's score and 1 for a metric that is a mean. The score of a resampled corpus therefore needs no more than a
+    sum of rows.
+
+    Args:
+        options: settings.
+
+    Attributes:
+        name: as in ``--metrics``, "chrf".
+        label: as in tables, "chrF".
+        higher_is_better: False for error rates.
+        needs_source: whether the source is read.
+        width: K, the number of statistics of a segment.
+    """
+
+    name: str
+    label: str
+    higher_is_better = True
+    needs_source = False
+    width: int
+
+    def __init__(self, options: MetricOptions) -> None:
+        self.options = options
+
+    @property
+    def requested_model(self) -> str:
+        """The model as the user named it, whose content that name does not determine; "" for a metric without one."""
+        return ""
+
+    @abstractmethod
+    def details(self) -> dict[str, str]:
+        """Return what scores depend on beside the text, for the signature and as part of the cache's keys.
+
+        Raises:
+            UsageError: the metric cannot run here, for instance because its model is missing.
+        """
+
+    @abstractmethod
+    def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """Compute statistics.
+
+        Args:
+            segments: distinct segments.
+
+        Yields:
+            positions in `segments` and their (len(positions), K) statistics. Positions come in any order, each once;
+            parts are small, so that they can be cached while the computation goes on.
+        """
+
+    def release(self) -> None:  # noqa: B027  (most have nothing to let go of)
+        """Free the memory of a loaded model, which is loaded again when it is needed."""
+
+    @abstractmethod
+    def corpus(self, sums: FloatArray) -> FloatArray:
+        """Return (...) scores from (..., K) sums of statistics."""
+
+    def by_segment(self, statistics: FloatArray) -> FloatArray:
+        """Return (N,) scores of single segments from their (N, K) statistics."""
+        return self.corpus(statistics)
+
+
+class MeanMetric(Metric):
+    """A metric whose corpus score is the mean of the segments' scores; statistics are (score, 1)."""
+
+    width = 2
+
+    def corpus(self, sums: FloatArray) -> FloatArray:
+        """Return means, 0 where nothing was summed."""
+        means: FloatArray = sums[..., 0] / np.maximum(sums[..., 1], 1)
+        return means

@@ -1,0 +1,125 @@
+"""Base class of BLEURT and COMET: the mean of a neural network's scores."""
+
+import importlib.metadata
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posnet_eval.metrics import model_files
+from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
+from posnet_eval.metrics.networks import devices, replicas
+from posnet_fairseq.shared.errors import UsageError
+
+SCALE = 100  # papers print these scores times 100
+
+
+class NeuralMetric(MeanMetric):
+    """The mean of a network's scores of segments, times 100.
+
+    Attributes:
+        package: package on PyPI that has the network.
+        extra: extra of posnet's own package that installs it.
+    """
+
+    package: str
+    extra: str
+
+    @abstractmethod
+    def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
+        """Find the model's files without loading them.
+
+        Args:
+            download: whether they may be downloaded from the hub.
+
+        Returns:
+            the model's name, and {name: path} of all files that scores depend on.
+
+        Raises:
+            UsageError: a package or file is missing.
+        """
+
+    @abstractmethod
+    def score(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], Any]]:
+        """Yield positions in `segments` and an array of their scores, not scaled."""
+
+    @abstractmethod
+    def load(self) -> tuple[Any, Any]:
+        """Return the network on the CPU in evaluation mode, and its tokeniser."""
+
+    def check_installed(self) -> None:
+        """Check that the package is installed.
+
+        Raises:
+            Missing: it is not.
+        """
+        try:
+            importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise model_files.Missing(
+                f"{self.label} needs the package {self.package}, which is not installed",
+                f"Run pip install -e '.[{self.extra}]' in the posnet folder.",
+            ) from error
+
+    def details(self) -> dict[str, str]:
+        """Return model, hash of its content, versions of packages, precision and scale."""
+        return dict(self._details)
+
+    @cached_property
+    def _details(self) -> dict[str, str]:
+        self.check_installed()
+        if self.options.references != 1:
+            raise UsageError(
+                f"{self.label} takes one reference translation, {self.options.references} were given. Give one, or "
+                f"leave {self.name} out of the metrics."
+            )
+        name, files = self.find()
+        versions = {package: importlib.metadata.version(package) for package in (self.package, "transformers", "torch")}
+        # Without lower-casing there is no key, so that the keys of older caches stay valid.
+        case = {"case": "lc"} if self.options.lowercase else {}
+        return case | {
+            "model": name,
+            "id": model_files.content_id(files),
+            **versions,
+            "precision": "fp32",
+            "scale": str(SCALE),
+        }
+
+    @cached_property
+    def _loaded(self) -> tuple[list[Any], Any]:
+        self.check_installed()
+        network, tokenizer = self.load()
+        return replicas(network, devices(self.options)), tokenizer
+
+    @property
+    def networks(self) -> list[Any]:
+        """The network, one replica for each device, loaded when first used."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The network's tokeniser, for use in one thread, loaded when first used."""
+        return self._loaded[1]
+
+    def release(self) -> None:
+        """Free the network's memory for the next model."""
+        self.__dict__.pop("_loaded", None)
+
+    def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""
+        if not segments:
+            return
+        if self.options.lowercase:
+            segments = list(map(_lowercase, segments))
+        for positions, scores in self.score(segments):
+            yield positions, np.stack([SCALE * np.asarray(scores, np.float64), np.ones(len(positions))], axis=1)
+
+
+def _lowercase(segment: Segment) -> Segment:
+    """Return a segment with lower-cased hypothesis and references, as sacreBLEU's metrics do it; not the source."""
+    return segment._replace(
+        hypothesis=segment.hypothesis.lower(), references=tuple(line.lower() for line in segment.references)
+    )

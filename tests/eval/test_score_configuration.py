@@ -1,0 +1,190 @@
+"""posnet-score with a configuration file."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.scoring import COLUMNS, CONFIG, SYSTEMS, configure, refused, report, run, write
+
+
+def test_configuration(data, capsys, monkeypatch):
+    path = configure(data)
+    monkeypatch.chdir(data / "elsewhere")  # paths are relative to the file
+    shown = run(capsys, "--config", str(path), "--out", "report")
+    content = report()
+    assert content["baselines"] == ["good"]
+    assert content["labels"] == {"base": "Transformer", "good": "good", "third": "gLinearNet & co"}
+    assert [one["name"] for one in content["test_sets"]] == ["news", "talks"]
+    news, talks = content["test_sets"]
+    assert news["languages"] == ["en", "de"]
+    assert len(news["scores"]["third"]["chrf"]["runs"]) == 2
+    assert [len(talks["scores"][name]["chrf"]["runs"]) for name in content["systems"]] == [2, 2, 2]
+    assert "nrefs:1|bs:100" in shown.out
+    assert r"gLinearNet \& co" in Path("report/report.tex").read_text()
+    run(
+        capsys,
+        "--config",
+        str(path),
+        "--out",
+        "report",
+        "--baseline",
+        "base",
+        "--baseline2",
+        "third",
+        "--resamples",
+        "50",
+    )
+    assert report()["baselines"] == ["base", "third"]
+    assert report()["resamples"] == 50
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sytems": ["a"]}, "the file has unknown keys: sytems"),
+        ({"columns": ["params"]}, "columns is ['params'], it should be a mapping"),
+        ({"columns": {"params": "3M"}}, "column 'params' is '3M', it should be a mapping"),
+        ({"columns": {"params": {"bass": 1, "base": 2}}}, "column 'params': bass not among the systems"),
+        ({"columns": {"params": {"base": [1]}}}, "column 'params': base is [1], it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": True}}}, "column 'params': base is True, it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": None}}}, "column 'params': base is None, it should be text (in quotes) or a"),
+        ({"columns": {"params": {"base": float("nan")}}}, "column 'params': base is nan, which is no number. Leave it"),
+        ({"columns": {"params": {"base": "a\nb"}}}, "'a\\nb' in column 'params': give visible characters, in one line"),
+        ({"columns": {"params": {"base": ""}}}, "'' in column 'params': give visible characters, in one line"),
+        ({"columns": {"": {}}}, "'' in column '': give visible characters, in one line"),
+        ({"columns": {"a\x1b": {}}}, "'a\\x1b' in column 'a\\x1b': give visible characters, in one line"),
+        ({"columns": {7: {}, "7": {}}}, "column '7' is there twice"),
+        ({"columns": {"chrF": {}}}, "column 'chrF': the report has one of this name. Choose another title"),
+        ({"columns": {"score": {}}}, "column 'score': the report has one of this name. Choose another title"),
+        ({"systems": []}, "systems is neither a list of names nor"),
+        ({"baselines": "best"}, "baseline 'best' is not among the systems. Choose from base, good, third"),
+        ({"baselines": ["base", "good", "third"]}, "give two at most"),
+        ({"systems": ["base", "base"]}, "name each one once"),
+        ({"systems": ["base", {"good": "x"}]}, "systems: {'good': 'x'} is no name. Give text"),
+        ({"systems": {"base": ["x"]}}, "the label of base: ['x'] is no name"),
+        ({"systems": {"base": "two\nlines", "good": 1, "third": 2}}, "give one of visible characters, in one line"),
+        ({"systems": {"base": "x", "good": "x", "third": "y"}}, "the systems are x, x, y. Give each its own"),
+        ({"test_sets": {"x": {"reference": "r", "outputs": {"base": ["a", "a"]}}}}, "a file is given twice as a run"),
+        ({"metrics": []}, "no metric is named. Choose from bleu"),
+        ({"resamples": 10**11}, "resamples 100000000000: give 40 to 1,000,000"),
+        ({"test_sets": {"x": {"reference": [], "outputs": "{system}"}}}, "reference of test set x is empty"),
+        ({"test_sets": {"x": {"reference": "a\0b", "outputs": "{system}"}}}, "which is no path"),
+        ({"metrics": ["bleu", "rouge"]}, "metric 'rouge': there is none of this name"),
+        ({"metrics": ["bleu", "bleu"]}, "name each one once"),
+        ({"resamples": "many"}, "resamples is 'many', it should be a whole number"),
+        ({"resamples": 0}, "resamples 0: give 40 to 1,000,000"),
+        ({"seed": -1}, "seed -1: give 0 or more"),
+        ({"lowercase": "yes please"}, "lowercase is 'yes please', it should be true or false"),
+        ({"test": "t-test"}, "test 't-test': there is none of this name. Choose bs or ar"),
+        ({"test_sets": {}}, "test_sets is empty"),
+        ({"test_sets": {"x": {"outputs": "{system}"}}}, "test set x: give either reference or test_set"),
+        ({"test_sets": {"x": {"reference": "test.de"}}}, "test set x lacks outputs"),
+        ({"test_sets": {"x": {"reference": "test.de", "outputs": "hyp"}}}, "the pattern 'hyp' lacks {system}"),
+        ({"test_sets": {"x": {"reference": "test.de", "outputs": {"bass": "x"}}}}, "bass not among the systems"),
+        ({"test_sets": {"x": {"reference": "test.de", "languages": "german", "outputs": "{system}"}}}, "as in en-de"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_configuration(data, capsys, changes, expected):
+    assert expected in refused(capsys, "--config", str(configure(data, **changes)))
+
+
+def test_a_pattern_that_takes_runs_of_another_system(data, capsys):
+    for folder in ("base_s1", "base_small_s1", "base_small_s2"):
+        write(data / "runs" / folder / "test.de", Path("base.txt").read_text().splitlines())
+    sets = {"x": {"reference": "test.de", "outputs": "runs/{system}_s*/test.de"}}
+    systems = ["base", "base_small"]
+    config = str(write(data / "c.yaml", [yaml.safe_dump({"systems": systems, "test_sets": sets})]))
+    said = refused(capsys, "--config", config)
+    assert (
+        "takes runs/base_small_s1/test.de for a run of base and of base_small. Make it narrower, as with s[0-9]*"
+        in said
+    )
+    write(data / "c.yaml", [Path(config).read_text().replace("_s*", "_s[0-9]*")])
+    run(capsys, "--config", config, "--out", "report")
+    scores = report()["test_sets"][0]["scores"]
+    assert [len(scores[name]["bleu"]["runs"]) for name in systems] == [1, 2]
+
+
+def test_brackets_in_the_way(data, capsys):
+    folder = data / "x[1]"
+    write(folder / "runs" / "a[b]_s1" / "test.de", Path("base.txt").read_text().splitlines())
+    shutil.copy("test.de", folder)
+    sets = {"x": {"reference": "test.de", "outputs": "runs/{system}_s?/test.de"}}
+    config = write(folder / "c.yaml", [yaml.safe_dump({"systems": ["a[b]"], "test_sets": sets})])
+    assert "a[b]" in run(capsys, "--config", str(config)).out
+
+
+def test_numbers_may_be_names(data, capsys):
+    sets = {2014: {"reference": "test.de", "outputs": {1: "base.txt", 2: "good.txt"}}}
+    config = configure(data, systems={1: None, 2: 2.5}, baselines=[2], test_sets=sets)
+    run(capsys, "--config", str(config), "--out", "report")
+    content = report()
+    assert (content["baselines"], content["labels"]) == (["2"], {"1": "1", "2": "2.5"})
+    assert content["test_sets"][0]["name"] == "2014"
+
+
+def test_columns_stand_before_the_scores_everywhere(data, capsys):
+    shown = run(capsys, "--config", str(configure(data, columns=COLUMNS)), "--out", "report").out
+    rows = {line.split()[0]: line.split()[1:] for line in shown.split("\n\n")[0].splitlines()[1:]}
+    assert rows["params_&_50%"] == ["[b]tokens/s", "decode", "time", "chrF"]
+    assert rows["Transformer"][:5] == ["3.10M", "12,862", "118.0", "–", "57.6"]
+    assert rows["good"][:4] == ["[b]3*22_M", "–", "1160.25", "12:30"]
+    markdown = Path("report/report.md").read_text()
+    assert "|  | params\\_&\\_50% | \\[b\\]tokens/s | decode | time | chrF |\n| --- | ---: " in markdown
+    assert "\n| Transformer | 3.10M | 12,862 | 118.0 | – | 57.6 ±" in markdown
+    assert "\n| good | \\[b\\]3\\*22\\_M | – | 1160.25 | 12:30 | " in markdown
+    latex = Path("report/report.tex").read_text()
+    assert r"\begin{tabular}{lrrrrll}" in latex
+    assert r" &  &  &  &  & \multicolumn{1}{c}{news (en-de)} & " in latex
+    assert r"\cmidrule(lr){6-6}" in latex
+    assert r" & params\_\&\_50\% & [b]tokens/s & decode & time & chrF & chrF \\" in latex
+    assert r"{Transformer} & 3.10M & 12,862 & 118.0 & -- & 57.6" in latex
+    assert report()["columns"] == COLUMNS
+    header, *lines = csv.reader(Path("report/report.csv").read_text().splitlines())
+    assert header[-5:] == ["signature", *COLUMNS]
+    assert {line[1]: line[-4:] for line in lines if line[0] == "talks"} == {
+        "base": ["3.10M", "12862", "118.0", ""],
+        "good": ["[b]3*22_M", "", "1160.25", "12:30"],
+        "third": ["", "2815", "", ""],
+    }
+
+
+def test_columns_of_a_system_without_scores(data, capsys):
+    sets = {"talks": CONFIG["test_sets"]["talks"]}
+    config = str(configure(data, columns=COLUMNS, test_sets=sets))
+    for seed in (1, 2):
+        Path(f"runs/third_s{seed}/talks.txt").unlink()
+    run(capsys, "--config", config, "--skip-missing", "--out", "report")
+    assert "| gLinearNet & co | – | 2,815 | – | – | – |" in Path("report/report.md").read_text()
+
+
+def test_a_time_is_no_number(data, capsys):
+    """YAML would make 750 of 12:30 and 3661 of 1:01:01."""
+    config = configure(data)
+    with config.open("a") as file:
+        file.write("columns: {hours: {base: 12:30, good: 1:01:01.5, third: 1_000}}\n")
+    run(capsys, "--config", str(config), "--out", "report")
+    assert report()["columns"] == {"hours": {"base": "12:30", "good": "1:01:01.5", "third": 1000}}
+
+
+def test_a_column_may_be_called_as_a_metric_that_is_not_there(data, capsys):
+    config = str(configure(data, columns={"BLEU": {"base": 31}}))
+    run(capsys, "--config", config)
+    assert "column 'BLEU': the report has one" in refused(capsys, "--config", config, "--metrics", "bleu")
+
+
+def test_a_key_that_is_there_twice(data, capsys):
+    write(data / "twice.yaml", ["systems: [base]", "test_sets:", "  news: {a: 1}", "  news: {b: 2}"])
+    assert "is not YAML in line 3: 'news' is there twice" in refused(capsys, "--config", "twice.yaml")
+
+
+def test_files_that_are_no_configuration(data, capsys):
+    assert "nowhere.yaml: No such file" in refused(capsys, "--config", "nowhere.yaml")
+    assert "is not YAML in line 2" in refused(capsys, "--config", str(write(data / "x.yaml", ["a: b", "c: [d"])))
+    assert "is not a mapping" in refused(capsys, "--config", str(write(data / "x.yaml", ["just text"])))
+    assert "--reference, --system beside --config" in refused(
+        capsys, "--config", "x.yaml", "--reference", "a", *SYSTEMS
+    )

@@ -1,0 +1,190 @@
+"""posnet-score with logs, test sets of sacreBLEU and bad files, which are all reported before anything is scored."""
+
+from pathlib import Path
+
+import pytest
+
+from posnet_eval.inputs.texts import read_output
+from posnet_fairseq.shared.errors import UsageError
+from support.made_up import sacrebleu_test_set, text
+from support.scoring import CONFIG, FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
+
+# --- fairseq's logs
+
+
+LOG = """2026-01-01 | INFO | fairseq_cli.generate | loading
+S-1\tzwei
+T-1\ttwo
+H-1\t-0.25\tt@@ wo
+D-1\t-0.25\ttwo
+P-1\t-0.1 -0.4
+S-0\teins
+H-0\t-1.5e-05\tone
+D-0\t-1.5e-05\tone
+H-0\t-2\tfirst
+D-0\t-2\tfirst
+2026-01-01 | INFO | Generate test with beam=5: BLEU4 = 1.00
+"""
+
+
+def test_logs_of_generate(tmp_path):
+    log = tmp_path / "generate-test.txt"
+    log.write_text(LOG)
+    assert read_output(log) == ["one", "two"]
+    log.write_text("\n".join(line for line in LOG.split("\n") if not line.startswith("D-")))
+    assert read_output(log) == ["one", "t@@ wo"]
+    log.write_text(LOG.replace("-1\t", "-3\t"))
+    with pytest.raises(UsageError, match=r"without a translation of 2 sentences: 1, 2 \(counted from 0\).*multiple 1"):
+        read_output(log)
+    log.write_text(LOG + LOG)
+    with pytest.raises(UsageError, match="holds sentence 1 of two runs"):
+        read_output(log)
+    log.write_text("H-Milch\t0\tist Text\n")
+    assert read_output(log) == ["H-Milch\t0\tist Text"]
+
+
+def test_a_log_is_scored(data, capsys):
+    lines = Path("base.txt").read_text().splitlines()
+    mixed = sorted(range(SIZE), key=lambda number: (number * 7) % SIZE)
+    write(data / "log", [f"D-{number}\t-0.5\t{lines[number]}" for number in mixed])
+    run(capsys, "--reference", "test.de", "--system", "plain=base.txt", "log=log", "--out", "report")
+    assert report()["test_sets"][0]["scores"]["log"]["bleu"]["marks"] == [["†", "="]]
+
+
+# --- sacreBLEU's test sets
+
+
+def test_a_test_set_of_sacrebleus(data, capsys, monkeypatch):
+    sacrebleu_test_set(monkeypatch, "wmt14/full", "en-de", data / "sets", Path("test.en"), Path("test.de"))
+    run(capsys, "-t", "wmt14/full", "-l", "en-de", "--system", "base.txt", "--out", "report")
+    (test_set,) = report()["test_sets"]
+    assert (test_set["name"], test_set["size"]) == ("wmt14/full", SIZE)
+    assert "has no languages en-it. Give --language-pair: cs-en, de-en, en-cs" in refused(
+        capsys, "-t", "wmt14/full", "-l", "en-it", "--system", "base.txt"
+    )
+    assert "has several pairs of languages. Give" in refused(capsys, "-t", "wmt14/full", "--system", "base.txt")
+    assert "has none of this name. Choose from wmt14, wmt14/full" in refused(
+        capsys, "-t", "wmt14/fulll", "-l", "en-de", "--system", "base.txt"
+    )
+
+
+def test_a_test_set_that_is_out_of_reach(data, capsys, monkeypatch):
+    from sacrebleu.dataset import DATASETS
+
+    def unreachable(*arguments, **options):
+        raise SystemExit(1)  # as sacreBLEU does
+
+    monkeypatch.setattr(DATASETS["wmt13"], "process_to_text", unreachable)
+    monkeypatch.setattr(DATASETS["wmt13"], "_outdir", str(data / "nowhere"))
+    said = refused(capsys, "-t", "wmt13", "-l", "en-de", "--system", "base.txt")
+    assert "is not in" in said
+    assert "run sacrebleu -t wmt13 -l en-de --echo src, and copy that folder here" in said
+
+
+# --- bad files: everything is said at once, and nothing is scored
+
+
+def test_line_counts_differ(data, capsys):
+    lines = Path("good.txt").read_text().splitlines()
+    write(data / "good.txt", [*lines[:20], *lines[21:]])
+    write(data / "other.txt", [*Path("other.txt").read_text().splitlines(), "one more"])
+    said = refused(capsys, *USUAL)
+    assert "nothing was scored" in said
+    assert "system good: good.txt has 59 lines, the reference 60; line 21 is the first that seems out of step" in said
+    assert "system other: other.txt has 61 lines, the reference 60; line 61 is" in said
+
+
+def test_source_and_reference_differ(data, capsys):
+    write(data / "test.en", ["one line"])
+    assert "source test.en has 1 lines, the reference 60" in refused(capsys, *USUAL)
+
+
+def test_bytes_that_are_no_text(data, capsys):
+    Path("good.txt").write_bytes(b"gut\nM\xfcll\n" + b"x\n" * 58)
+    assert "good.txt is not UTF-8: line 2 has an invalid byte at offset 5" in refused(capsys, *USUAL)
+
+
+def test_missing_systems(data, capsys):
+    Path("base.txt").unlink()
+    Path("other.txt").unlink()
+    said = refused(capsys, *USUAL)
+    assert "system base: there is no base.txt" in said
+    assert "system other: there is no other.txt" in said
+    shown = run(capsys, *USUAL, "--skip-missing", "--out", "report")
+    assert "missing: base on test: there is no base.txt" in shown.out
+    assert report()["test_sets"][0]["missing"] == {"base": "there is no base.txt", "other": "there is no other.txt"}
+    table = Path("report/report.md").read_text()
+    assert "| base | – | – |" in table
+    assert "Different" not in table + shown.out  # nothing was compared with the baseline that is missing
+    config = configure(
+        data, test_sets=CONFIG["test_sets"] | {"late": {"reference": "test.de", "outputs": "late/{system}"}}
+    )
+    write(data / "base.txt", Path("good.txt").read_text().splitlines())
+    write(data / "other.txt", Path("good.txt").read_text().splitlines())
+    assert "missing: third on late" in run(capsys, "--config", str(config), "--skip-missing", "--out", "report").out
+    assert [len(one["scores"]) for one in report()["test_sets"]] == [3, 3, 0]
+    Path("good.txt").unlink()
+    Path("base.txt").unlink()
+    Path("other.txt").unlink()
+    assert "no system has an output" in refused(capsys, *USUAL, "--skip-missing")
+
+
+def test_empty_lines_are_scored_and_said(data, capsys):
+    lines = Path("good.txt").read_text().splitlines()
+    write(data / "good.txt", ["", *lines[1:30], "", *lines[31:]])
+    assert "note: good on test: 2 lines empty (1, 31)" in run(capsys, *USUAL).out
+
+
+def test_only_newlines_end_lines(data, capsys):
+    """U+2028, vertical tabs and lone carriage returns are part of a line; \\r\\n and a byte order mark are not."""
+    odd = ["a\u2028b c", "d\x0be f", "g\rh i", "j\x85k l"]
+    Path("odd.de").write_bytes(b"\xef\xbb\xbf" + "".join(f"{line}\r\n" for line in odd).encode())
+    write(data / "odd.txt", odd)
+    run(capsys, "--reference", "odd.de", "--system", "odd.txt", "--out", "report")
+    (test_set,) = report()["test_sets"]
+    assert test_set["size"] == 4
+    assert test_set["scores"]["odd"]["chrf"]["value"] == 100
+
+
+def test_the_reference_of_another_test_set(data, capsys):
+    write(data / "test.de", text(SIZE, seed=77))
+    shown = run(capsys, *USUAL).out
+    for name in ("base", "good", "other"):
+        assert f"note: {name} on test: its lines are no more like their own references" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--reference", "test.de"), "nothing to score. Give --system"),
+        (SYSTEMS, "give either --reference or --test-set"),
+        ((*USUAL, "--baseline", "best"), "baseline 'best' is not among the systems. Choose from base, good, other"),
+        ((*USUAL, "--baseline", "base", "--baseline2", "base"), "both baselines are 'base'"),
+        ((*USUAL, "--metrics", "blue"), "metric 'blue': there is none of this name. Choose from bleu"),
+        ((*USUAL, "--language-pair", "German"), "language pair 'German': give source and target as in en-de"),
+        ((*USUAL, "--resamples", "0"), "resamples 0: give 40 to 1,000,000"),
+        ((*USUAL, "--metrics", ""), "no metric is named"),
+        ((*USUAL, "--tokenize", "moses"), "tokeniser 'moses': choose one of sacreBLEU's, none, zh, 13a"),
+        ((*USUAL, "--workers", "0"), "--workers 0: give 1 or more"),
+        ((*USUAL, "--out", "test.de"), "--out test.de: File exists"),
+        (("--reference", "test.de", "--system", "x=base.txt,"), "a file is not named"),
+        (("--reference", "test.de", *SYSTEMS, "--metrics", "comet"), "reads the source"),
+        (("-t", "wmt14", "--source", "test.en", *SYSTEMS), "--source beside --test-set"),
+    ],
+)
+def test_mistakes_on_the_command_line(data, capsys, arguments, expected):
+    assert expected in refused(capsys, *arguments)
+
+
+def test_no_line_and_one_line(data, capsys):
+    for name in ("none.de", "none.txt"):
+        write(data / name, [])
+    assert "reference none.de is empty" in refused(capsys, "--reference", "none.de", "--system", "none.txt")
+    for name, line in (("one.de", "Guten Tag allerseits heute"), ("a.txt", "Guten Tag heute"), ("b.txt", "")):
+        write(data / name, [line])
+    shown = run(
+        capsys, "--reference", "one.de", "--system", "a.txt", "b.txt", "--metrics", "bleu,chrf,ter", "--out", "report"
+    )
+    assert "one, de, 1 line" in shown.out
+    assert sorted(path.name for path in Path("report").iterdir()) == FILES
+    assert report()["test_sets"][0]["scores"]["b"]["ter"]["value"] == 100

@@ -1,0 +1,212 @@
+"""posnet-score interrupted, on full disks, twice at a time, without output; and its files."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from posnet_eval import metrics
+from posnet_eval.metrics.base import MeanMetric
+from posnet_eval.report import publish
+from posnet_eval.score import main
+from support.made_up import text, translated
+from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
+
+
+class Model(MeanMetric):
+    """Gives each line its length, one after the other; some lines are its downfall."""
+
+    name, label = "model", "Model"
+    asked, odd = 0, np.nan
+
+    def details(self):
+        return {"version": "1"}
+
+    def statistics(self, segments):
+        for place, segment in enumerate(segments):
+            type(self).asked += 1
+            if segment.hypothesis == "Abbruch":
+                raise KeyboardInterrupt
+            yield [place], np.array([[self.odd if segment.hypothesis == "Unwort" else len(segment.hypothesis), 1.0]])
+
+
+@pytest.fixture
+def model(monkeypatch):
+    monkeypatch.setitem(metrics.METRICS, "model", "model.Model")
+    monkeypatch.setitem(sys.modules, "posnet_eval.metrics.model", sys.modules[__name__])
+    monkeypatch.setattr(Model, "asked", 0)
+    monkeypatch.setattr(Model, "odd", np.nan)
+    return Model
+
+
+def replace_line(path, number, line):
+    lines = Path(path).read_text().splitlines()
+    write(Path(path), [*lines[: number - 1], line, *lines[number:]])
+
+
+def test_scores_that_are_not_numbers(data, capsys, model):
+    replace_line("good.txt", 5, "Unwort")
+    said = refused(capsys, *USUAL, "--metrics", "model", "--out", "report")
+    assert "Model of good on test is not a number in 1 lines, the first is line 5" in said
+    assert not Path("report").exists()
+    # what was a number is kept, what was not is asked for again
+    assert "error: 1 of" in refused(capsys, *USUAL, "--metrics", "model", "--cached-only")
+    model.odd = 7.0
+    run(capsys, *USUAL, "--metrics", "model")
+    run(capsys, *USUAL, "--metrics", "model", "--cached-only")
+
+
+def test_what_an_interrupted_run_has_computed_is_kept(data, capsys, model):
+    replace_line("good.txt", 30, "Abbruch")
+    with pytest.raises(SystemExit) as exit:
+        main([*USUAL, "--metrics", "model"])
+    assert exit.value.code == 130
+    before = model.asked
+    replace_line("good.txt", 30, "weiter")
+    run(capsys, *USUAL, "--metrics", "model", "--out", "report")
+    lines = {line for name in ("base", "good", "other") for line in Path(f"{name}.txt").read_text().splitlines()}
+    # but for the same line with another reference, each is asked for once, and the interrupted one twice
+    assert SIZE < before < model.asked <= 3 * SIZE + 1
+    assert model.asked >= len(lines)
+    (test_set,) = report()["test_sets"]
+    assert test_set["segments"]["model"]["good"][29] == len("weiter")
+
+
+def test_a_segment_is_computed_once(data, capsys, model):
+    """Of systems, runs and test sets that share it."""
+    for name in ("same.txt", "same2.txt", "same3.txt"):
+        write(data / name, ["gleich"] * SIZE)
+    write(data / "same.de", ["Bezug"] * SIZE)
+    run(capsys, "--reference", "same.de", "--system", "a=same.txt", "b=same2.txt,same3.txt", "--metrics", "model")
+    assert model.asked == 1
+
+
+def test_a_disk_that_fills_up(data, capsys, monkeypatch):
+    """On a real small disk, where this user may mount one: the old report stays whole, nothing half-written is left."""
+    disk = data / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        run(capsys, *USUAL, "--out", str(disk))
+        before = {path.name: path.read_bytes() for path in disk.iterdir()}
+        (disk / "ballast").write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - 8192))
+        with pytest.raises(SystemExit) as exit:
+            main([*USUAL, "--out", str(disk), "--resamples", "100"])
+        assert exit.value.code == 2
+        said = capsys.readouterr()
+        assert "the disk is full" in said.err
+        assert "±" in said.out  # the scores were shown
+        (disk / "ballast").unlink()
+        assert {path.name: path.read_bytes() for path in disk.iterdir()} == before
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_report_is_whole_or_the_old_one(data, capsys, monkeypatch):
+    run(capsys, *USUAL, "--out", "report")
+    before = {path.name: path.read_bytes() for path in Path("report").iterdir()}
+
+    def fails(comparison):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(publish.FILES, "report.json", fails)
+    assert "the disk is full" in refused_after_showing(capsys, *USUAL, "--resamples", "100", "--out", "report")
+    assert {path.name: path.read_bytes() for path in Path("report").iterdir()} == before
+
+
+def test_a_report_that_was_stopped_between_its_files_is_made_again(data, capsys, monkeypatch):
+    run(capsys, *USUAL, "--out", "report")
+    replace = Path.replace
+
+    def killed(path, target):
+        if Path(target).name == "report.tex":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(SystemExit):
+            main([*USUAL, "--resamples", "100", "--out", "report"])
+    run(capsys, *USUAL, "--out", "report")
+    assert sorted(path.name for path in Path("report").iterdir()) == FILES
+    Path("report/report.tex").write_text("my own changes")
+    assert "report.tex is there, and posnet-score did not write it" in refused_after_showing(
+        capsys, *USUAL, "--out", "report"
+    )
+
+
+def refused_after_showing(capsys, *arguments):
+    with pytest.raises(SystemExit):
+        main(list(arguments))
+    return capsys.readouterr().err
+
+
+def test_two_runs_into_one_folder(data):
+    """Both end well, and leave one whole report."""
+    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, *USUAL, "--out", "report"]
+    main([*USUAL])  # the cache
+    for _ in range(2):
+        runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in "ab"]
+        for one in runs:
+            _, said = one.communicate(timeout=60)
+            assert one.returncode == 0, said
+        assert sorted(path.name for path in Path("report").iterdir()) == FILES
+
+
+def test_without_an_output(data):
+    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, *USUAL, "--out", "report"]
+    done = subprocess.run(["bash", "-c", '"$@" >&-', "bash", *command], capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert Path("report/report.html").exists()
+
+
+def test_neither_torch_nor_models_are_needed(data):
+    """BLEU, chrF and TER start fast."""
+    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:]); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, *USUAL], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert "'sacrebleu'" in loaded
+    for heavy in ("'torch'", "'transformers'", "'comet'", "'fairseq'", "'matplotlib'"):
+        assert heavy not in loaded
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
+def test_latex_compiles(data, capsys):
+    """As it is, and in a paper that reads it."""
+    labels = {"base": "[b] 50% of $x_1$ & {y} \\z", "good": "*", "third": "~^<>|#→γ"}
+    run(capsys, "--config", str(configure(data, systems=labels, columns=COLUMNS)), "--out", "report")
+    paper = r"\documentclass{article}\usepackage{booktabs}\begin{document}Before \input{report} after\end{document}"
+    write(data / "report" / "paper.tex", [paper])
+    for name in ("report", "paper"):
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", name],
+            cwd="report",
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[-2000:]
+        assert Path("report", f"{name}.pdf").exists()
+
+
+def test_a_hundred_thousand_lines(data, capsys):
+    reference = text(1000) * 100
+    write(data / "large.de", reference)
+    for seed, name in enumerate(("a", "b")):
+        write(
+            data / f"{name}.txt", translated(reference[:1000], seed + 2) * 99 + translated(reference[:1000], seed + 5)
+        )
+    run(capsys, "--reference", "large.de", "--system", "a.txt", "b.txt", "--resamples", "100", "--out", "report")
+    (test_set,) = report()["test_sets"]
+    assert test_set["size"] == 100_000
+    lines = Path("b.txt").read_text().splitlines()
+    assert test_set["scores"]["b"]["bleu"]["value"] == pytest.approx(sacrebleu.corpus_bleu(lines, [reference]).score)
+    assert Path("report/report.html").stat().st_size < 3e6

@@ -1,0 +1,189 @@
+"""posnet_eval.api.score: the scores of sacreBLEU, the results of posnet-score, errors that speak of arguments."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from posnet_eval import api
+from posnet_eval.api import score
+from posnet_eval.command_line import make_parser
+from posnet_eval.inputs.plan import ROW_COLUMNS
+from posnet_eval.report.data import as_json
+from posnet_eval.score import main
+from posnet_fairseq.shared.errors import UsageError
+from support import documents
+from support.commands import ROOT
+from support.made_up import sacrebleu_test_set, text, translated
+
+SIZE = 60
+REFERENCE, SOURCE = text(SIZE), text(SIZE, seed=9)
+OUTPUTS = {"base": translated(REFERENCE, 2), "good": translated(REFERENCE, 3), "other": translated(REFERENCE, 4)}
+METRICS = ("bleu", "chrf", "ter")
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with the texts as files, and a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
+    write(Path("test.de"), REFERENCE)
+    write(Path("test.en"), SOURCE)
+    for name, lines in OUTPUTS.items():
+        write(Path(f"{name}.txt"), lines)
+    return tmp_path
+
+
+def command(*arguments):
+    """The content of report.json of posnet-score on the files."""
+    main([*"--source test.en --reference test.de --workers 1 --resamples 100 --out report".split(), *arguments])
+    content = json.loads(Path("report/report.json").read_text())
+    return content | {"files": {}}
+
+
+SYSTEMS = ("--system", *(f"{name}={name}.txt" for name in OUTPUTS))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_scores_are_sacrebleus(name):
+    result = score(OUTPUTS, REFERENCE, metrics=name, resamples=100)
+    assert len(result.rows()) == len(OUTPUTS)
+    for row in result.rows():
+        theirs = getattr(sacrebleu, f"corpus_{name}")(OUTPUTS[row["system"]], [REFERENCE]).score
+        assert row["score"] == pytest.approx(theirs, rel=1e-12)
+
+
+def test_several_references_and_one_system():
+    second = translated(REFERENCE, 7)
+    (row,) = score(OUTPUTS["good"], [REFERENCE, second], metrics="bleu", resamples=100).rows()
+    assert row["score"] == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS["good"], [REFERENCE, second]).score, rel=1e-12)
+    assert (row["system"], row["baseline"], row["p"]) == ("system", None, None)
+
+
+def test_lines_and_files_give_the_results_of_the_command(capsys):
+    expected = command(*SYSTEMS, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
+    printed = capsys.readouterr().out
+    options = {"metrics": METRICS, "baseline": ("good", "base"), "resamples": 100}
+    lines = score(OUTPUTS, REFERENCE, SOURCE, language_pair="en-de", **options)
+    files = score({name: Path(f"{name}.txt") for name in OUTPUTS}, Path("test.de"), Path("test.en"), **options)
+    for result in (lines, files):
+        assert json.loads(as_json(result)) == expected
+        assert str(result) == "\n".join(line.rstrip() for line in printed.rstrip().split("\n"))
+    assert "good   " in str(lines)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "")
+
+
+def test_runs_are_those_of_the_command():
+    expected = command("--system", "a=base.txt,good.txt", "b=other.txt", "--test", "ar", "--trials", "50")
+    hypotheses = {"a": [OUTPUTS["base"], Path("good.txt")], "b": OUTPUTS["other"]}
+    result = score(hypotheses, Path("test.de"), Path("test.en"), test="ar", trials=50, resamples=100)
+    assert json.loads(as_json(result)) == expected
+    assert [row["runs"] for row in result.rows()] == [2, 2, 1, 1]
+
+
+def test_a_test_set_of_sacrebleus(monkeypatch, folder):
+    sacrebleu_test_set(monkeypatch, "wmt14/full", "en-de", folder / "sets", Path("test.en"), Path("test.de"))
+    result = score(OUTPUTS, test_set="wmt14/full", language_pair="en-de", metrics=["bleu"], resamples=100)
+    assert result.test_sets[0].sources == tuple(SOURCE)
+    assert [row["score"] for row in result.rows()] == [
+        row["score"] for row in score(OUTPUTS, REFERENCE, metrics=["bleu"], resamples=100).rows()
+    ]
+
+
+def test_rows_are_those_of_the_csv_and_of_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    command(*SYSTEMS, "--baseline2", "other")
+    result = score(OUTPUTS, Path("test.de"), Path("test.en"), baseline=["base", "other"], resamples=100)
+    found = list(csv.DictReader(Path("report/report.csv").read_text().splitlines()))
+    assert [{key: "" if value is None else str(value) for key, value in row.items()} for row in result.rows()] == found
+    table = pandas.DataFrame(result.rows())
+    assert tuple(table.columns) == ROW_COLUMNS
+    # base and other against each other, good against both
+    assert len(table) == 2 * (1 + 2 + 1)
+    good = table[(table.system == "good") & (table.metric == "BLEU") & (table.baseline == "base")]
+    difference = result.test_sets[0].difference("good", "base", "bleu")
+    assert good[["difference", "p", "mark"]].values.tolist() == [[difference.value, difference.p, difference.arrow]]
+
+
+def test_progress_is_reported_if_asked_for(capfd, monkeypatch):
+    monkeypatch.setattr("posnet_fairseq.shared.progress.SHORT", 0)
+    score(OUTPUTS, REFERENCE, resamples=100)
+    assert capfd.readouterr().err == ""
+    score(OUTPUTS, REFERENCE, resamples=100, progress=True)
+    assert "test on test" in capfd.readouterr().err
+
+
+LINE = ["eine Zeile"]
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "options", "expected"),
+    [
+        ("eine Zeile", {}, "hypotheses: str given. Give a sequence of lines, or a pathlib.Path."),
+        ([*LINE, None], {}, "hypotheses: item 2 is a NoneType. Give lines of type str."),
+        (["a\nb"], {}, "hypotheses: line 1 has a line break"),
+        (["\ud800"], {}, "hypotheses: line 1 has a line break, a NUL character or half of a surrogate pair"),
+        ({"a": [LINE, "x"]}, {}, "hypotheses of 'a': item 1 is a list"),
+        ({}, {}, "hypotheses is empty"),
+        ({3: LINE}, {}, "names of hypotheses: [3] given"),
+        ({"a\n": LINE}, {}, "'a\\n' as a name or label: give one of visible characters"),
+        ({"a": LINE * 2, "b": [LINE, LINE * 3]}, {}, "system a has 2 lines, the reference 1; line 2 is"),
+        ({"a": LINE * 2, "b": [LINE, LINE * 3]}, {}, "system b, run 2 has 3 lines, the reference 1; line 2 is"),
+        ({"a": Path("nowhere")}, {}, "there is no nowhere. Translate it, or leave it out with skip_missing."),
+        (LINE, {"references": None}, "give either references or test_set."),
+        (LINE, {"references": LINE, "test_set": "wmt14"}, "give either references or test_set."),
+        (LINE, {"references": []}, "reference 1 is empty. Give one with text."),
+        (LINE, {"references": [LINE, LINE * 2]}, "reference 2 has 2 lines, the reference 1"),
+        (LINE, {"sources": LINE * 2}, "the source has 2 lines, the reference 1"),
+        (LINE, {"references": None, "test_set": "wmt14/full"}, "has several pairs of languages. Give language_pair: "),
+        (LINE, {"references": None, "test_set": "wmt14", "sources": LINE}, "sources beside test_set"),
+        (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
+        (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),
+        (LINE, {"metrics": ["blue"]}, "metric 'blue': there is none of this name. Choose from bleu"),
+        (LINE, {"metrics": 3}, "metrics: 3 given. Give text of type str, or a list of such."),
+        (LINE, {"baseline": "b"}, "baseline 'b' is not among the systems. Choose from system."),
+        (LINE, {"tokenize": "moses"}, "tokeniser 'moses': choose one of sacreBLEU's"),
+        (LINE, {"resamples": "x"}, "resamples 'x': give a whole number."),
+        (LINE, {"workers": 0}, "workers 0: give 1 or more"),
+        (LINE, {"cached_only": True}, "have no BLEU in the cache"),
+        (LINE, {"cached_only": True}, "Run without cached_only."),
+        (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache."),
+        (LINE, {"metrics": "comet", "sources": LINE, "comet_model": "a/b/c"}, "Give comet_model a folder that exists"),
+    ],
+)
+def test_errors_speak_of_arguments(hypotheses, options, expected):
+    with pytest.raises(UsageError) as error:
+        score(hypotheses, **{"references": LINE, **options})
+    assert expected in str(error.value)
+    assert "--" not in str(error.value)
+
+
+def test_every_option_of_the_command_has_an_argument():
+    """Those of files and output aside, which errors of score cannot mention."""
+    options = {option for action in make_parser()._actions for option in action.option_strings if option[:2] == "--"}
+    assert options - api.arguments_of_options().keys() == {"--help", "--config", "--out", "--baseline2"}
+
+
+def test_the_documented_example(capsys, monkeypatch):
+    monkeypatch.setattr("posnet_fairseq.score", score, raising=False)
+    for name in ("base", "other"):
+        Path(f"{name}.txt").rename({"base": "base.de", "other": "rposnet.de"}[name])
+    (example,) = [
+        content
+        for _, language, content in documents.blocks((ROOT / "docs/scoring.md").read_text())
+        if language == "python"
+    ]
+    names = {}
+    exec(compile(example, "docs/scoring.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert str(names["result"]) in printed
+    assert re.search(r"rposnet +BLEU", printed)
