@@ -1,17 +1,37 @@
-"""What is said when a checkpoint's weights do not fit a model."""
+"""Loading of weights into a model, with errors that say why a checkpoint does not fit."""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from fairseq.models import BaseFairseqModel
+from torch import Tensor, nn
 
 from posnet_fairseq.shared.errors import UsageError
 
 
-class ExplainedLoading:
-    """Part of a fairseq model, in front of fairseq's own class: loading that names what does not fit."""
+class ExplainedLoading(BaseFairseqModel):
+    """Mixin, placed before fairseq's model class, that explains why a checkpoint cannot be loaded."""
 
-    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As fairseq's, but what does not fit is named as what it is.
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        model_cfg: Any = None,
+        args: Namespace | None = None,
+    ) -> Any:
+        """Load weights, see :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
+
+        Args:
+            state_dict: weights by name.
+            strict: whether the names must be those of the model.
+            model_cfg: the configuration that the checkpoint was trained with, passed to fairseq.
+            args: the command line that the checkpoint was trained with, passed to fairseq.
 
         Raises:
-            UsageError: the checkpoint was trained with a dictionary of another size, with other mixers or options, or
-                its weights are infinite or no numbers.
+            UsageError: the checkpoint was trained with a dictionary of another size or with other mixers or options,
+                or a weight is infinite or NaN.
         """
         for side, name in (("source", "encoder"), ("target", "decoder")):
             stored = state_dict.get(f"{name}.embed_tokens.weight")
@@ -40,26 +60,26 @@ class ExplainedLoading:
             ) from error
 
 
-def refuse_not_finite(weights, path=None):
-    """Refuse weights that are infinite or no numbers.
+def refuse_not_finite(weights: Mapping[str, Tensor], path: str | PathLike[str] | None = None) -> None:
+    """Check that all weights are finite.
 
     Args:
-        weights: {name: tensor}.
-        path: where they come from, for the error's text.
+        weights: tensors by name.
+        path: their origin, named in the error.
 
     Raises:
-        UsageError: a weight is not finite.
+        UsageError: a weight is infinite or NaN.
     """
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UsageError(
-                f"{f'{path}: ' if path else ''}the weight {name} is infinite or no number, so the training diverged. "
+                f"{f'{path}: ' if path else ''}the weight {name} is infinite or NaN, so the training diverged. "
                 "Take an earlier checkpoint, or train again with a lower --lr or a longer --warmup-updates."
             )
 
 
-def _first_difference(state_dict, model):
-    """A sentence on the first weight that one has and the other has not, or that differs in shape."""
+def _first_difference(state_dict: Mapping[str, Tensor], model: nn.Module) -> str:
+    """A sentence on the first weight that only one of both has, or whose shapes differ."""
     theirs, ours = (
         dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())
         for side in (state_dict, model.state_dict())
