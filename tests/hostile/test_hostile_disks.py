@@ -18,7 +18,7 @@ from support.hostile_files import AVERAGE, CORPUS, PRECOMPUTE, SCORE, TRANSLATE,
 
 
 def full_node(folder):
-    """A device as /dev/full."""
+    """Make a device like /dev/full."""
     try:
         os.mknod(folder / "full", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
         (folder / "full").open("rb").close()
@@ -28,7 +28,7 @@ def full_node(folder):
 
 @contextlib.contextmanager
 def disk(place, size):
-    """A small disk, where this user may mount one."""
+    """Mount a small disk, or skip the test if mounting is not allowed."""
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
@@ -50,7 +50,7 @@ def test_translations_are_kept_when_a_device_is_full(folder, monkeypatch, capfd)
 
 
 def test_translations_are_kept_when_their_folder_goes(folder, monkeypatch, capfd):
-    """A disk that is taken away while the command works."""
+    """The disk is removed while the command runs."""
     translated(folder, monkeypatch, "--output", "expected")
     (folder / "gone").mkdir()
 
@@ -109,7 +109,7 @@ def test_a_full_disk(folder, monkeypatch, capfd, command):
 
 
 def test_a_read_only_disk(folder, monkeypatch, capfd):
-    """It is seen before the work."""
+    """The command fails before it computes anything."""
 
     def work(*_, **__):
         raise AssertionError("something was done first")
@@ -129,7 +129,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
 
 
 def test_a_limit_on_the_size_of_files(folder, monkeypatch, capfd):
-    """A write that fails for another reason than a full disk, in the middle of a checkpoint."""
+    """Writing a checkpoint fails midway for another reason than a full disk."""
     monkeypatch.chdir(folder)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))

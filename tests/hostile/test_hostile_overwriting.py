@@ -30,7 +30,7 @@ def hard_linked(name, target):
 
 
 def other_program(folder):
-    """A checkpoint that is none of fairseq's, and one with objects in it."""
+    """A checkpoint of another program, and one that contains objects."""
     torch.save({"weights": torch.zeros(3)}, folder / "other.pt")
     torch.save(Path("object"), folder / "objects.pt")
 
@@ -236,7 +236,7 @@ def test_a_finished_dataset_may_lie_on_a_read_only_disk(folder, monkeypatch, cap
 
 
 def test_data_of_a_training_that_cannot_be_looked_at_tell_nothing(folder, monkeypatch, capfd):
-    """As a folder of somebody else: root may look at everything."""
+    """As if the folder belonged to another user; root can read every folder."""
     shutil.copytree(folder / "data", folder / "copy")
     monkeypatch.chdir(folder)
     data = torch.load("model.pt", weights_only=True)["cfg"]["task"]["data"]

@@ -1,4 +1,4 @@
-"""Every path that a command is given, in every way that a path can be bad: two lists, commands and bad paths."""
+"""Every path argument of every command with every kind of bad path."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ HANGS = 300  # seconds; nothing here takes as many, even on a slow machine
 
 @dataclass(frozen=True)
 class Given:
-    """A path on a command line: what it is for, and a good one."""
+    """A path on a command line: its kind, and a valid value."""
 
     kind: str
     good: str
@@ -44,13 +44,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line in which paths stand by name, between braces.
+    """A command line with the names of paths in braces.
 
     Attributes:
-        line: of it.
+        line: the command line.
         paths: {name: :class:`Given`}.
-        makes: patterns of what it makes, with good paths.
-        quick: whether it is run with good paths, too.
+        makes: patterns of the files that it writes with valid paths.
+        quick: whether to run it with valid paths, too.
     """
 
     line: str
@@ -59,7 +59,7 @@ class Command:
     quick: bool = True
 
     def filled(self, **paths):
-        """The line with good paths, but for those that are given."""
+        """The line with valid paths except those given."""
         filled = {name: shlex.quote(paths.get(name, path.good)) for name, path in self.paths.items()}
         return self.line.format(**filled)
 
@@ -197,7 +197,7 @@ WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
 
 @pytest.fixture(scope="module")
 def paths_world(world, tmp_path_factory):
-    """The world with more in it: a precomputed model, subwords, a log of a training, a report and a configuration."""
+    """The world with a precomputed model, subwords, a training log, a report and a configuration."""
     folder = copy_of(world, tmp_path_factory.mktemp("paths") / "world")
     (folder / "log").mkdir()
     (folder / "log" / "train.log").write_text(training_log())
@@ -224,7 +224,7 @@ def folder(paths_world, tmp_path):
 
 
 def node(path, number):
-    """A device: 3 as /dev/null, 7 as /dev/full."""
+    """Make a device: 3 is /dev/null, 7 is /dev/full."""
     try:
         os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, number))
         path.open("rb").close()
@@ -233,13 +233,13 @@ def node(path, number):
 
 
 def fed(path, content):
-    """A pipe that somebody writes to, once."""
+    """A pipe with a writer."""
     os.mkfifo(path)
     threading.Thread(target=path.write_bytes, args=(content,), daemon=True).start()
 
 
 def drained(path):
-    """A pipe that somebody reads from. What has been read is kept beside it."""
+    """A pipe with a reader, which writes what it reads to a file beside the pipe."""
     os.mkfifo(path)
 
     def read():
@@ -264,7 +264,7 @@ def _rows():
 
 
 def _row(command, name, given, bad):
-    """What comes of one bad path; None where it is not tried."""
+    """The row of one bad path; None if it does not apply."""
     path, before, works = bad(given)
     line = command.filled(**{name: path})
     title = bad.__name__.replace("_", " ")
@@ -280,7 +280,7 @@ def _row(command, name, given, bad):
 
 
 def _look_at(makes, folder):
-    """Nothing that was to be made is missing or empty."""
+    """No output is missing or empty."""
     for thread in threading.enumerate():
         if thread.name == "reader":
             thread.join()
@@ -347,7 +347,7 @@ def device(given):
 
 
 def pipe(given):
-    """Nobody writes to it: it must not be waited for."""
+    """A pipe without a writer, on which a command must not wait."""
     return "pipe", lambda folder: os.mkfifo(folder / "pipe"), False
 
 
@@ -423,7 +423,7 @@ def picture_of_another(given):
 
 
 def folder_of_another(given):
-    """A file of every name that a command could write there, which it did not."""
+    """A folder with files of every name that a command writes, which posnet did not write."""
 
     def make(folder):
         (folder / "mine").mkdir()
@@ -474,7 +474,7 @@ OUTPUTS = {
 
 
 def _onto_input(title, command, name, given, other, its):
-    """An output that is one of the inputs, whatever it is called."""
+    """An output that is one of the inputs under another name."""
     if its.kind == FOLDER or given.kind not in (OUTPUT, CACHE):
         return
     makes = {
@@ -490,7 +490,7 @@ def _onto_input(title, command, name, given, other, its):
 
 @pytest.fixture
 def _ends():
-    """A test that waits for ever fails."""
+    """Fail a test that does not end."""
 
     def end(*_):
         raise AssertionError("it hangs")

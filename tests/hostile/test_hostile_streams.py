@@ -32,7 +32,7 @@ PRINTING = {
 
 
 def no_reader():
-    """A pipe whose reader has gone."""
+    """A pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return open(writing, "w")
@@ -56,7 +56,7 @@ def buffered():
 
 
 def test_open_files(tmp_path):
-    """/dev/fd/N is written to from where it stands, whatever it is."""
+    """/dev/fd/N is written to at its current position."""
     with open(tmp_path / "file", "w") as file:
         file.write("before\n")
         file.flush()
@@ -133,7 +133,7 @@ def test_every_command_that_prints_is_among_them():
 
 
 def test_notes_do_not_get_into_the_output(folder, monkeypatch, capfd):
-    """2>&-"""
+    """Standard error is closed, as by 2>&-."""
     translated(folder, monkeypatch, "--output", "expected")
     capfd.readouterr()
     assert ends(monkeypatch, TRANSLATE, stderr=None) == 0
@@ -159,7 +159,7 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
     ],
 )
 def test_redirections(redirected, code, says):
-    """In a shell, to its very end: nothing more is said at exit."""
+    """In a shell, where the interpreter could print more errors when it exits."""
     done = subprocess.run(
         ["bash", "-c", redirected.replace("posnet-mixers", f"{Path(sys.executable).parent}/posnet-mixers")],
         capture_output=True,
@@ -173,7 +173,7 @@ def test_redirections(redirected, code, says):
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
 def test_nobody_reads(arguments):
-    """| head, to the very end."""
+    """As with | head, in a process of its own, up to its exit."""
     with no_reader() as pipe:
         command = [Path(sys.executable).parent / "posnet-mixers", *arguments]
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=buffered())
