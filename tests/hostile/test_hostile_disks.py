@@ -1,9 +1,7 @@
 """Outputs of all commands on disks that are full, read-only or taken away."""
 
 import contextlib
-import os
 import resource
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,17 +11,9 @@ import pytest
 from posnet_fairseq.cli import translate
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
+from support.bad_paths import node
 from support.hostile import run
 from support.hostile_files import AVERAGE, CORPUS, PRECOMPUTE, SCORE, TRANSLATE, lines_kept, translated
-
-
-def full_node(folder):
-    """Make a device like /dev/full."""
-    try:
-        os.mknod(folder / "full", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
-        (folder / "full").open("rb").close()
-    except PermissionError:
-        pytest.skip("devices cannot be made here")
 
 
 @contextlib.contextmanager
@@ -39,7 +29,7 @@ def disk(place, size):
 
 
 def test_translations_are_kept_when_a_device_is_full(folder, monkeypatch, capfd):
-    full_node(folder)
+    node(folder / "full", 7)
     translated(folder, monkeypatch, "--output", "expected")
     with pytest.raises(SystemExit) as exit:
         translated(folder, monkeypatch, "--output", "full")
