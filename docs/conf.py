@@ -1,22 +1,24 @@
-"""The documentation site: sphinx-build -W docs docs/site."""
+"""Sphinx configuration of the documentation: ``sphinx-build -W docs docs/site``."""
 
 import inspect
 import logging
 import re
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 from posnet_fairseq import __version__
 from posnet_fairseq.cli.mixers import option_rows, overview, summary
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 
-logging.getLogger().setLevel(logging.WARNING)  # fairseq has set it to all there is
+logging.getLogger().setLevel(logging.WARNING)  # fairseq has lowered it
 
 HERE = Path(__file__).parent
-SIZE, WORDS, LENGTH = "base", 43650, 25  # of the models whose parameters and operations are counted
+SIZE, WORDS, LENGTH = "base", 43650, 25  # architecture, vocabulary and tokens for which cost is given
+SENTENCE = "Restart the server to apply the new settings."  # of the plots of content-based mixers
 
-SENTENCE = "Restart the server to apply the new settings."  # of the pictures
-
-# Pages that are files beside this folder.
+# Pages whose text is a file of the repository.
 REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHANGELOG", "CONTRIBUTING")}
 
 project = "posnet"
@@ -31,16 +33,16 @@ html_title = f"posnet {__version__}"
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["wrap.css"]
-# The commands of these pages are bash with words that are to be replaced.
+# The commands of these pages are bash with placeholders.
 highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure"]
 
 
-def setup(app):
-    """Pages are completed when Sphinx reads them."""
-    figures = {}
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Complete pages when Sphinx reads them."""
+    figures: dict[str, dict[str, str]] = {}
 
-    def complete(app, name, source):
+    def complete(app: Sphinx, name: str, source: list[str]) -> None:
         if name in REPOSITORY:
             source[0] = _links((HERE.parent / REPOSITORY[name]).read_text(encoding="utf-8"))
         elif name == "mixers/index":
@@ -57,15 +59,15 @@ def setup(app):
     return {"parallel_read_safe": True}
 
 
-def _links(text):
-    """Files of the repository are pages here, or names without a link."""
+def _links(text: str) -> str:
+    """The text, in which links to files of the repository lead to their pages, or are plain names without a page."""
     for page, file in REPOSITORY.items():
         text = re.sub(rf"\]\((\.\./)?{file}\)", f"]({page}.md)", text)
     text = text.replace("](docs/", "](")
     return re.sub(r"\[([^\]]+)\]\((?:\.\./|recipes/)[^)]*\)", r"\1", text)
 
 
-def _table_of_mixers():
+def _table_of_mixers() -> str:
     rows = ["", "| mixer | weight or energy of query n and token m | paper | may stand in |", "|---|---|---|---|"]
     for name in mixer_names():
         mixer = get_mixer(name)
@@ -75,10 +77,16 @@ def _table_of_mixers():
     return "\n".join([*rows, "", "```{toctree}", ":hidden:", pages, "```", ""])
 
 
-def _page(name, when, figures):
-    """A mixer's page: what is registered, and what its file says about when to use it."""
+def _page(name: str, when: str, figures: dict[str, str]) -> str:
+    """The page of a mixer.
+
+    Args:
+        name: of the mixer; formula, options and cost come from its registered class.
+        when: Markdown on when to use it, the content of ``docs/mixers/NAME.md``.
+        figures: its row of :func:`posnet_fairseq.cli.mixers.overview`.
+    """
     mixer = get_mixer(name)
-    parts = [f"# {name}", _prose(inspect.getdoc(mixer)), _picture(name)]
+    parts = [f"# {name}", _prose(inspect.getdoc(mixer) or ""), _picture(name)]
     parts += ["## When to use it", _raised(when.strip())]
     parts += ["## Cost", _cost(mixer, figures)]
     rows = ["| option | default | meaning |", "|---|---|---|"]
@@ -91,44 +99,44 @@ def _page(name, when, figures):
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _prose(docstring):
-    """A docstring as Markdown: its code is in double backquotes, all else is text."""
+def _prose(docstring: str) -> str:
+    """A docstring as Markdown, in which only text in double backquotes is code."""
     pieces = re.split(r"(``.+?``)", docstring)
     return "".join(piece if piece.startswith("``") else _raised(_escaped(piece)) for piece in pieces)
 
 
-def _raised(escaped):
-    """W^Q_{n-m} with what is above and below where it belongs."""
+def _raised(escaped: str) -> str:
+    """Escaped Markdown with superscripts and subscripts, as in W^Q_{n-m}, in HTML."""
     for mark, tag in ((r"\\_", "sub"), (r"\^", "sup")):
         escaped = re.sub(rf"{mark}(?:\{{(.+?)\}}|([^\W_]+))", rf"<{tag}>\1\2</{tag}>", escaped)
     return escaped
 
 
-def _picture(name):
+def _picture(name: str) -> str:
     if not (HERE / "pictures" / "mixers" / f"{name}.png").exists():
         return ""
-    sentence = "" if get_mixer(name).static else f', with the sentence "{SENTENCE}"'
+    sentence = "" if get_mixer(name).static else f', for the sentence "{SENTENCE}"'
     return (
         f"![The mean weight at each distance, a line for every head](../pictures/mixers/{name}.png)\n\n"
-        "(The encoder of a tiny model that was trained on the quickstart's corpus, see [Results](../results.md)"
-        f"{sentence}: the mean weight at each distance.)"
+        "(The mean weight at each distance, in the encoder of a tiny model trained on the quickstart's corpus"
+        f"{sentence}; see [Results](../results.md).)"
     )
 
 
-def _cost(mixer, figures):
-    """Parameters and operations, those with stored energies behind a semicolon where they differ."""
+def _cost(mixer: type[TokenMixer], figures: dict[str, str]) -> str:
+    """A paragraph on parameters and operations; figures with stored energies follow a semicolon if they differ."""
     numbers = {title: "; with stored energies ".join(text.split("\n")) for title, text in figures.items()}
     return (
         f"Parameters of `{mixer.arch}_{SIZE}` with {WORDS:,} words: {numbers['parameters']}.\n\n"
         f"Multiplications of a layer: {_escaped(numbers['operations of a layer'])}; for N = {LENGTH} tokens "
         f"{numbers[f'N={LENGTH}']}. (N: tokens, D: width, K̂ = 2K + 1 offsets, E: heads × `--alpha-dim`. A product and "
-        "its sum count once; what does not grow with N is left out.)"
+        "its addition count once; operations whose number does not grow with N are left out.)"
     )
 
 
-def _escaped(text):
+def _escaped(text: str) -> str:
     return re.sub(r"([\\*_\[\]<>#|~$])", r"\\\1", text)
 
 
-def _cell(text):
+def _cell(text: str) -> str:
     return _escaped(text).replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Text is split as it was for training, whichever way of its data a model translates."""
+"""Text is tokenised as in training, whichever direction of its data a model translates."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ RECIPES = {
 
 @pytest.fixture(scope="module", params=RECIPES)
 def data(request, tmp_path_factory):
-    """A folder of posnet-prepare, and the languages it was made with."""
+    """A folder written by posnet-prepare, and its languages."""
     source, target, *recipe = RECIPES[request.param]
     folder = tmp_path_factory.mktemp("text")
     pairs = archives.sentences(source, target, 120, 1) + list(zip(MARKED[source], MARKED[target], strict=True)) * 3
@@ -48,7 +48,7 @@ def data(request, tmp_path_factory):
 
 
 def model(path, data, languages, mixer="rposnet"):
-    """A checkpoint of a model that was trained in a direction."""
+    """A checkpoint of a model for one direction."""
     dictionaries = [Dictionary.load(str(data / f"dict.{language}.txt")) for language in languages]
     cfg = model_options(mixer, share_all_embeddings=False, max_source_positions=99, max_target_positions=99)
     task = {"_name": "translation", "data": str(data), "source_lang": languages[0], "target_lang": languages[1]}
@@ -64,7 +64,7 @@ def lines(path):
 
 
 def translator(*arguments):
-    """Of posnet-translate with these arguments."""
+    """The translator that posnet-translate makes with these arguments."""
     work = translate.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
     return work.load()
 

@@ -22,7 +22,7 @@ def options(name, **common):
 
 
 def step(optimizer, model):
-    """One step that only weight decay has a part in."""
+    """One optimiser step with zero gradients, so that only weight decay changes parameters."""
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

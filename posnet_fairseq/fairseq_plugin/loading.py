@@ -1,9 +1,14 @@
-"""What is said when a checkpoint's weights do not fit a model."""
+"""Loading of weights into a model, with errors that say why a checkpoint does not fit."""
 
 import json
+from argparse import Namespace
+from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 import torch
+from fairseq.models import BaseFairseqModel
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
@@ -13,8 +18,8 @@ MIXERS = "mixers_version"
 _PLACE_FLAGS = {"encoder": "--encoder-self-mixer", "decoder": "--decoder-self-mixer", "cross": "--cross-mixer"}
 
 
-class ExplainedLoading:
-    """A part of fairseq models, before fairseq's own class: loading that names what does not fit."""
+class ExplainedLoading(BaseFairseqModel):
+    """Mixin, placed before fairseq's model class, that explains why a checkpoint cannot be loaded."""
 
     def store_mixers(self) -> None:
         """Store the names and options of the mixers with the weights.
@@ -29,13 +34,23 @@ class ExplainedLoading:
         return {name: module for name, module in self.named_modules() if isinstance(module, TokenMixer)}
 
     def load_state_dict(
-        self, state_dict: dict[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        model_cfg: Any = None,
+        args: Namespace | None = None,
     ) -> Any:
-        """Load weights as fairseq does; what does not fit is named.
+        """Load weights, see :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
+
+        Args:
+            state_dict: weights by name.
+            strict: whether the names must be those of the model.
+            model_cfg: the configuration that the checkpoint was trained with, passed to fairseq.
+            args: the command line that the checkpoint was trained with, passed to fairseq.
 
         Raises:
-            UsageError: the checkpoint was trained with a dictionary of another size, with other mixers or options, or
-                its weights are infinite or no numbers.
+            UsageError: the checkpoint was trained with a dictionary of another size or with other mixers or options,
+                or a weight is infinite or NaN.
         """
         for side, name in (("source", "encoder"), ("target", "decoder")):
             stored = state_dict.get(f"{name}.embed_tokens.weight")
@@ -65,7 +80,7 @@ class ExplainedLoading:
                 f"the checkpoint does not fit the options: {_first_difference(state_dict, self)}"
             ) from error
 
-    def _refuse_other_mixers(self, state_dict: dict[str, Any]) -> None:
+    def _refuse_other_mixers(self, state_dict: Mapping[str, Any]) -> None:
         """Refuse the weights of other mixers or options before torch complains about names and shapes."""
         stored = _stored_mixers(state_dict)
         for name, mixer in self._mixers().items():
@@ -78,7 +93,7 @@ class ExplainedLoading:
                 )
 
 
-def _stored_mixers(state_dict: dict[str, Any]) -> dict[str, str]:
+def _stored_mixers(state_dict: Mapping[str, Any]) -> dict[str, str]:
     """Names and options of the mixers that a checkpoint's weights are of, by module; older ones have one for each."""
 
     def text(codes: torch.Tensor) -> str:
@@ -89,31 +104,31 @@ def _stored_mixers(state_dict: dict[str, Any]) -> dict[str, str]:
     return json.loads(text(state_dict[MIXERS])) if MIXERS in state_dict else older
 
 
-def without_mixer_versions(weights: dict[str, Any]) -> dict[str, Any]:
+def without_mixer_versions(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Weights without the stored names and options of mixers."""
     return {name: tensor for name, tensor in weights.items() if not name.endswith((MIXERS, ".mixer_version"))}
 
 
-def refuse_not_finite(weights: dict[str, Any], path: object = None) -> None:
-    """Refuse weights that are infinite or no numbers.
+def refuse_not_finite(weights: Mapping[str, Tensor], path: str | PathLike[str] | None = None) -> None:
+    """Check that all weights are finite.
 
     Args:
-        weights: {name: tensor}.
-        path: where they come from, for the error's text.
+        weights: tensors by name.
+        path: their origin, named in the error.
 
     Raises:
-        UsageError: a weight is not finite.
+        UsageError: a weight is infinite or NaN.
     """
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UsageError(
-                f"{f'{path}: ' if path else ''}the weight {name} is infinite or no number, so the training diverged. "
+                f"{f'{path}: ' if path else ''}the weight {name} is infinite or NaN, so the training diverged. "
                 "Take an earlier checkpoint, or train again with a lower --lr or a longer --warmup-updates."
             )
 
 
-def _first_difference(state_dict: dict[str, Any], model: Any) -> str:
-    """A sentence on the first weight that one has and the other has not, or that differs in shape."""
+def _first_difference(state_dict: Mapping[str, Tensor], model: nn.Module) -> str:
+    """A sentence on the first weight that only one of both has, or whose shapes differ."""
     theirs, ours = (
         dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())
         for side in (state_dict, model.state_dict())

@@ -1,28 +1,57 @@
-"""Versions this package works with, and what it mends in them. One place, each with the reason it is there."""
+"""Repairs of fairseq 0.12.3, each with the reason for it and the condition under which it can be removed.
+
+Each function can be called repeatedly; only the first call has an effect.
+"""
 
 import functools
 import sys
+from collections.abc import Callable
+from typing import Any
 
 
-def check_fairseq():
-    """Say how to mend an installation in which fairseq does not import.
+def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
+    """Decorator that replaces a function of fairseq, once.
+
+    Args:
+        owner: module or class.
+        name: of the function there. The decorated function is called in its place, with the original as first argument.
+    """
+
+    def replace(repaired: Callable) -> Callable:
+        original = getattr(owner, name)
+        if getattr(original, "is_repaired", False):
+            return original
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            return repaired(original, *args, **kwargs)
+
+        vars(replacement)["is_repaired"] = True
+        setattr(owner, name, replacement)
+        return replacement
+
+    return replace
+
+
+def check_fairseq() -> None:
+    """Import fairseq.
 
     Raises:
-        ImportError: fairseq is missing or does not run on this Python.
+        ImportError: fairseq is not installed or does not import on this Python. The message says how to fix it.
     """
     try:
         import fairseq  # noqa: F401
     except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
         raise ImportError(
             f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
-            "posnet needs a fairseq mended for Python 3.11: pip install ve-fairseq==0.12.3"
+            "posnet needs a fairseq fixed for Python 3.11: pip install ve-fairseq==0.12.3"
         ) from error
 
 
-def allow_checkpoint_types():
-    """Let torch's safe loader read what fairseq writes into checkpoints besides tensors and plain values.
+def allow_checkpoint_types() -> None:
+    """Register the types that fairseq writes into checkpoints with torch's safe loader.
 
-    torch 2.6 and later load with weights_only=True and refuse every type that is not listed.
+    torch 2.6 and later load with ``weights_only=True`` and refuse every type that is not registered.
     """
     import torch
 
@@ -31,186 +60,150 @@ def allow_checkpoint_types():
     torch.serialization.add_safe_globals(data_types())
 
 
-def restore_long_integers():
-    """Give numpy 2 back the name of its integers that fairseq 0.12.3 looks up, ``numpy.compat.long``.
+def restore_long_integers() -> None:
+    """Define ``numpy.compat.long``, which fairseq 0.12.3 uses and numpy 2 lacks.
 
-    Without it fairseq fails on a language model's sentences (``--sample-break-mode eos``, fairseq-interactive). It can
-    go when fairseq writes ``int``.
+    Without it fairseq fails on sentences of language models (``--sample-break-mode eos``, ``fairseq-interactive``).
+    Remove this when fairseq uses ``int``.
     """
     import types
 
     import numpy
 
     if not hasattr(numpy, "compat"):
-        numpy.compat = types.SimpleNamespace(long=int)
+        vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
 
-def merge_large_indexes():
-    """Let fairseq-preprocess write more than 2 GiB with several workers under numpy 2.
+def merge_large_indexes() -> None:
+    """Let ``fairseq-preprocess`` write more than 2 GiB with several workers under numpy 2.
 
-    Where it merges what its workers wrote, fairseq 0.12.3 adds up positions in the file from sizes that are numpy's
-    32-bit integers. numpy 1 made longer ones of them; under numpy 2 they begin again below zero, or raise
-    OverflowError. It can go when fairseq adds up Python's integers.
+    When fairseq 0.12.3 merges the files of its workers, it computes file offsets from sizes that are 32-bit integers of
+    numpy. numpy 1 promoted them to 64 bits; with numpy 2 they overflow to negative offsets or raise OverflowError.
+    Remove this when fairseq sums Python integers.
     """
-    from fairseq.data import indexed_dataset
+    from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-    builder = indexed_dataset.MMapIndexedDatasetBuilder
-    merge = builder.merge_file_
-    if getattr(merge, "merges_large", False):
-        return
-
-    def merge_file(self, another_file):
-        before = len(self._sizes)
-        merge(self, another_file)
-        self._sizes[before:] = [int(size) for size in self._sizes[before:]]
-
-    merge_file.merges_large = True
-    builder.merge_file_ = merge_file
+    @_replaces(MMapIndexedDatasetBuilder, "merge_file_")
+    def merge_file(merge: Callable, builder: Any, another_file: str) -> None:
+        before = len(builder._sizes)
+        merge(builder, another_file)
+        builder._sizes[before:] = [int(size) for size in builder._sizes[before:]]
 
 
-def check_data_when_it_is_loaded():
-    """Refuse binarised text that is not whole when it is loaded.
+def check_data_when_it_is_loaded() -> None:
+    """Refuse incomplete binarised text when it is loaded.
 
-    fairseq 0.12.3 fails, with a traceback, at the first sentence that the data file lacks, hours into a training. It
-    can go when fairseq compares what the index says with the data file.
+    fairseq 0.12.3 fails with a traceback at the first sentence that the data file lacks, possibly hours into a
+    training. Remove this when fairseq compares the index with the size of the data file.
     """
     from fairseq.data import indexed_dataset
 
     from posnet_fairseq.fairseq_plugin.binarised import check
     from posnet_fairseq.shared.errors import UsageError
 
-    make = indexed_dataset.make_dataset
-    if getattr(make, "checks", False):
-        return
-
-    @functools.wraps(make)
-    def make_dataset(path, impl, *args, **kwargs):
+    @_replaces(indexed_dataset, "make_dataset")
+    def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
         if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
             sizes = check(path)
             if sizes is not None and not len(sizes):
                 raise UsageError(f"{path}.idx: this set has no sentences. Binarise a text that has some.")
         return make(path, impl, *args, **kwargs)
 
-    make_dataset.checks = True
-    indexed_dataset.make_dataset = make_dataset
 
-
-def save_at_ends_of_epochs():
+def save_at_ends_of_epochs() -> None:
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
-    fairseq 0.12.3 leaves them out, for the sake of the file of the epoch, which ``--no-epoch-checkpoints`` and
-    ``--save-interval`` may have switched off and ``--keep-last-epochs`` may remove: with 10 updates an epoch, every
-    tenth update would leave nothing. It can go when fairseq writes both.
+    At these updates fairseq 0.12.3 writes the checkpoint of the epoch only, which ``--no-epoch-checkpoints`` and
+    ``--save-interval`` may have disabled and ``--keep-last-epochs`` may remove: with 10 updates per epoch, every
+    tenth update would leave no checkpoint. Remove this when fairseq writes both.
     """
     from fairseq import checkpoint_utils
 
-    save = checkpoint_utils.save_checkpoint
-    if getattr(save, "saves_at_ends", False):
-        return
-
-    @functools.wraps(save)
-    def save_checkpoint(cfg, trainer, epoch_itr, val_loss):
+    @_replaces(checkpoint_utils, "save_checkpoint")
+    def save_checkpoint(save: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None) -> str | None:
         is_due = cfg.save_interval_updates > 0 and trainer.get_num_updates() % cfg.save_interval_updates == 0
         if is_due and epoch_itr.end_of_epoch():
-            path = save(cfg, trainer, _AsIfWithin(epoch_itr), val_loss)
+            path = save(cfg, trainer, _WithinEpoch(epoch_itr), val_loss)
             if cfg.no_epoch_checkpoints or epoch_itr.epoch % cfg.save_interval:
                 return path
         return save(cfg, trainer, epoch_itr, val_loss)
 
-    save_checkpoint.saves_at_ends = True
-    checkpoint_utils.save_checkpoint = save_checkpoint
 
+class _WithinEpoch:
+    """An iterator of batches that never reports the end of its epoch; everything else is the wrapped iterator's."""
 
-class _AsIfWithin:
-    """The iterator of an epoch that has ended, as if it had not: all else is said by the iterator itself."""
-
-    def __init__(self, epoch_itr):
+    def __init__(self, epoch_itr: Any) -> None:
         self._epoch_itr = epoch_itr
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._epoch_itr, name)
 
-    def end_of_epoch(self):
-        """No."""
+    def end_of_epoch(self) -> bool:
+        """False."""
         return False
 
 
-def resume_with_the_same_batches():
-    """Let a training that resumes in a later epoch go on with the batches that it had before.
+def resume_with_the_same_batches() -> None:
+    """Let a training that resumes in a later epoch use the batches that it would have had without the interruption.
 
-    fairseq 0.12.3 makes the batches once, when the training begins, and only shuffles them for each epoch. Which
-    sentences of the same length share a batch is drawn from the seed plus the epoch in which they are made: 1 in a
-    training that is not interrupted, another one in a training that resumes later, whose batches are others from then
-    on: sentences of the epoch are seen twice or not at all. It can go when fairseq leaves the epoch out where batches
-    are made once.
+    fairseq 0.12.3 makes the batches once, when a training starts, and only shuffles their order in each epoch. The
+    grouping of sentences of equal length is drawn from the seed plus the current epoch: 1 in an uninterrupted training,
+    a later one in a training that resumes. A resumed training therefore has other batches, and sees sentences of its
+    current epoch twice or not at all. Remove this when fairseq omits the epoch from the seed of batches that are made
+    only once.
     """
     from fairseq.tasks import FairseqTask
 
-    make = FairseqTask.get_batch_iterator
-    if getattr(make, "makes_the_same", False):
-        return
-
-    @functools.wraps(make)
-    def get_batch_iterator(self, dataset, *args, epoch=1, **kwargs):
+    @_replaces(FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(make: Callable, task: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
         for_each_epoch = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
-        if for_each_epoch or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
-            return make(self, dataset, *args, epoch=epoch, **kwargs)
-        iterator = make(self, dataset, *args, epoch=1, **kwargs)
+        if for_each_epoch or not task.can_reuse_epoch_itr(dataset) or dataset in task.dataset_to_epoch_iter:
+            return make(task, dataset, *args, epoch=epoch, **kwargs)
+        iterator = make(task, dataset, *args, epoch=1, **kwargs)
         iterator.epoch = max(epoch, 1)
         dataset.set_epoch(iterator.epoch)
         return iterator
 
-    get_batch_iterator.makes_the_same = True
-    FairseqTask.get_batch_iterator = get_batch_iterator
 
-
-def check_options_of_trainings():
-    """Let a training begin with a look at its options; see :mod:`posnet_fairseq.fairseq_plugin.training_options`."""
+def check_options_of_trainings() -> None:
+    """Check the options of a training when it starts; see :mod:`posnet_fairseq.fairseq_plugin.training_options`."""
     from fairseq.trainer import Trainer
 
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 
-    begin = Trainer.__init__
-    if getattr(begin, "checks", False):
-        return
-
-    @functools.wraps(begin)
-    def check_and_begin(self, cfg, *args, **kwargs):
+    @_replaces(Trainer, "__init__")
+    def check_and_initialise(initialise: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
         check_training_options(cfg)
-        begin(self, cfg, *args, **kwargs)
-
-    check_and_begin.checks = True
-    Trainer.__init__ = check_and_begin
+        initialise(trainer, cfg, *args, **kwargs)
 
 
-def exempt_from_weight_decay():
-    """Let all optimisers of fairseq leave parameters alone that ask for no weight decay.
+def exempt_from_weight_decay() -> None:
+    """Let all optimisers of fairseq exempt parameters from weight decay that ask for it.
 
-    A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``, fairseq's own convention,
-    which none of its optimisers follows (the composite one looks for it in vain in 0.12.3). This hands them two groups
-    of parameters, and keeps the 16-bit optimiser from making one flat tensor of all of them. It can go when fairseq
-    follows its convention.
+    A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``. This is fairseq's own
+    convention, which no optimiser of fairseq 0.12.3 follows, not even the composite one. The optimisers get
+    two groups of parameters, and the 16-bit optimiser does not flatten all parameters into one tensor. Remove this when
+    fairseq follows its convention.
     """
     from fairseq import optim
     from fairseq.optim import composite
     from omegaconf import open_dict
 
-    build = optim._build_optimizer
-    if getattr(build, "exempts", False):
+    if getattr(optim._build_optimizer, "is_repaired", False):
         return
 
-    def build_with_groups(cfg, params, *args, **kwargs):
+    @_replaces(optim, "_build_optimizer")
+    def build_with_groups(build: Callable, cfg: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         exempt = [p for p in params if _without_decay(p)]
         if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimiser for each of its groups
             rest = [p for p in params if not _without_decay(p)]
             params = [{"params": rest}, {"params": exempt, "weight_decay": 0.0}]
         return build(cfg, params, *args, **kwargs)
 
-    build_with_groups.exempts = True
-    optim._build_optimizer = composite._build_optimizer = build_with_groups
+    composite._build_optimizer = build_with_groups
     build_16_bit = optim.FP16Optimizer.build_optimizer.__func__
 
-    def build_16_bit_in_groups(cls, cfg, params, **kwargs):
+    def build_16_bit_in_groups(cls: type, cfg: Any, params: Any, **kwargs: Any) -> Any:
         if any(map(_without_decay, params)):
             with open_dict(cfg):
                 cfg.common.fp16_no_flatten_grads = True
@@ -219,6 +212,6 @@ def exempt_from_weight_decay():
     optim.FP16Optimizer.build_optimizer = classmethod(build_16_bit_in_groups)
 
 
-def _without_decay(parameter):
+def _without_decay(parameter: Any) -> bool:
     overrides = getattr(parameter, "optim_overrides", None) or {}
     return overrides.get("optimizer", {}).get("weight_decay_scale") == 0

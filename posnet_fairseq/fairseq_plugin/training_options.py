@@ -1,14 +1,15 @@
-"""Options of fairseq-train that end in a traceback, later than they could, or train something else without a word."""
+"""Checks of options of fairseq-train that fairseq would refuse late, end with a traceback or silently misread."""
 
 import ast
 from numbers import Real
+from typing import Any
 
 import torch
 
 from posnet_fairseq.shared.errors import UsageError, flag
 
-# The least that makes sense, where fairseq takes anything. Of lists, such as --lr 0.1,0.01, it holds for each value.
-_LEAST = {
+# The least sensible values of options that fairseq does not check; of each value in lists such as --lr 0.1,0.01.
+_LEAST: dict[str, dict[str, int]] = {
     "common": {"log_interval": 1},
     "dataset": {"num_workers": 0, "required_batch_size_multiple": 1, "validate_interval": 1},
     "optimization": {"lr": 0, "max_epoch": 0, "max_update": 0, "update_freq": 1},
@@ -17,14 +18,14 @@ _LEAST = {
 }
 
 
-def check_training_options(cfg) -> None:
-    """Refuse options of a training that cannot be meant.
+def check_training_options(cfg: Any) -> None:
+    """Check options of a training.
 
     Args:
-        cfg: fairseq's whole configuration.
+        cfg: the complete configuration of fairseq, a ``FairseqConfig`` or a ``DictConfig`` of it.
 
     Raises:
-        UsageError: an option is out of its range, or does not work here.
+        UsageError: an option is out of range, or not supported on this machine.
     """
     for section, options in _LEAST.items():
         for name, least in options.items():
@@ -40,14 +41,14 @@ def check_training_options(cfg) -> None:
         raise UsageError(f"--label-smoothing {smoothing}: give 0 or more and less than 1.")
 
 
-def _check_least(name, value, least):
+def _check_least(name: str, value: Any, least: int) -> None:
     values = [value] if value is None or isinstance(value, Real) else value
     for each in values:
-        if isinstance(each, Real) and not each >= least:
+        if isinstance(each, Real) and not float(each) >= least:
             raise UsageError(f"{flag(name)} {each}: give {least} or more.")
 
 
-def _check_precision(common):
+def _check_precision(common: Any) -> None:
     on_gpu = torch.cuda.is_available() and not common.cpu
     for name in ("fp16", "bf16"):
         if getattr(common, name) and not on_gpu:
@@ -55,7 +56,7 @@ def _check_precision(common):
             raise UsageError(f"--{name}: fairseq trains with it on a GPU, and {where}. Leave it out.")
 
 
-def _check_restore_file(checkpoint):
+def _check_restore_file(checkpoint: Any) -> None:
     from fairseq.file_io import PathManager
 
     path = checkpoint.restore_file
@@ -63,7 +64,7 @@ def _check_restore_file(checkpoint):
         raise UsageError(f"--restore-file {path}: there is no such checkpoint. Check the path.")
 
 
-def _check_betas(betas):
+def _check_betas(betas: Any) -> None:
     try:
         found = ast.literal_eval(betas) if isinstance(betas, str) else tuple(betas)
         fine = len(found) == 2 and all(0 <= beta < 1 for beta in found)

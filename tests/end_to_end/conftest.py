@@ -25,7 +25,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["rposnet_tiny", "aposnet_tiny", "transformer_pos_tiny"])
 def trained(request, data, tmp_path_factory):
-    """Folder of a trained run with its last four checkpoints, 64 updates apart: each ends an epoch of 32."""
+    """Folder of a training run with its last four checkpoints, 64 updates apart; an epoch has 32 updates."""
     run = tmp_path_factory.mktemp(request.param)
     patch = pytest.MonkeyPatch()
     interval = "--max-update 704 --save-interval-updates 64 --keep-interval-updates 4 --no-epoch-checkpoints".split()

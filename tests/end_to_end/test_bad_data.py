@@ -1,4 +1,4 @@
-"""Data that fairseq trips over: one sentence and exit code 2."""
+"""Data on which fairseq fails: one sentence and exit code 2."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Every command in README.md, CONTRIBUTING.md and docs/*.md is executed, made small, in the documents' order."""
+"""Runs every command in README.md, CONTRIBUTING.md and docs/*.md on small data, in the order of the documents."""
 
 import re
 
@@ -49,7 +49,7 @@ COMPLETE = {"posnet-doctor", "posnet-mixers"}
 
 
 def one_line(command):
-    """Without variables in front and comments behind."""
+    """The command without assignments before it and comments after it."""
     return re.sub(r"""^([A-Z_]+=("[^"]*"|\S+) )+|\s+# .*""", "", " ".join(command.text.split()))
 
 
@@ -74,7 +74,7 @@ def reader(tmp_path_factory):
 
 @pytest.mark.parametrize("number", range(len(EXECUTED)), ids=[f"{each.document}:{each.line}" for each in EXECUTED])
 def test_command_works(reader, number):
-    """In the order of the documents: a command reads what others before it have made."""
+    """Commands run in the order of the documents, since they read files that earlier ones write."""
     reader.type(EXECUTED[number], before=EXECUTED[:number])
 
 
@@ -93,7 +93,7 @@ def test_mention_is_of_a_command(monkeypatch, capsys, mention):
 
 
 def test_commands_stand_in_blocks_of_bash():
-    """Only there, and in code spans, are they found."""
+    """Commands elsewhere than in blocks of bash and code spans would not be tested."""
     for path in documents.FILES:
         text = path.read_text()
         others = [content for _, language, content in documents.blocks(text) if language != "bash"]
@@ -104,7 +104,7 @@ def test_commands_stand_in_blocks_of_bash():
 
 
 def test_tables_are_up_to_date():
-    """Nothing is excepted or made smaller that no document has any more, and what an exception names is there."""
+    """Every exception, mention and placeholder occurs in a document, and tests that exceptions name exist."""
     texts = [one_line(command) for command in COMMANDS]
     stale = [pattern for pattern in EXCEPTIONS if not any(re.match(pattern, text) for text in texts)]
     stale += [text for text in MENTIONS | COMPLETE if text not in texts]

@@ -53,7 +53,7 @@ def test_every_interval_has_its_checkpoint(monkeypatch, data, tmp_path, batches,
 
 
 def test_the_last_ones_are_kept(monkeypatch, data, tmp_path):
-    """As the README's fairseq-train command saves."""
+    """Saving options of the fairseq-train command in the README."""
     saving = "--save-interval-updates 2 --keep-interval-updates 3 --no-epoch-checkpoints".split()
     train(monkeypatch, data, tmp_path, 12, *FOUR, *saving, "--best-checkpoint-metric", "ppl")
     assert updates_of(tmp_path) == [8, 10, 12]
@@ -84,7 +84,7 @@ def test_only_updates_that_are_due_are_numbered(monkeypatch, data, tmp_path):
 
 @pytest.mark.parametrize(("frequency", "updates"), [("2", 4), ("1", 6), ("2", 7), ("1", 8)])
 def test_resuming_changes_nothing(monkeypatch, data, tmp_path, frequency, updates):
-    """At the end of epoch 1, in the middle of epoch 2, before its last update, and at its end; dropout included."""
+    """Resumes at the end of epoch 1, in the middle of epoch 2, before its last update and at its end, with dropout."""
     batches = [*("--batch-size", str(60 // int(frequency))), *("--update-freq", frequency), *("--dropout", "0.1")]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for run, parts in ((whole, [14]), (cut, [updates, 14])):

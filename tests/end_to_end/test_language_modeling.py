@@ -22,7 +22,7 @@ TRAINING = (
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Lines that count up from somewhere: all but their first word can be known."""
+    """Lines that count upwards from a random number: every word but the first can be predicted."""
     folder = tmp_path_factory.mktemp("text")
     generator = random.Random(1)
     starts = [generator.randrange(20) for _ in range(400)]

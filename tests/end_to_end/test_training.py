@@ -1,4 +1,4 @@
-"""Training that is cut short, spread over processes, or started through hydra."""
+"""Training that is interrupted, distributed over processes, or started through hydra."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def free_port():
 
 
 def test_hydra(data, tmp_path):
-    """The same model from a hydra configuration."""
+    """A hydra configuration gives the model that a command line gives."""
     (tmp_path / "reversal.yaml").write_text(
         f"""# @package _global_
 common: {{user_dir: {commands.USER_DIR}, cpu: true, seed: 1}}
@@ -112,7 +112,7 @@ def test_half_precision_trains(monkeypatch, data, tmp_path, precision):
 
 
 def test_moving_average_of_fairseq(monkeypatch, data, tmp_path):
-    """It averages all that a checkpoint holds, also whole numbers, but what is called a version."""
+    """fairseq averages all tensors of a checkpoint, integers too, except those whose name contains "version"."""
     ema = "--max-update 4 --no-epoch-checkpoints --disable-validation --store-ema --ema-decay 0.5 --ema-fp32".split()
     arguments = commands.train_arguments(data, tmp_path, *ema, "--cross-mixer", "rposnet")
     commands.call(monkeypatch, "train", *arguments)

@@ -147,8 +147,8 @@ ROWS = [
         "posnet-average run --num 3 --out out.pt",
     ),
     # Weights.
-    refused("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or no number", filled(THIRD, torch.nan)),
-    refused("infinite", f"checkpoint_2_10.pt: the weight {NAME} is infinite or no number", filled(SECOND, torch.inf)),
+    refused("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or NaN", filled(THIRD, torch.nan)),
+    refused("infinite", f"checkpoint_2_10.pt: the weight {NAME} is infinite or NaN", filled(SECOND, torch.inf)),
     refused(
         "too large a sum",
         f"the mean of .*: the weight {NAME} is infinite",

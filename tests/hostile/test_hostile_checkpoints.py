@@ -127,8 +127,8 @@ CONTENTS = [
     ("no words", weight(lambda w: w[:0].clone(), EMBEDDING), "the checkpoint was trained with 0"),
     ("words without dimensions", weight(lambda _: torch.tensor(1.0), EMBEDDING), "trained with 0"),
     ("a missing weight", changed(lambda s: s["model"].pop(EMBEDDING)), f"it lacks {EMBEDDING}"),
-    ("a weight that is no number", weight(one(math.nan)), "bad.pt: the weight .*inner.weight is infinite or no number"),
-    ("an infinite weight", weight(one(-math.inf)), "bad.pt: the weight .*inner.weight is infinite or no number"),
+    ("a weight that is no number", weight(one(math.nan)), "bad.pt: the weight .*inner.weight is infinite or NaN"),
+    ("an infinite weight", weight(one(-math.inf)), "bad.pt: the weight .*inner.weight is infinite or NaN"),
 ]
 ROWS = [Row(name, TRANSLATE, says, before=before) for name, before, says in FILES + CONTENTS]
 

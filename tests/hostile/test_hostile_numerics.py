@@ -1,4 +1,4 @@
-"""Sizes and options that make no model, on a command line and in a checkpoint."""
+"""Sizes and options of which no model can be built, on a command line and in a checkpoint."""
 
 import torch
 
@@ -7,7 +7,7 @@ from support.hostile import Row, play, table
 
 
 def stored(**options):
-    """Changes options that are stored in model.pt."""
+    """A function that changes options stored in model.pt."""
 
     def change(folder):
         state = torch.load(folder / "model.pt", weights_only=True)

@@ -1,13 +1,11 @@
-"""Every path that a command is given, in every way that a path can be bad: two lists, commands and bad paths."""
+"""Every path argument of every command with every kind of bad path."""
 
 import argparse
 import os
 import re
 import shlex
 import signal
-import stat
 import threading
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,188 +14,17 @@ import sentencepiece
 
 from posnet_fairseq.shared.files import a_path, path_text
 from support import commands
+from support.bad_paths import INPUTS, OUTPUTS, nothing
 from support.hostile import Row, copy_of, play, table
+from support.path_commands import CACHE, COMMANDS, FOLDER, OUTPUT, WITHOUT_PATHS
 from support.training_log import training_log
 
-# What a path is for.
-CHECKPOINT = "checkpoint"
-FILE = "file"  # read more than once
-TEXT = "text"  # read once, so that a pipe will do
-FOLDER = "folder"
-OUTPUT = "output"
-PICTURE = "picture"  # without the end of its name
-NEW_FOLDER = "new folder"
-OUTPUT_FOLDER = "output folder"
-DOWNLOADS = "downloads"
-CACHE = "cache"
-
-HANGS = 300  # seconds; nothing here takes as many, even on a slow machine
-
-
-@dataclass(frozen=True)
-class Given:
-    """A path on a command line: what it is for, and a good one."""
-
-    kind: str
-    good: str
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command line in which paths stand by name, between braces.
-
-    Attributes:
-        line: of it.
-        paths: {name: :class:`Given`}.
-        makes: patterns of what it makes, with good paths.
-        quick: whether it is run with good paths, too.
-    """
-
-    line: str
-    paths: dict
-    makes: tuple = ()
-    quick: bool = True
-
-    def filled(self, **paths):
-        """The line with good paths, but for those that are given."""
-        filled = {name: shlex.quote(paths.get(name, path.good)) for name, path in self.paths.items()}
-        return self.line.format(**filled)
-
-
-_TRANSLATE = "posnet-translate {checkpoint} --beam 1 --max-len-b 2 --input {input} --output {output} --data {data}"
-_SCORE = "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
-_PREPARE = "--out {out} --workers 1 --dry-run"
-_FIGURES = ("figures", "figures/*")
-COMMANDS = [
-    Command(
-        "posnet-average {folder} --num 1 --out {out}",
-        {"folder": Given(FOLDER, "run"), "out": Given(OUTPUT, "new.pt")},
-        makes=("new.pt",),
-    ),
-    Command(
-        "posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "out": Given(OUTPUT, "new.pt"),
-            "data": Given(FOLDER, "data"),
-        },
-        makes=("new.pt",),
-    ),
-    Command(
-        f"{_TRANSLATE} --bpe-codes {{codes}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "codes": Given(FILE, "codes"),
-        },
-        makes=("new.txt",),
-    ),
-    Command(
-        f"{_TRANSLATE} --sentencepiece-model {{pieces}}",
-        {
-            "checkpoint": Given(CHECKPOINT, "model.pt"),
-            "input": Given(TEXT, "text/test.xx"),
-            "output": Given(OUTPUT, "new.txt"),
-            "data": Given(FOLDER, "data"),
-            "pieces": Given(FILE, "pieces.model"),
-        },
-        makes=("new.txt",),
-    ),
-    Command(
-        "posnet-export {checkpoint} --onnx {onnx}",
-        {"checkpoint": Given(CHECKPOINT, "fast.pt"), "onnx": Given(NEW_FOLDER, "graphs")},
-        makes=("graphs", "graphs/*"),
-        quick=False,
-    ),
-    *(
-        Command(
-            f"posnet-plot weights {{checkpoint}} --sentence 'a1 a2' --out {{out}} --data {{data}} {option} {{text}}",
-            {
-                "checkpoint": Given(CHECKPOINT, "model.pt"),
-                "out": Given(OUTPUT_FOLDER, "figures"),
-                "data": Given(FOLDER, "data"),
-                "text": Given(FILE, good),
-            },
-            makes=_FIGURES,
-            quick=False,
-        )
-        for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
-    ),
-    Command(
-        "posnet-plot curves {runs} --out {out}",
-        {"runs": Given(FOLDER, "log"), "out": Given(PICTURE, "curves")},
-        makes=("curves.*",),
-    ),
-    Command(
-        "posnet-plot compare {report} --out {out}",
-        {"report": Given(TEXT, "report/report.json"), "out": Given(OUTPUT_FOLDER, "figures")},
-        makes=_FIGURES,
-    ),
-    Command(
-        f"{_SCORE} --system a={{system}} --out {{out}} --cache {{cache}}",
-        {
-            "source": Given(TEXT, "text/test.xx"),
-            "reference": Given(TEXT, "text/test.yy"),
-            "system": Given(TEXT, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "figures"),
-            "cache": Given(CACHE, "scores.sqlite"),
-        },
-        makes=("figures", "figures/*", "scores.sqlite*"),
-    ),
-    Command(
-        "posnet-score --config {config} --out {out} --cache scores.sqlite",
-        {"config": Given(TEXT, "comparison.yaml"), "out": Given(OUTPUT_FOLDER, "figures")},
-        makes=("figures", "figures/*", "scores.sqlite*"),
-    ),
-    Command(
-        f"posnet-prepare corpus --train {{source}} {{target}} --valid {{valid}} text/valid.yy -s xx -t yy {_PREPARE} "
-        "--test {test} text/test.yy",
-        {
-            "source": Given(FILE, "text/train.xx"),
-            "target": Given(FILE, "text/train.yy"),
-            "valid": Given(FILE, "text/valid.xx"),
-            "test": Given(FILE, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
-    ),
-    Command(
-        f"posnet-prepare text --train {{train}} --valid {{valid}} --test {{test}} {_PREPARE}",
-        {
-            "train": Given(FILE, "text/train.xx"),
-            "valid": Given(FILE, "text/valid.xx"),
-            "test": Given(FILE, "text/test.xx"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
-    ),
-    Command(
-        f"posnet-prepare quickstart.en-de --downloads {{downloads}} --mirror {{mirror}} {_PREPARE}",
-        {
-            "downloads": Given(DOWNLOADS, "downloads"),
-            "mirror": Given(FOLDER, "text"),
-            "out": Given(OUTPUT_FOLDER, "prepared"),
-        },
-    ),
-    Command("posnet-length-ratio {data}", {"data": Given(FOLDER, "data")}),
-    Command(
-        "posnet-bench decode --mixers --checkpoints {checkpoints} --beams 1 --lengths 4 --sentences 1 --rounds 1",
-        {"checkpoints": Given(CHECKPOINT, "model.pt")},
-        quick=False,
-    ),
-    Command(
-        "posnet-bench prepare --text {text} text/test.yy --pairs 10 --folder {folder}",
-        {"text": Given(TEXT, "text/test.xx"), "folder": Given(FOLDER, "text")},
-        quick=False,
-    ),
-]
-# Those that take no path.
-WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
+HANGS = 300  # seconds; nothing here takes as long, even on a slow machine
 
 
 @pytest.fixture(scope="module")
 def paths_world(world, tmp_path_factory):
-    """The world with more in it: a precomputed model, subwords, a log of a training, a report and a configuration."""
+    """The world with a precomputed model, subwords, a training log, a report and a configuration."""
     folder = copy_of(world, tmp_path_factory.mktemp("paths") / "world")
     (folder / "log").mkdir()
     (folder / "log" / "train.log").write_text(training_log())
@@ -223,31 +50,6 @@ def folder(paths_world, tmp_path):
     return copy_of(paths_world, tmp_path / "world")
 
 
-def node(path, number):
-    """A device: 3 as /dev/null, 7 as /dev/full."""
-    try:
-        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, number))
-        path.open("rb").close()
-    except PermissionError:
-        pytest.skip("devices cannot be made here")
-
-
-def fed(path, content):
-    """A pipe that somebody writes to, once."""
-    os.mkfifo(path)
-    threading.Thread(target=path.write_bytes, args=(content,), daemon=True).start()
-
-
-def drained(path):
-    """A pipe that somebody reads from. What has been read is kept beside it."""
-    os.mkfifo(path)
-
-    def read():
-        path.with_name("received").write_bytes(path.read_bytes())
-
-    threading.Thread(target=read, name="reader", daemon=True).start()
-
-
 def _rows():
     for number, command in enumerate(COMMANDS):
         for name, given in command.paths.items():
@@ -264,7 +66,7 @@ def _rows():
 
 
 def _row(command, name, given, bad):
-    """What comes of one bad path; None where it is not tried."""
+    """The row of one bad path; None if it does not apply."""
     path, before, works = bad(given)
     line = command.filled(**{name: path})
     title = bad.__name__.replace("_", " ")
@@ -280,7 +82,7 @@ def _row(command, name, given, bad):
 
 
 def _look_at(makes, folder):
-    """Nothing that was to be made is missing or empty."""
+    """No output is missing or empty."""
     for thread in threading.enumerate():
         if thread.name == "reader":
             thread.join()
@@ -291,190 +93,8 @@ def _look_at(makes, folder):
             assert path.stat().st_size, f"{path.name} is empty"
 
 
-def nothing(folder):
-    pass
-
-
-# Bad paths: of what is given, (path, what is made first, what is there afterwards if it works, else False).
-
-
-def missing(given):
-    return "nowhere/nothing", nothing, False
-
-
-def empty(given):
-    return "", nothing, False
-
-
-def with_a_NUL(given):
-    return "a\0b", nothing, False
-
-
-def too_long(given):
-    return "x" * 300, nothing, False
-
-
-def a_folder(given):
-    return "text", nothing, False
-
-
-def a_file(given):
-    return "text/test.xx", nothing, False
-
-
-def below_a_file(given):
-    return "text/test.xx/nothing", nothing, False
-
-
-def loop(given):
-    return "loop", lambda folder: (folder / "loop").symlink_to("loop"), False
-
-
-def dangling(given):
-    return "dangling", lambda folder: (folder / "dangling").symlink_to("nothing"), False
-
-
-def link(given):
-    return "link", lambda folder: (folder / "link").symlink_to(given.good), True
-
-
-def unreadable(given):
-    return "/proc/self/mem", nothing, False
-
-
-def device(given):
-    return "null", lambda folder: node(folder / "null", 3), False
-
-
-def pipe(given):
-    """Nobody writes to it: it must not be waited for."""
-    return "pipe", lambda folder: os.mkfifo(folder / "pipe"), False
-
-
-def fed_pipe(given):
-    return "pipe", lambda folder: fed(folder / "pipe", (folder / given.good).read_bytes()), True
-
-
-def with_a_slash(given):
-    return f"{given.good}/", nothing, True
-
-
-def link_to_a_file(given):
-    def make(folder):
-        (folder / "old").write_text("old")
-        (folder / "link").symlink_to("old")
-
-    return "link", make, ("old",)
-
-
-def link_to_nothing(given):
-    return "link", lambda folder: (folder / "link").symlink_to("target"), ("target",)
-
-
-def link_to_nowhere(given):
-    return "link", lambda folder: (folder / "link").symlink_to("no/target"), False
-
-
-def null_device(given):
-    return "null", lambda folder: node(folder / "null", 3), ()
-
-
-def full_device(given):
-    return "full", lambda folder: node(folder / "full", 7), False
-
-
-def read_pipe(given):
-    return "pipe", lambda folder: drained(folder / "pipe"), ("received",)
-
-
-def open_file(given):
-    return "/dev/fd/2", nothing, ()
-
-
-def closed_file(given):
-    return "/dev/fd/987", nothing, False
-
-
-def in_proc(given):
-    return "/proc/nothing", nothing, False
-
-
-def in_sys(given):
-    return "/sys/nothing", nothing, False
-
-
-def ending_in_a_slash(given):
-    return "new/", nothing, False
-
-
-def name_of_250(given):
-    return "y" * 250, nothing, ("y" * 250,)
-
-
-def old_file(given):
-    return "old", lambda folder: (folder / "old").write_text("old"), ("old",)
-
-
-def picture_of_another(given):
-    def make(folder):
-        (folder / "mine.png").write_bytes(b"\x89PNG, mine")
-
-    return "mine", make, False
-
-
-def folder_of_another(given):
-    """A file of every name that a command could write there, which it did not."""
-
-    def make(folder):
-        (folder / "mine").mkdir()
-        for name in ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json"):
-            (folder / "mine" / name).write_text("mine")
-
-    return "mine", make, False
-
-
-def link_to_a_folder(given):
-    def make(folder):
-        (folder / "real").mkdir()
-        (folder / "link").symlink_to("real")
-
-    return "link", make, ("real/*",)
-
-
-_ANY = [empty, with_a_NUL, too_long, loop]
-_READ = [missing, *_ANY, dangling, below_a_file]
-INPUTS = {
-    CHECKPOINT: [*_READ, a_folder, unreadable, device, pipe, link],
-    FILE: [*_READ, a_folder, device, pipe, link],
-    TEXT: [*_READ, a_folder, unreadable, fed_pipe, link],
-    FOLDER: [*_READ, a_file, device, pipe, link, with_a_slash],
-}
-_FOLDERS = [*_ANY, dangling, a_file, below_a_file, device, pipe, in_proc, in_sys]
-OUTPUTS = {
-    OUTPUT: [
-        *(missing, *_ANY, a_folder, below_a_file, link_to_nowhere, full_device, closed_file, in_proc, in_sys),
-        *(ending_in_a_slash, link_to_a_file, link_to_nothing, null_device, read_pipe, open_file, name_of_250, old_file),
-    ],
-    PICTURE: [
-        missing,
-        empty,
-        with_a_NUL,
-        too_long,
-        below_a_file,
-        in_proc,
-        in_sys,
-        ending_in_a_slash,
-        picture_of_another,
-    ],
-    NEW_FOLDER: [missing, *_FOLDERS, a_folder],
-    OUTPUT_FOLDER: [*_FOLDERS, folder_of_another, link_to_a_folder],
-    DOWNLOADS: [*_FOLDERS, link_to_a_folder],
-    CACHE: [*_ANY, a_folder, a_file, below_a_file, device, pipe, in_proc, in_sys],
-}
-
-
 def _onto_input(title, command, name, given, other, its):
-    """An output that is one of the inputs, whatever it is called."""
+    """An output that is one of the inputs under another name."""
     if its.kind == FOLDER or given.kind not in (OUTPUT, CACHE):
         return
     makes = {
@@ -490,7 +110,7 @@ def _onto_input(title, command, name, given, other, its):
 
 @pytest.fixture
 def _ends():
-    """A test that waits for ever fails."""
+    """Fail a test that does not end."""
 
     def end(*_):
         raise AssertionError("it hangs")

@@ -1,4 +1,4 @@
-"""fairseq-train with the plugin, given options that cannot be meant, and runs that go wrong."""
+"""fairseq-train with the plugin, with invalid options, and trainings that fail."""
 
 import shutil
 
@@ -9,17 +9,17 @@ MADE = ("trained", "trained/*")
 
 
 def refused(options, says, before=lambda folder: None, makes=("trained",)):
-    """Nothing is trained: options are refused before the first update, or no checkpoint is written."""
+    """A row whose options are refused before the first update, or whose training writes no checkpoint."""
     return Row(options, f"train {options}", says, before=before, makes=makes)
 
 
 def trains(options):
-    """What is unusual and right."""
+    """A row with unusual but valid options."""
     return Row(options, f"train {options}", code=0, makes=MADE)
 
 
 def begun(folder):
-    """A training of 15 updates, to go on from."""
+    """A training of 15 updates to resume."""
     shutil.copytree(folder / "run", folder / "trained")
 
 

@@ -154,7 +154,7 @@ MODELS = [
     Row(
         "one of them diverged",
         ENSEMBLE,
-        "other.pt: the weight .*inner.weight is infinite or no number",
+        "other.pt: the weight .*inner.weight is infinite or NaN",
         before=weight(one(math.nan), target="other.pt"),
     ),
     Row(
@@ -367,7 +367,7 @@ FAIRSEQ = [
     Row(
         "fairseq-generate with a diverged model",
         GENERATE,
-        "the weight .* is infinite or no number",
+        "the weight .* is infinite or NaN",
         before=weight(one(math.nan)),
     ),
     Row(

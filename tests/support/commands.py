@@ -39,7 +39,7 @@ SMALL_BENCH = {
 
 
 def program(name):
-    """What a command of posnet's or fairseq's begins with: the function of its console script, None if it has none."""
+    """The function of the console script of one of posnet's or fairseq's commands; None if there is no such script."""
     for script in entry_points(group="console_scripts", name=name):
         return script.load()
 

@@ -1,4 +1,4 @@
-"""An invented language pair: another word for every word, and the sentence backwards."""
+"""An invented language pair: every word has one translation, and sentences are reversed."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What makes damaged checkpoints of good ones, in a folder of hostile use."""
+"""Functions that damage checkpoints in the folder of a row."""
 
 import io
 import pickle
@@ -8,7 +8,7 @@ import torch
 
 
 def changed(change, source="model.pt", target="bad.pt"):
-    """What makes a checkpoint of another one, whose content `change` changes."""
+    """A function that rewrites a checkpoint after `change` has changed its content."""
 
     def before(folder):
         state = torch.load(folder / source, weights_only=True)
@@ -19,7 +19,7 @@ def changed(change, source="model.pt", target="bad.pt"):
 
 
 def weight(value, name="encoder.layers.0.feed_forward.inner.weight", target="bad.pt"):
-    """What puts a function of a weight in its place."""
+    """A function that replaces a weight by a function of it."""
     return changed(lambda state: state["model"].update({name: value(state["model"][name])}), target=target)
 
 
@@ -41,7 +41,7 @@ def tar(folder):
 
 
 def put(*keys_and_value, name="run/checkpoint_3_15.pt"):
-    """Puts a value into a checkpoint, in the place that the keys say."""
+    """A function that sets a value of a checkpoint, found by the keys."""
     *keys, key, value = keys_and_value
 
     def change(state):

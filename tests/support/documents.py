@@ -1,4 +1,4 @@
-"""The commands of README.md, CONTRIBUTING.md and docs/*.md, as they stand there."""
+"""Reads the commands of README.md, CONTRIBUTING.md and docs/*.md."""
 
 import re
 import shlex
@@ -24,10 +24,10 @@ class Command:
     """A command of a document.
 
     Attributes:
-        document: the file, relative to the repository.
-        line: where it begins.
-        text: on one line, if it has no text of several lines within it.
-        variables: (name, value) of what the lines before it set, as ``TRAIN="..."``.
+        document: path of the file, relative to the repository.
+        line: number of its first line.
+        text: the command, with continuation lines joined; it has several lines if it contains a heredoc.
+        variables: (name, value) of the shell variables set before it, such as ``TRAIN="..."``.
     """
 
     document: str
@@ -39,10 +39,10 @@ class Command:
         return f"{self.document}:{self.line}: {self.text}"
 
     def words(self):
-        """The words of its first line; a variable is split at its spaces, as the shell does.
+        """The words of its first line; variables are expanded and split at spaces, as by the shell.
 
         Raises:
-            ValueError: a quotation mark has no partner.
+            ValueError: a quotation mark is not closed.
         """
         text = self.text.split("\n")[0]
         for name, value in self.variables:
@@ -54,18 +54,18 @@ class Command:
 
 
 def blocks(text):
-    """(line, language, content) of the fenced blocks."""
+    """Yield (line, language, content) of each fenced block."""
     for block in _FENCED.finditer(text):
         yield _line(text, block.start(2)), block[1], block[2]
 
 
 def prose(text):
-    """The text, with empty lines in place of fenced blocks."""
+    """The text with fenced blocks replaced by empty lines."""
     return _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
 
 
 def commands(path):
-    """The commands of a document, in its order."""
+    """Yield the commands of a document in their order."""
     text = path.read_text()
     bash = [(line, content) for line, language, content in blocks(text) if language == "bash"]
     found = [statement for line, content in bash for statement in _statements(line, content)]
@@ -82,14 +82,14 @@ def commands(path):
 
 
 def looks_like_a_command(text):
-    """Whether a text begins as a command does."""
+    """Whether a text begins like a command."""
     return _COMMAND.match(text) is not None
 
 
 def _statements(line, block):
-    """(line, text) of the commands of a block.
+    """Yield (line, text) of each command of a block.
 
-    Continuation lines are joined, a heredoc belongs to its command, and a comment may tell "or: another command".
+    Continuation lines are joined, a heredoc belongs to its command, and a comment "or: COMMAND" has one more command.
     """
     lines = iter(enumerate(block.split("\n")[:-1], line))
     for number, statement in lines:

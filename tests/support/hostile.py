@@ -1,4 +1,4 @@
-"""Hostile and careless use: rows of a table that say what is done in a folder and what must come of it."""
+"""Hostile and careless use: tables of commands in a folder, with the results that they must have."""
 
 import contextlib
 import hashlib
@@ -23,21 +23,21 @@ ENDS = 2  # the exit code of a refusal
 
 @dataclass(frozen=True)
 class Row:
-    """A row: what is done, what must come out, what must still be there.
+    """A command, its output and exit code, and the files that it may write.
 
-    Whatever is in the folder must be as it was afterwards, but for what the row says it makes.
+    All other files in the folder must be unchanged afterwards.
 
     Attributes:
         name: of the row.
-        command: in the folder, as one would type it. posnet's commands run in this process, all others in their own.
+        command: command line, run in the folder. posnet's commands run in this process, all others in their own.
             ``train OPTION...`` is fairseq-train with a small model on ``data`` into ``trained``, in this process.
-        says: regular expression that is found in what is printed.
-        code: exit code. With 2, exactly one line must be an error.
+        says: regular expression that the output must contain.
+        code: exit code. With 2, exactly one line of standard error must be an error.
         before: changes the folder first.
-        makes: patterns of names that may be new or different afterwards.
-        after: looks at the folder afterwards.
-        stdin: what is piped in.
-        environment: variables that are set, or removed with None.
+        makes: patterns of files that may be new or changed afterwards.
+        after: checks the folder afterwards.
+        stdin: content of standard input.
+        environment: variables to set, or to remove if None.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Row:
 
 
 def play(row, folder, monkeypatch, capfd):
-    """Do what a row says, and look at what came of it."""
+    """Run the command of a row and check its result."""
     monkeypatch.chdir(folder)
     for name, value in row.environment:
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
@@ -80,7 +80,7 @@ def play(row, folder, monkeypatch, capfd):
 
 
 def run(command, stdin, monkeypatch):
-    """The exit code of a command. What it prints is printed."""
+    """Run a command, printing its output, and return its exit code."""
     name, *arguments = shlex.split(command)
     stdin = stdin.encode() if isinstance(stdin, str) else stdin
     if name == "train":
@@ -104,7 +104,7 @@ def run(command, stdin, monkeypatch):
 
 
 def train(options, monkeypatch):
-    """The exit code of a short training. A failure is told as fairseq's own commands tell it with the plugin."""
+    """Run a short training and return its exit code; errors are printed as by fairseq's commands with the plugin."""
     short = "--max-update 4 --save-interval-updates 2 --no-epoch-checkpoints".split()
     try:
         commands.call(monkeypatch, "train", *commands.train_arguments("data", "trained", *short, *options))
@@ -118,7 +118,7 @@ def train(options, monkeypatch):
 
 
 def in_process(command, stdin=b""):
-    """The exit code of a command in a process of its own, found as in a terminal with the environment activated."""
+    """Run a command in a process of its own, with the environment activated, and return its exit code."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(shlex.split(command), input=stdin, capture_output=True, env=os.environ | {"PATH": path})
     sys.stdout.write(done.stdout.decode(errors="replace"))
@@ -129,7 +129,7 @@ def in_process(command, stdin=b""):
 
 
 def contents(folder):
-    """What is in a folder: for each name its kind, and a hash of its bytes or where it points to."""
+    """The content of a folder: {name: (kind, hash of a file or target of a link)}."""
     return {str(path.relative_to(folder)): _look(path) for path in Path(folder).rglob("*")}
 
 

@@ -1,4 +1,4 @@
-"""What must hold for every token mixer. Each law takes a model and raises AssertionError if it is broken."""
+"""Laws that hold for every token mixer. Each takes a model and raises AssertionError if the model breaks it."""
 
 import io
 
@@ -121,7 +121,7 @@ def saving_and_loading_change_nothing(model, twin):
 
 
 def storing_energies_changes_nothing(model, twin):
-    """In a full pass, step by step, and in a model that was built as ever and then given the stored tables.
+    """In a full pass, step by step, and in a newly built model that loads the stored tables.
 
     `twin`: a model of the same options with other weights.
     """
@@ -142,7 +142,7 @@ def half_precision_stays_finite(model, dtype):
 
 
 def autocast_stays_finite(model, dtype):
-    """The same where only the products are in half precision, as under ``--amp``."""
+    """As above, with only matrix products in half precision, as with ``--amp``."""
     with torch.autocast("cpu", dtype=dtype):
         scores = decode(model, *_with_a_sentence_of_padding_only())
     _assert_finite(model, scores)

@@ -1,4 +1,4 @@
-"""A reader who types the documents' commands: the folder where that happens, and what makes the commands small."""
+"""Runs the commands of the documents in a folder, with options that make them small."""
 
 import os
 import re
@@ -57,7 +57,7 @@ _ASSIGNED = re.compile(r"[A-Z_]+=")
 
 
 def typed(command):
-    """(variables, words) of a command: what stands before the program as NAME=VALUE, and the rest made small."""
+    """(variables, words) of a command: the assignments before the program, and its words with smaller options."""
     words = [PLACEHOLDERS.get(word, word) for word in command.words()]
     count = next(number for number, word in enumerate(words) if not _ASSIGNED.match(word))
     variables, words = dict(word.split("=", 1) for word in words[:count]), words[count:]
@@ -70,7 +70,7 @@ def typed(command):
 
 
 def needs_shell(command):
-    """Whether Python cannot stand in for the shell."""
+    """Whether a command needs a shell."""
     bare = re.sub(r"""'[^']*'|"[^"]*"|\s#.*""", "", command.text)
     return _BY_SHELL.search(bare) is not None or program(typed(command)[1][0]) is None
 
@@ -85,11 +85,11 @@ main()
 
 
 class Reader:
-    """Types commands, one after the other, in a folder of its own.
+    """Runs commands, one after the other, in a folder.
 
     Args:
-        folder: which is empty.
-        patch: what is changed for all commands, undone by the caller.
+        folder: an empty folder.
+        patch: for changes that hold for all commands; the caller undoes them.
     """
 
     def __init__(self, folder, patch):
@@ -112,18 +112,18 @@ class Reader:
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
     def close(self):
-        """Nothing is served any more."""
+        """Stop serving files."""
         self._server.close()
 
     def type(self, command, before=()):
-        """Run a command, and look for the files that it makes.
+        """Run a command and check that it writes its output files.
 
         Args:
-            command: the same one is run once.
-            before: commands to run first, if they have not been; that they fail is said where they are asked for.
+            command: run only once, however often it is given.
+            before: commands to run first, if they have not been run; their failures are reported when they are given.
 
         Raises:
-            AssertionError: it fails or makes no such file.
+            AssertionError: it fails, or does not write its output.
             ValueError: it cannot be parsed.
         """
         for each in (*before, command):
@@ -176,7 +176,7 @@ class Reader:
         assert done.returncode == 0, f"{command}\nends with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def _rehearse(self, command, words):
-        """Let a recipe, or posnet-run, say what it would do."""
+        """Run a recipe with DRY_RUN=1, or posnet-run with --dry-run."""
         if words[0] == "posnet-run":
             self._shell(command, f'PATH="$PWD/bin:$PATH"; {shlex.join(words)} --dry-run')
             return
@@ -195,7 +195,7 @@ class Reader:
         program.chmod(0o755)
 
     def _serve(self, dataset, patch):
-        """Options for a published dataset, whose small archives are served on this machine from here on."""
+        """Serve small archives in place of a published dataset, and return the options that use them."""
         make, _, merges = MADE[dataset]
         for key, entry in archives.expect(make()[0], self._server).items():
             patch.setitem(ARCHIVES, key, entry)
@@ -209,7 +209,7 @@ class Reader:
         shutil.copy(self.folder / f"{name}.en", self.folder / f"{name}.txt")
 
     def _configure(self, content):
-        """A block of YAML is a file if its first line names it; sacreBLEU's test sets are not fetched."""
+        """Write a block of YAML if its first line names a file, and provide sacreBLEU's test sets that it names."""
         if found := re.match(r"# (\S+\.yaml)\b", content):
             (self.folder / found[1]).write_text(content)
         for test_set in yaml.safe_load(content).get("test_sets", {}).values():

@@ -1,4 +1,4 @@
-"""Logs of trainings: made up, and what tests ask of real ones."""
+"""Invented training logs, and values read from real ones."""
 
 import json
 
@@ -6,7 +6,7 @@ from posnet_fairseq.runs.training_log import records
 
 
 def training_log(updates=20, start=8.0, gpu=False, end="\n"):
-    """What fairseq-train writes, with a validation every 5 updates."""
+    """A log of fairseq-train with a validation every 5 updates."""
     lines = ["x | INFO | fairseq.utils | rank   0: capabilities =  9.0 ; total memory = 80.000 GB ; name = X"] * gpu
     for number in range(1, updates + 1):
         loss = start - 5 * number / updates
@@ -20,7 +20,7 @@ def training_log(updates=20, start=8.0, gpu=False, end="\n"):
 
 
 def losses(log):
-    """Validation losses by updates, those of an update that was done again once."""
+    """{update: validation loss}; an update that was repeated after resuming counts once."""
     found = {values["valid_num_updates"]: values["valid_nll_loss"] for kind, values in records(log) if kind == "valid"}
     trained = {values["num_updates"]: values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
     return [*found.values(), *trained.values()]

@@ -1,0 +1,103 @@
+"""Outputs of all commands that are links, and what a new file takes over from the old one."""
+
+import os
+import stat
+
+import pytest
+
+from posnet_fairseq.shared import files
+from posnet_fairseq.shared.errors import UsageError
+from support.hostile import Row, table
+from support.hostile_files import (
+    AVERAGE,
+    PRECOMPUTE,
+    SCORE,
+    SCORES,
+    TRANSLATE,
+    linked,
+    play_and_find_no_temporary_files,
+)
+
+
+def is_link(name, target):
+    def look(folder):
+        assert os.readlink(folder / name) == target
+        assert (folder / target).stat().st_size
+
+    return look
+
+
+def _socket(path):
+    os.mknod(path, 0o666 | stat.S_IFSOCK)
+
+
+LINKS = [
+    Row(
+        "a link to an old result",
+        f"{AVERAGE} link.pt",
+        "averaged into link.pt",
+        0,
+        linked("link.pt", "model.pt"),
+        ("model.pt",),
+        is_link("link.pt", "model.pt"),
+    ),
+    Row(
+        "a link to a link in another folder",
+        f"{TRANSLATE} --output link",
+        "12 sentences",
+        0,
+        lambda folder: [(folder / "text/next").symlink_to("new"), (folder / "link").symlink_to("text/next")],
+        ("text/new",),
+        is_link("link", "text/next"),
+    ),
+    Row("a link in a circle", f"{PRECOMPUTE} a", "--out a: Too many levels", before=linked("a", "./a")),
+    Row(
+        "links in a circle", f"{AVERAGE} a", "a: Too many", before=lambda f: [linked("a", "b")(f), linked("b", "a")(f)]
+    ),
+    Row("a link to a folder", f"{AVERAGE} a", "a is a directory", before=linked("a", "text")),
+    Row("a folder that is a circle", f"{AVERAGE} a/b", "a/b: .*(Too many|no folder)", before=linked("a", "a")),
+    Row("a link below a missing folder", f"{AVERAGE} a", "the folder no is not there", before=linked("a", "no/b")),
+    Row("a report through a linked folder", f"{SCORE} --out link", "", 0, linked("link", "text"), ("text/*", *SCORES)),
+    Row("a socket", f"{AVERAGE} socket", "is a disk or a socket", before=lambda folder: _socket(folder / "socket")),
+]
+
+
+@table(LINKS)
+def test_row(row, folder, monkeypatch, capfd):
+    play_and_find_no_temporary_files(row, folder, monkeypatch, capfd)
+
+
+def test_permissions_of_an_old_file_stay(tmp_path):
+    for mode in (0o600, 0o640, 0o777):
+        (tmp_path / "old").write_text("old")
+        (tmp_path / "old").chmod(mode)
+        files.write_lines(tmp_path / "old", ["new"])
+        assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == mode
+    mask = os.umask(0o027)
+    try:
+        files.write_lines(tmp_path / "new", ["new"])
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_another_name_of_an_old_file_keeps_it(tmp_path):
+    (tmp_path / "old").write_text("old\n")
+    os.link(tmp_path / "old", tmp_path / "other")
+    files.write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "other").read_text() == "old\n"
+
+
+def test_write_protected(tmp_path):
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o444)
+    with pytest.raises(UsageError, match="old is write-protected"):
+        files.check_place(tmp_path / "old", "--out")
+
+
+def test_the_file_of_another_user_is_replaced_where_the_folder_allows_it(tmp_path, monkeypatch):
+    (tmp_path / "old").write_text("old\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may do everything
+    files.check_place(tmp_path / "old", "--out")
+    files.write_lines(tmp_path / "old", ["new"])
+    assert (tmp_path / "old").read_text() == "new\n"

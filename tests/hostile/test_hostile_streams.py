@@ -1,0 +1,180 @@
+"""Standard streams, pipes and open files of all commands: closed, full, without a reader, or an input as well."""
+
+import io
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from posnet_fairseq.shared import files
+from posnet_fairseq.shared.errors import UsageError
+from support import commands
+from support.hostile_files import SCORE, TRANSLATE, translated
+
+SCRIPTS = sorted(re.findall(r'"(posnet-[a-z-]+)=', (commands.ROOT / "setup.py").read_text()))
+
+
+# A line of each command that prints its result.
+PRINTING = {
+    "posnet-bench": "posnet-bench layers --mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
+    "posnet-doctor": "posnet-doctor",
+    "posnet-length-ratio": "posnet-length-ratio data",
+    "posnet-mixers": "posnet-mixers rposnet",
+    "posnet-prepare": "posnet-prepare --list",
+    "posnet-score": SCORE,
+    "posnet-translate": TRANSLATE,
+}
+
+
+def no_reader():
+    """A pipe without a reader."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "w")
+
+
+def ends(monkeypatch, command, **streams):
+    """The exit code of a command in this process, with other standard streams."""
+    with monkeypatch.context() as patch:
+        for name, stream in streams.items():
+            patch.setattr(sys, name, stream)
+        try:
+            commands.run_program(monkeypatch, *command.split())
+        except SystemExit as error:
+            return error.code
+    return 0
+
+
+def buffered():
+    """The environment, without what would have Python write at once."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def test_open_files(tmp_path):
+    """/dev/fd/N is written to at its current position."""
+    with open(tmp_path / "file", "w") as file:
+        file.write("before\n")
+        file.flush()
+        files.write_lines(f"/dev/fd/{file.fileno()}", ["a"])
+        files.write_lines(f"/proc/self/fd/{file.fileno()}", ["b"])
+        file.write("after\n")
+    assert (tmp_path / "file").read_text() == "before\na\nb\nafter\n"
+    with open(tmp_path / "file") as file, pytest.raises(UsageError, match="open for reading only"):
+        files.write_lines(f"/dev/fd/{file.fileno()}", ["a"])
+
+
+def test_the_old_standard_input_is_not_lost(folder, monkeypatch, capfd):
+    """< FILE --output FILE"""
+    monkeypatch.chdir(folder)
+    before = Path("text/test.xx").read_bytes()
+    with open("text/test.xx", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        arguments = TRANSLATE.replace("--input text/test.xx", "--output text/test.xx").split()
+        with pytest.raises(SystemExit):
+            commands.run_program(monkeypatch, *arguments)
+    assert "same file as standard input" in capfd.readouterr().err
+    assert Path("text/test.xx").read_bytes() == before
+
+
+def test_pipes_on_both_sides(folder, monkeypatch, capfd):
+    translated(folder, monkeypatch, "--output", "expected")
+    for name in ("in", "out"):
+        os.mkfifo(name)
+    received = []
+    threads = [
+        threading.Thread(target=lambda: Path("in").write_bytes(Path("text/test.xx").read_bytes())),
+        threading.Thread(target=lambda: received.append(Path("out").read_text())),
+    ]
+    for thread in threads:
+        thread.start()
+    translated(folder, monkeypatch, "--input", "in", "--output", "out")
+    for thread in threads:
+        thread.join()
+    assert received == [Path("expected").read_text()]
+    assert stat.S_ISFIFO(os.stat("out").st_mode)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_streams_of_every_command(script, monkeypatch, capfd, folder):
+    """Nobody reads, nothing can be written, the terminal knows ASCII only, an interrupt."""
+    monkeypatch.setattr("tempfile.tempdir", str(folder))  # where translations are kept
+    monkeypatch.chdir(folder)
+    for command in (f"{script} --help", PRINTING.get(script)):
+        if command is None:
+            continue
+        assert ends(monkeypatch, command, stdout=no_reader()) == 141, command
+        assert capfd.readouterr().err.count("rror") == 0
+        with open("/dev/full", "w") as full:
+            assert ends(monkeypatch, command, stdout=full) == 2, command
+        assert re.search("could not be written|the disk is full", capfd.readouterr().err), command
+        ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        assert ends(monkeypatch, command, stdout=ascii_only) == 0, command
+        assert ascii_only.tell()
+    if script in PRINTING:
+        assert ends(monkeypatch, PRINTING[script], stdout=None) == 2
+        assert "standard output is closed" in capfd.readouterr().err
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupt)
+    assert ends(monkeypatch, script) == 130
+    assert not capfd.readouterr().err
+
+
+def test_every_command_that_prints_is_among_them():
+    writing = {"posnet-average", "posnet-export", "posnet-plot", "posnet-precompute"}
+    assert set(PRINTING) | writing == set(SCRIPTS)
+
+
+def test_notes_do_not_get_into_the_output(folder, monkeypatch, capfd):
+    """Standard error is closed, as by 2>&-."""
+    translated(folder, monkeypatch, "--output", "expected")
+    capfd.readouterr()
+    assert ends(monkeypatch, TRANSLATE, stderr=None) == 0
+    assert capfd.readouterr().out == Path("expected").read_text()
+
+
+def test_standard_input_is_closed(folder, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    command = TRANSLATE.replace("--input text/test.xx", "")
+    assert ends(monkeypatch, command, stdin=None) == 2
+    assert "standard input is closed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "says"),
+    [
+        ("posnet-mixers rposnet > /dev/full", 2, "posnet-mixers: error: "),
+        ("posnet-mixers --help > /dev/full", 2, "posnet-mixers: error: standard output could not be written"),
+        ("PYTHONUNBUFFERED=1 posnet-mixers --help > /dev/full", 2, "standard output could not be written"),
+        ("posnet-mixers rposnet >&- <&-", 2, "standard output is closed"),
+        ("posnet-mixers nothing 2>&-", 2, ""),
+        ("posnet-mixers nothing 2> /dev/full", 2, ""),
+    ],
+)
+def test_redirections(redirected, code, says):
+    """In a shell, where the interpreter could print more errors when it exits."""
+    done = subprocess.run(
+        ["bash", "-c", redirected.replace("posnet-mixers", f"{Path(sys.executable).parent}/posnet-mixers")],
+        capture_output=True,
+        text=True,
+        env=buffered(),
+    )
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") <= 1, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_nobody_reads(arguments):
+    """As with | head, in a process of its own, up to its exit."""
+    with no_reader() as pipe:
+        command = [Path(sys.executable).parent / "posnet-mixers", *arguments]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, env=buffered())
+    assert (done.returncode, done.stderr) == (141, "")

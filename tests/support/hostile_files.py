@@ -1,0 +1,70 @@
+"""Commands with outputs, and what rows of hostile use do with their files."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support import commands
+from support.hostile import play, run
+
+AVERAGE = "posnet-average run --num 1 --out"
+PRECOMPUTE = "posnet-precompute model.pt --out"
+TRANSLATE = "posnet-translate model.pt --beam 1 --max-len-b 2 --input text/test.xx"
+SCORE = (
+    "posnet-score --metrics bleu --resamples 40 --workers 1 --reference text/test.yy --system a=text/test.xx "
+    "--cache scores.sqlite"
+)
+CORPUS = "posnet-prepare corpus --train text/train.xx text/train.yy --valid-every 9 -s xx -t yy --merges 5 --workers 1"
+SCORES = ("scores.sqlite*",)
+REPORT = ("report", "report/*", *SCORES)
+
+
+def linked(name, target):
+    """Make a symbolic link first."""
+    return lambda folder: (folder / name).symlink_to(target)
+
+
+def written(name, text="mine"):
+    """Write a file first."""
+
+    def write(folder):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+    return write
+
+
+def after(*commands_before, then=lambda folder: None):
+    """Run commands in the row's folder first, then change the folder."""
+
+    def do(folder):
+        patch = pytest.MonkeyPatch()
+        for command in commands_before:
+            assert run(command, "", patch) == 0
+        then(folder)
+
+    return do
+
+
+def translated(folder, monkeypatch, *more):
+    """Translate the test set in a folder."""
+    monkeypatch.chdir(folder)
+    commands.run_program(monkeypatch, *TRANSLATE.split(), *more)
+
+
+def lines_kept(said):
+    """The lines of the file that a command says it has written instead of its output; the file is removed."""
+    (place,) = re.findall(r"What was to be written is in (\S+)\.(?:\s|$)", said)
+    place = Path(place)
+    lines = place.read_text().splitlines()
+    place.unlink()
+    place.parent.rmdir()
+    return lines
+
+
+def play_and_find_no_temporary_files(row, folder, monkeypatch, capfd):
+    """Do what a row says; no hidden file but a lock may be left."""
+    play(row, folder, monkeypatch, capfd)
+    for path in folder.rglob(".*"):
+        assert path.name == ".lock", f"{path} was left behind"

@@ -1,0 +1,177 @@
+"""Every command that takes paths, with a valid value of each path."""
+
+import shlex
+from dataclasses import dataclass
+
+# What a path is for.
+CHECKPOINT = "checkpoint"
+FILE = "file"  # read more than once
+TEXT = "text"  # read once, so that a pipe will do
+FOLDER = "folder"
+OUTPUT = "output"
+PICTURE = "picture"  # without the end of its name
+NEW_FOLDER = "new folder"
+OUTPUT_FOLDER = "output folder"
+DOWNLOADS = "downloads"
+CACHE = "cache"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A path on a command line: its kind, and a valid value."""
+
+    kind: str
+    good: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line with the names of paths in braces.
+
+    Attributes:
+        line: the command line.
+        paths: {name: :class:`Given`}.
+        makes: patterns of the files that it writes with valid paths.
+        quick: whether to run it with valid paths, too.
+    """
+
+    line: str
+    paths: dict
+    makes: tuple = ()
+    quick: bool = True
+
+    def filled(self, **paths):
+        """The line with valid paths except those given."""
+        filled = {name: shlex.quote(paths.get(name, path.good)) for name, path in self.paths.items()}
+        return self.line.format(**filled)
+
+
+_TRANSLATE = "posnet-translate {checkpoint} --beam 1 --max-len-b 2 --input {input} --output {output} --data {data}"
+_SCORE = "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
+_PREPARE = "--out {out} --workers 1 --dry-run"
+_FIGURES = ("figures", "figures/*")
+COMMANDS = [
+    Command(
+        "posnet-average {folder} --num 1 --out {out}",
+        {"folder": Given(FOLDER, "run"), "out": Given(OUTPUT, "new.pt")},
+        makes=("new.pt",),
+    ),
+    Command(
+        "posnet-precompute {checkpoint} --out {out} --max-length 32 --data {data}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "out": Given(OUTPUT, "new.pt"),
+            "data": Given(FOLDER, "data"),
+        },
+        makes=("new.pt",),
+    ),
+    Command(
+        f"{_TRANSLATE} --bpe-codes {{codes}}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "input": Given(TEXT, "text/test.xx"),
+            "output": Given(OUTPUT, "new.txt"),
+            "data": Given(FOLDER, "data"),
+            "codes": Given(FILE, "codes"),
+        },
+        makes=("new.txt",),
+    ),
+    Command(
+        f"{_TRANSLATE} --sentencepiece-model {{pieces}}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "input": Given(TEXT, "text/test.xx"),
+            "output": Given(OUTPUT, "new.txt"),
+            "data": Given(FOLDER, "data"),
+            "pieces": Given(FILE, "pieces.model"),
+        },
+        makes=("new.txt",),
+    ),
+    Command(
+        "posnet-export {checkpoint} --onnx {onnx}",
+        {"checkpoint": Given(CHECKPOINT, "fast.pt"), "onnx": Given(NEW_FOLDER, "graphs")},
+        makes=("graphs", "graphs/*"),
+        quick=False,
+    ),
+    *(
+        Command(
+            f"posnet-plot weights {{checkpoint}} --sentence 'a1 a2' --out {{out}} --data {{data}} {option} {{text}}",
+            {
+                "checkpoint": Given(CHECKPOINT, "model.pt"),
+                "out": Given(OUTPUT_FOLDER, "figures"),
+                "data": Given(FOLDER, "data"),
+                "text": Given(FILE, good),
+            },
+            makes=_FIGURES,
+            quick=False,
+        )
+        for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
+    ),
+    Command(
+        "posnet-plot curves {runs} --out {out}",
+        {"runs": Given(FOLDER, "log"), "out": Given(PICTURE, "curves")},
+        makes=("curves.*",),
+    ),
+    Command(
+        "posnet-plot compare {report} --out {out}",
+        {"report": Given(TEXT, "report/report.json"), "out": Given(OUTPUT_FOLDER, "figures")},
+        makes=_FIGURES,
+    ),
+    Command(
+        f"{_SCORE} --system a={{system}} --out {{out}} --cache {{cache}}",
+        {
+            "source": Given(TEXT, "text/test.xx"),
+            "reference": Given(TEXT, "text/test.yy"),
+            "system": Given(TEXT, "text/test.xx"),
+            "out": Given(OUTPUT_FOLDER, "figures"),
+            "cache": Given(CACHE, "scores.sqlite"),
+        },
+        makes=("figures", "figures/*", "scores.sqlite*"),
+    ),
+    Command(
+        "posnet-score --config {config} --out {out} --cache scores.sqlite",
+        {"config": Given(TEXT, "comparison.yaml"), "out": Given(OUTPUT_FOLDER, "figures")},
+        makes=("figures", "figures/*", "scores.sqlite*"),
+    ),
+    Command(
+        f"posnet-prepare corpus --train {{source}} {{target}} --valid {{valid}} text/valid.yy -s xx -t yy {_PREPARE} "
+        "--test {test} text/test.yy",
+        {
+            "source": Given(FILE, "text/train.xx"),
+            "target": Given(FILE, "text/train.yy"),
+            "valid": Given(FILE, "text/valid.xx"),
+            "test": Given(FILE, "text/test.xx"),
+            "out": Given(OUTPUT_FOLDER, "prepared"),
+        },
+    ),
+    Command(
+        f"posnet-prepare text --train {{train}} --valid {{valid}} --test {{test}} {_PREPARE}",
+        {
+            "train": Given(FILE, "text/train.xx"),
+            "valid": Given(FILE, "text/valid.xx"),
+            "test": Given(FILE, "text/test.xx"),
+            "out": Given(OUTPUT_FOLDER, "prepared"),
+        },
+    ),
+    Command(
+        f"posnet-prepare quickstart.en-de --downloads {{downloads}} --mirror {{mirror}} {_PREPARE}",
+        {
+            "downloads": Given(DOWNLOADS, "downloads"),
+            "mirror": Given(FOLDER, "text"),
+            "out": Given(OUTPUT_FOLDER, "prepared"),
+        },
+    ),
+    Command("posnet-length-ratio {data}", {"data": Given(FOLDER, "data")}),
+    Command(
+        "posnet-bench decode --mixers --checkpoints {checkpoints} --beams 1 --lengths 4 --sentences 1 --rounds 1",
+        {"checkpoints": Given(CHECKPOINT, "model.pt")},
+        quick=False,
+    ),
+    Command(
+        "posnet-bench prepare --text {text} text/test.yy --pairs 10 --folder {folder}",
+        {"text": Given(TEXT, "text/test.xx"), "folder": Given(FOLDER, "text")},
+        quick=False,
+    ),
+]
+# Those that take no path.
+WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
