@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import per_length, real_transform
@@ -56,3 +57,9 @@ class FourierNet(TokenMixer):
             return per_length(lambda x: torch.fft.fft2(x).real, memory, context.padding_mask), None
         mixed = per_length(real_transform, self.gating.value(memory), context.padding_mask)
         return self.out_proj(self.gating(mixed, query)), None
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections and of a matrix of cosines; FNet has fast transforms alone."""
+        if self.two_dimensional:
+            return 0
+        return self.projection_operations(size) + size.queries * size.keys * size.embed_dim

@@ -1,6 +1,7 @@
 """Huang's relative positions for queries and keys."""
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import table
@@ -33,3 +34,7 @@ class Huang(ContentBasedMixer):
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
         return plus_products(spread(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, and of queries and keys with every row of the table."""
+        return self.attention_operations(size) + (size.queries + size.keys) * size.table_rows * size.embed_dim

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.registry import register_mixer
@@ -20,6 +21,10 @@ class Kernel(Energy):
     def table(self, at, keys, positions, memory_positions):
         """(H, 1, 2K + 1): every query has the same."""
         return self.weight[:, None]
+
+    def operations(self, size: MixingSize) -> float:
+        """0: the table is read."""
+        return 0
 
 
 @register_mixer("lightconv")

@@ -1,6 +1,7 @@
 """Relative attention: queries of tokens, keys of relative positions."""
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.mixers.bases.token_mixer import PLACES
 from posnet_fairseq.ops.heads import split_table
@@ -35,3 +36,7 @@ class Relative(ContentBasedMixer):
     def energy(self, q, k, index):
         """(B, H, N, M)."""
         return spread(q @ split_table(self.relative_key, self.num_heads).mT, index)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention without keys, and of queries with every row of the table."""
+        return self.attention_operations(size) + size.queries * size.table_rows * size.embed_dim

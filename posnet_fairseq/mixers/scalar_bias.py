@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fairseq.dataclass import ChoiceEnum
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.ops.initialisation import table
 from posnet_fairseq.ops.offsets import table_index
@@ -43,3 +44,7 @@ class ScalarBias(ContentBasedMixer):
     def energy(self, q, k, index):
         """(B, H, N, M)."""
         return plus_products(self.bias[:, index].unsqueeze(0), q, k)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention; products with positions are of single numbers."""
+        return self.attention_operations(size)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.mixers.bases.token_mixer import PLACES
 from posnet_fairseq.ops.heads import split_table
@@ -54,3 +55,8 @@ class Shaw(ContentBasedMixer):
             return mixed
         sums = collect(weights, index, len(self.relative_value))
         return mixed + sums @ split_table(self.relative_value, self.num_heads)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, of queries and, with ``--shaw-values``, of weights with every row of a table."""
+        tables = 1 if self.relative_value is None else 2
+        return self.attention_operations(size) + tables * size.queries * size.table_rows * size.embed_dim

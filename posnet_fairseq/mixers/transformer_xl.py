@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.relative import plus_products, spread
@@ -44,3 +45,8 @@ class TransformerXL(ContentBasedMixer):
 
     def _per_head(self, bias):
         return bias.view(self.num_heads, 1, self.head_dim) * self.scale
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, of W_R with s for every distance, and of queries with these products."""
+        distances = size.keys if self.causal else 2 * size.keys - 1
+        return self.attention_operations(size) + distances * (size.embed_dim + size.queries) * size.embed_dim

@@ -5,6 +5,7 @@ from typing import ClassVar
 from torch import nn
 
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.registry import register_mixer
 
 
@@ -37,3 +38,9 @@ class Translution(OffsetMixer):
     def mix_values(self, weights, v, index):
         """Σ_m α_nm x_m W^V_{n-m}."""
         return self.matrices.mix(weights, v)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections that are left, and of the matrices of offsets."""
+        width = size.embed_dim
+        relative = self.matrices.energy_operations(size, width) + self.matrices.mix_operations(size, width)
+        return self.projection_operations(size) + relative

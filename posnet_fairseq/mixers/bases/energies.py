@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.ops.relative import spread
 from posnet_fairseq.shared.errors import UsageError
@@ -38,6 +39,14 @@ class Energy(nn.Module):
         table = self.table(offsets[:, 0], keys, positions, memory_positions)
         return table if self.reach is None else spread(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
 
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of :meth:`table` for one sentence.
+
+        Raises:
+            NotImplementedError: the energy does not declare them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not declare its operations")
+
 
 def enough(vectors: torch.Tensor | None, count: int, name: str) -> torch.Tensor:
     """`vectors`, (P, D), with a row for each of so many positions at least.
@@ -68,6 +77,10 @@ class StoredEnergy(Energy):
         """Rows and columns of the stored one. Batches padded beyond it repeat the last: nobody reads them."""
         table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
         return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
+
+    def operations(self, size: MixingSize) -> float:
+        """0: the table is read."""
+        return 0
 
 
 def _cut_or_repeat(table, dim, size):

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.masking import masked_energy, normalized
@@ -125,3 +126,10 @@ class PositionBasedMixer(TokenMixer):
                     torch.empty_like(table, device=self.mixer_version.device), energy.reach
                 )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections, of :attr:`energies`, and of weights with values."""
+        if not self.energies:
+            return super().operations(size)
+        energies = sum(energy.operations(size) for energy in self.energies)
+        return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim

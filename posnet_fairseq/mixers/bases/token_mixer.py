@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.gating import GATES, Gating
 from posnet_fairseq.mixers.bases.hypotheses import Reordering
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.layout import padding_before_tokens
@@ -352,6 +353,24 @@ class TokenMixer(nn.Module):
                 "Give the options it was trained with, or another --save-dir to train a new model."
             )
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of a full pass over one sentence.
+
+        A product and the sum that it is added to count once, as in papers. Products of single numbers, such as those
+        with a mask or a scale, do not count.
+
+        Args:
+            size: of the sentence and the mixer.
+
+        Raises:
+            NotImplementedError: the mixer does not declare them.
+        """
+        raise NotImplementedError(f"{self.name} does not declare its operations")
+
+    def projection_operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections that most mixers have: values, gate and output."""
+        return self.gating.operations(size) + size.queries * size.embed_dim**2
 
 
 def _check_padding(padding_mask, shape):
