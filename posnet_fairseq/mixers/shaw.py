@@ -57,6 +57,6 @@ class Shaw(ContentBasedMixer):
         return mixed + sums @ split_table(self.relative_value, self.num_heads)
 
     def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, of queries and, with ``--shaw-values``, of weights with every row of a table."""
+        """Multiplications of attention, of queries and (``--shaw-values``) of weights with every row of a table."""
         tables = 1 if self.relative_value is None else 2
         return self.attention_operations(size) + tables * size.queries * size.table_rows * size.embed_dim
