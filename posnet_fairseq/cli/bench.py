@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     pairs.add_argument("--heads", type=int, default=3, help="H (default: 3)")
     pairs.add_argument("--rounds", type=int, default=3, help="default: 3; medians are shown")
 
-    growth = what.add_parser("length", help="an encoder layer and a decoding step in ever longer sentences")
+    growth = what.add_parser("length", help="growth of an encoder layer and a decoding step with the sentence")
     growth.add_argument("--mixers", nargs="+", default=["rposnet"], help="default: rposnet")
     growth.add_argument(
         "--lengths", nargs="+", type=int, default=[2**n for n in range(6, 14)], help="N (default: 64 128 ... 8192)"
@@ -81,17 +81,17 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--text", nargs=2, type=a_path, required=True, metavar=("SOURCE", "TARGET"), help="sentence pairs, x.en y.de"
     )
-    data.add_argument("--pairs", type=int, default=10**6, help="as often as that takes (default: 1000000)")
+    data.add_argument("--pairs", type=int, default=10**6, help="which repeat the text (default: 1000000)")
     data.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
-    data.add_argument("--folder", type=a_path, help="for what is made, which is removed (default: a temporary one)")
+    data.add_argument("--folder", type=a_path, help="for temporary files (default: that of the system)")
 
     scoring = what.add_parser("score", help="posnet-score against sacreBLEU's paired test, on WMT17's systems")
-    scoring.add_argument("--systems", type=int, default=10, help="of 16 (default: 10)")
+    scoring.add_argument("--systems", type=int, default=10, help="number of systems, of 16 (default: 10)")
     scoring.add_argument("--resamples", nargs="+", type=int, default=[1000, 10000], help="default: 1000 10000")
     scoring.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
     scoring.add_argument("--comet-model", help="folder of a model, to measure COMET instead, against its own API")
-    scoring.add_argument("--comet-encoder", help="folder of its encoder's tokeniser and configuration")
-    scoring.add_argument("--segments", type=int, default=100, help="of COMET (default: 100)")
+    scoring.add_argument("--comet-encoder", help="folder with the tokeniser and configuration of its encoder")
+    scoring.add_argument("--segments", type=int, default=100, help="lines for COMET (default: 100)")
     return parser
 
 

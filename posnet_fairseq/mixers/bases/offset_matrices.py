@@ -128,6 +128,7 @@ class OffsetMixer(ContentBasedMixer):
     Words get no position embedding: Translution App. F finds that it hurts; ``--position-embedding`` adds one.
     """
 
+    matrices: OffsetMatrices  # made by subclasses
     Config = OffsetOptions
     places = ("encoder", "decoder")
     position_embedding = "none"

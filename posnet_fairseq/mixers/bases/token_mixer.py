@@ -146,6 +146,8 @@ class TokenMixer(nn.Module):
     class Config:
         """No options."""
 
+    name: ClassVar[str]  # both are set by register_mixer
+    arch: ClassVar[str]
     places = PLACES
     default_gate = "none"
     position_embedding = "sinusoidal"
