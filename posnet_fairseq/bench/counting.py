@@ -3,17 +3,19 @@
 import dataclasses
 import functools
 from argparse import Namespace
+from typing import NamedTuple
 
 import sympy
 import torch
 from torch import nn
 
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.transformer.options import apply_arch
-from posnet_fairseq.transformer.sizes import Size, of_arch
+from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 # Of formulas: K̂ = 2K + 1 rows of a table, N tokens, width D, and E = H·C, the width of α-Translution's relative part.
 SYMBOLS = sympy.symbols("K̂ N D E")
@@ -47,6 +49,41 @@ def trained_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+class Cost(NamedTuple):
+    """Parameters of a model, and multiplications of a self-attention in its encoder.
+
+    Attributes:
+        parameters: of the model.
+        formula: as in :func:`as_text`; None if the mixer declares none.
+        operations: the number for one sentence; None if the mixer declares none.
+    """
+
+    parameters: int
+    formula: str | None
+    operations: float | None
+
+
+def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
+    """Costs of a model in training, and with stored energies.
+
+    Args:
+        mixer, size, words: as for :func:`build`.
+        length: N, tokens of the sentence.
+    """
+    model = build(mixer, size, words)
+    trained = _cost(model, size, length)
+    precompute(model)
+    return trained, _cost(model, size, length)
+
+
+def _cost(model: MixerTransformer, size: str, length: int) -> Cost:
+    mixer, parameters = model.encoder.layers[0].self_attn, trained_parameters(model)
+    operations = formula(mixer)
+    if operations is None:
+        return Cost(parameters, None, None)
+    return Cost(parameters, as_text(operations), mixer.operations(mixing_size(mixer, length, size)))
+
+
 def formula(mixer: TokenMixer) -> sympy.Expr | None:
     """The multiplications of a mixer for one sentence of N tokens, in :data:`SYMBOLS`; None if it declares none."""
     rows, tokens, width, narrow = SYMBOLS
@@ -73,15 +110,16 @@ def _order(term: tuple[tuple[int, int, int, int], sympy.Expr]) -> tuple[bool, in
     return narrow > 0, -rows, -tokens, width if narrow else -width, -narrow
 
 
-def mixing_size(mixer: TokenMixer, length: int, size: Size) -> MixingSize:
+def mixing_size(mixer: TokenMixer, length: int, size: str) -> MixingSize:
     """The sizes of self-attention over a sentence in the architectures of a size.
 
     Args:
         mixer: of the model.
         length: N.
-        size: D, and the options that it sets.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
     """
+    shape = SIZES[size]
     fields = dataclasses.fields(mixer.Config)
-    options = {field.name: of_arch(mixer, field, size) for field in fields}
+    options = {field.name: of_arch(mixer, field, shape) for field in fields}
     clip = next((options[field.name] for field in fields if field.metadata.get("reach")), 0)
-    return MixingSize(length, length, size.embed_dim, clip, options.get("alpha_dim", 0) * mixer.num_heads)
+    return MixingSize(length, length, shape.embed_dim, clip, options.get("alpha_dim", 0) * mixer.num_heads)

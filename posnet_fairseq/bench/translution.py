@@ -39,7 +39,7 @@ def written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) -> torch
     n = torch.arange(x.size(1), device=x.device)
     offsets = n[:, None] - n
     tables = mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values
-    of_pairs = [table[offsets.clamp(min=0)] for table in tables]  # (N, N, C, C)
+    of_pairs = [table[offsets.clamp(min=0)] for table in tables if table is not None]  # (N, N, C, C)
     q = torch.einsum("bnd,nmde->bnme", tokens[0], of_pairs[0])
     k, v = (torch.einsum("bmd,nmde->bnme", tokens[i], of_pairs[i]) for i in (1, 2))
     energy = (q * k).unflatten(-1, (heads, -1)).sum(dim=-1).permute(0, 3, 1, 2)
@@ -61,7 +61,7 @@ def bytes_written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) ->
     pairs twelve times at most.
     """
     batch, length, _ = x.shape
-    width = mixer.matrices.queries.size(1)
+    width = mixer.narrow_width if isinstance(mixer, AlphaTranslution) else mixer.embed_dim
     return 4 * (6 * (length * width) ** 2 + 12 * batch * length**2 * width)
 
 

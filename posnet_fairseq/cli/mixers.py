@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,12 +11,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from posnet_fairseq.bench import counting
+import posnet_fairseq.mixers  # noqa: F401  (registers them)
 from posnet_fairseq.cli._numbers import check_numbers
-from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.options import choices, kind
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
@@ -54,34 +52,26 @@ def overview(size: str, words: int, length: int) -> Iterator[dict[str, str]]:
         words: entries of the dictionary.
         length: N, tokens of a sentence.
     """
+    from posnet_fairseq.bench import counting  # imports all of a model
+
     for name in mixer_names():
-        mixer, model = get_mixer(name), counting.build(name, size, words)
-        trained = _figures(model, size, length)
-        precompute(model)
-        columns = zip(trained, _figures(model, size, length), strict=True)
-        parameters, operations, number = ("\n".join(dict.fromkeys(both)) for both in columns)
+        mixer, costs = get_mixer(name), counting.costs(name, size, words, length)
         yield {
             "mixer": name,
             "place": "\n".join(mixer.places),
             "static": "yes" if mixer.static else "",
-            "parameters": parameters,
-            "operations of a layer": operations,
-            f"N={length}": number,
+            "parameters": _lines(_millions(cost.parameters) for cost in costs),
+            "operations of a layer": _lines(cost.formula or "not declared" for cost in costs),
+            f"N={length}": _lines(_millions(cost.operations) for cost in costs),
         }
 
 
-def _figures(model: MixerTransformer, size: str, length: int) -> tuple[str, str, str]:
-    """Parameters, and the operations of the encoder's first mixer as a formula and as a number."""
-    mixer, parameters = model.encoder.layers[0].self_attn, counting.trained_parameters(model)
-    operations = counting.formula(mixer)
-    if operations is None:
-        return _millions(parameters), "not declared", ""
-    number = mixer.operations(counting.mixing_size(mixer, length, SIZES[size]))
-    return _millions(parameters), counting.as_text(operations), _millions(number)
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(dict.fromkeys(texts))
 
 
-def _millions(number: float) -> str:
-    return f"{number / 1e6:.1f}M"
+def _millions(number: float | None) -> str:
+    return "" if number is None else f"{number / 1e6:.1f}M"
 
 
 def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
