@@ -26,6 +26,7 @@ def test_every_mixer(case):
     before = model(SOURCE[None], None, TARGET[None])[0]
     first, second = look(model, case.place)
     assert torch.equal(model(SOURCE[None], None, TARGET[None])[0], before), "observing has changed the model"
+    assert not any("energy" in vars(module) or module._forward_pre_hooks for module in model.modules())
     assert (first.layer, second.layer) == (1, 2)
     assert first.mixer == case.mixer
     values_have_matrices = "translution" in case.mixer and dict(case.options).get("translution_on", "qkv").endswith("v")
