@@ -51,6 +51,7 @@ setup(
         # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
         "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
         "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
+        "sympy",  # formulas of posnet-mixers; torch needs it too
         "torch>=2.6",  # from here on checkpoints are loaded without running code
         "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
         "protobuf",  # looks whether a sentencepiece model is whole

@@ -56,7 +56,7 @@ def test_layers_take_options_after_plus_signs():
         layers.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
 
-def test_preparing_comes_to_what_the_command_lines_come_to(tmp_path, capsys):
+def test_posnet_prepare_and_the_command_lines_write_equal_files(tmp_path, capsys):
     for name, line in (
         ("en", "The cat's number %d, it's said, sleeps."),
         ("de", "Die Katze Nummer %d schläft, sagt man."),
@@ -73,7 +73,7 @@ def test_preparing_comes_to_what_the_command_lines_come_to(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
-def test_the_formula_written_out_is_the_mixer(name):
+def test_formula_written_out_equals_the_mixer(name):
     mixer = layers.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()
     x = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True)
     inputs, upstream = [x, *mixer.parameters()], torch.randn_like(x)
@@ -98,7 +98,7 @@ def test_translution_is_measured_against_its_formula(monkeypatch):
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
 @pytest.mark.parametrize("clip", [8, None])
 def test_no_vector_of_a_pair_exists(name, clip):
-    """What is allocated beyond the gradients of parameters is a few times the tokens and the energies."""
+    """Beyond the gradients of parameters, a few times the tokens and the energies are allocated."""
     batch, tokens, width, heads = 4, 64, 64, 2
     mixer = layers.build(name, "decoder", width, heads, tokens, translution_clip=clip)
     x = torch.randn(batch, tokens, width, requires_grad=True)
@@ -117,20 +117,20 @@ def test_peak_is_the_most_at_once():
     assert memory.peak_bytes(call) == 4 * 2500
 
 
-def test_peak_of_the_process_is_seen_and_forgotten():
+def test_peak_of_the_process_is_that_of_one_call():
     size = 64 * 2**20
     assert 0.9 * size < memory.peak_resident(lambda: torch.ones(size // 4)) < 1.5 * size
     assert memory.peak_resident(lambda: None) < 0.1 * size
 
 
-def test_exponent_is_that_of_long_sentences():
+def test_exponent_is_fitted_to_long_sentences():
     lengths = [64, 512, 1024, 4096]
     assert length.exponent(lengths, [9.0, 512.0, 1024.0, 4096.0]) == pytest.approx(1)
     assert length.exponent(lengths, [0.1, *(n**2 for n in lengths[1:])]) == pytest.approx(2)
     assert length.exponent([64, 512], [1.0, 2.0]) is None
 
 
-def test_state_grows_where_it_does():
+def test_state_grows_with_the_sentence_or_is_constant():
     sizes = {n: length.decoder_step(["rposnet", "lightconv", "aposnet"], n, "tiny", rounds=1) for n in (40, 80)}
     shrunk = {name: sizes[40][name]["bytes"] / sizes[80][name]["bytes"] for name in sizes[40]}
     assert shrunk["rposnet"] == shrunk["lightconv"] == 1
@@ -138,8 +138,7 @@ def test_state_grows_where_it_does():
         assert shrunk[growing] == pytest.approx(40 / 80, abs=0.01)
 
 
-def test_engines_translate_the_same_lengths(monkeypatch):
-    """Each engine makes as many tokens as it is said to."""
+def test_every_engine_translates_to_the_given_length(monkeypatch):
     made = {}
     models, task = decode.build(["rposnet"], [], "tiny", words=50, longest=7)
 
@@ -182,7 +181,7 @@ def test_converted_transformer_translates_as_the_original():
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
     ],
 )
-def test_what_cannot_be_measured(tmp_path, capsys, arguments, sentence):
+def test_bad_input_of_benchmarks(tmp_path, capsys, arguments, sentence):
     checkpoint(tmp_path / "model.pt", "rposnet")
     checkpoint(tmp_path / "other.pt", "rposnet", words=41)
     assert sentence in fails(capsys, bench.main, *arguments.format(tmp_path).split())

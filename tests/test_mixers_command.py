@@ -1,14 +1,11 @@
 """posnet-mixers, and the counts it shows."""
 
-import dataclasses
-
 import pytest
-import torch
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.cli import mixers
+from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
-from posnet_fairseq.transformer.sizes import SIZES
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())
 
@@ -25,36 +22,39 @@ TABLE_7 = {
 
 @pytest.mark.parametrize("name", TABLE_7)
 def test_operations_are_those_of_the_paper(name):
-    counted = tuple(counting.as_text(counting.operations(name, search)) for search in (False, True))
-    assert counted == TABLE_7[name]
-
-
-@every_mixer
-def test_operations_of_every_mixer_can_be_counted(name):
-    assert counting.operations(name)["ND²"] >= 1  # at least the output
-
-
-def test_operations_are_found_with_memory_that_is_not_cleared():
-    """As in the command itself: the other tests have torch fill new memory."""
-    torch.use_deterministic_algorithms(False)
-    for name in ("aposnet", "alpha_translution"):
-        assert counting.operations(name)["N²D"] >= 1
-
-
-def test_count_for_a_sentence():
-    shape = dataclasses.replace(SIZES["tiny"], embed_dim=8, clip_distance=3)
-    count = counting.evaluate({"N²D": 2, "ND²": 4, "K̂ND": 1, "D²": -1}, get_mixer("shaw"), 10, shape)
-    assert count == 2 * 800 + 4 * 640 + 7 * 80 - 64
-    assert counting.as_text({"N²D": 4, "ND": -1, "D²": -2, "K̂ND": 0.75}) == "4N²D - ND + 0.75K̂ND"
+    model = counting.build(name, "tiny")
+    trained = counting.formula(model.encoder.layers[0].self_attn)
+    precompute(model)
+    stored = counting.formula(model.encoder.layers[0].self_attn)
+    assert (counting.as_text(trained), counting.as_text(stored)) == TABLE_7[name]
 
 
 def test_matrices_of_offsets_cost_by_their_reach_and_not_by_the_square_of_the_length():
     """All pairs of tokens meet as in attention, and every offset that is told apart has three products."""
-    factors = counting.operations("translution")
-    assert factors["K̂ND²"] == 3
-    assert "N²D²" not in counting.TERMS
-    narrow = counting.operations("alpha_translution")
-    assert (narrow["K̂NE²"], narrow["NDE"], narrow["ND²"]) == (3, 4, 4)
+    texts = [
+        counting.as_text(counting.formula(counting.build(name, "tiny").encoder.layers[0].self_attn))
+        for name in ("translution", "alpha_translution")
+    ]
+    assert texts == ["3K̂ND² - 4K̂ND + 4N²D + ND² + 4ND", "2N²D + 4ND² + 3K̂NE² - 4K̂NE + 4N²E + 4NE + 4NDE"]
+
+
+def test_figures_are_those_of_the_size():
+    """tiny: D = 192, H = 4, K = 8 (α-Translution: 16), C = 8."""
+    rows = {row["mixer"]: row for row in mixers.overview("tiny", words=100, length=20)}
+    shaw, narrow = 2 * 400 * 192 + 4 * 20 * 192**2 + 17 * 20 * 192, 32
+    assert rows["shaw"]["N=20"] == f"{shaw / 1e6:.1f}M"
+    pairs = 20 + 16 * (2 * 20 - 16 - 1)
+    relative = 3 * pairs * narrow**2 + 4 * 4**2 * narrow + 4 * 20 * 192 * narrow
+    assert rows["alpha_translution"]["N=20"] == f"{(2 * 400 * 192 + 4 * 20 * 192**2 + relative) / 1e6:.1f}M"
+    assert rows["aposnet"]["N=20"].split("\n")[1] == f"{(400 * 192 + 3 * 20 * 192**2) / 1e6:.1f}M"
+    assert rows["aposnet"]["operations of a layer"] == "\n".join(TABLE_7["aposnet"])
+
+
+def test_a_mixer_that_declares_no_operations(monkeypatch):
+    monkeypatch.delattr(get_mixer("attention"), "operations")
+    rows = {row["mixer"]: row for row in mixers.overview("tiny", words=100, length=20)}
+    assert (rows["attention"]["operations of a layer"], rows["attention"]["N=20"]) == ("not declared", "")
+    assert rows["attention"]["parameters"] == rows["gpsa"]["parameters"]
 
 
 def test_overview_has_every_mixer(capsys):

@@ -1,6 +1,7 @@
 """COMET for several systems: every text encoded once, against the library's own way, a system after the other."""
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from posnet_eval.metrics.base import MetricOptions, Segment
@@ -8,15 +9,15 @@ from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.bench.timing import interleaved
 from posnet_fairseq.shared.errors import UsageError
 
-_SAME = 10  # of so many lines, one is translated alike by all systems
+_ALIKE = 10  # every tenth line has one translation by all systems
 
 
 class CometTimes(NamedTuple):
-    """What was measured.
+    """Times and agreement of both ways to score.
 
     Attributes:
-        ours, theirs: CPU seconds, without loading the model.
-        difference: the largest between two scores of a segment, times 100.
+        ours, theirs: CPU seconds of posnet and of COMET's own API, without loading the model.
+        difference: the largest difference between two scores of a segment, which range from 0 to 100.
     """
 
     ours: float
@@ -24,38 +25,45 @@ class CometTimes(NamedTuple):
     difference: float
 
 
-def against_library(sources, references, model, encoder=None, systems=10, segments=100):
-    """Time the scoring of made up systems on the CPU.
+def against_library(
+    sources: Sequence[str],
+    references: Sequence[str],
+    model: str,
+    encoder: str | None = None,
+    systems: int = 10,
+    segments: int = 100,
+) -> CometTimes:
+    """Time the scoring of made-up systems on the CPU.
 
     Args:
         sources, references: lines of text.
         model, encoder: see :class:`posnet_eval.metrics.base.MetricOptions`.
-        systems: how many; their translations are the references, each with another wrong word.
-        segments: of each; the first lines.
+        systems: number of systems; their translations are the references, each with another wrong word.
+        segments: number of lines, the first ones.
 
-    Returns:
-        :class:`CometTimes`.
+    Raises:
+        UsageError: there are fewer lines.
     """
     if min(len(sources), len(references)) < segments:
         raise UsageError(f"there are {min(len(sources), len(references))} lines of text, {segments} are needed.")
     sources, references = sources[:segments], references[:segments]
     outputs = [_translations(references, system) for system in range(systems)]
     metric = Comet(MetricOptions(comet_model=str(model), comet_encoder=encoder and str(encoder), cpu=True))
-    network, scores = metric.networks[0], {}
+    network, scores = metric.networks[0], dict[str, list[float]]()
 
-    def ours():
+    def ours() -> None:
         corpus = [
             Segment(source, line, (reference,))
             for output in outputs
             for source, line, reference in zip(sources, output, references, strict=True)
         ]
         different = list(dict.fromkeys(corpus))
-        known = {}
+        known: dict[Segment, float] = {}
         for positions, rows in metric.statistics(different):
             known |= {different[position]: row[0] for position, row in zip(positions, rows, strict=True)}
         scores["ours"] = [known[segment] for segment in corpus]
 
-    def theirs():
+    def theirs() -> None:
         scores["theirs"] = []
         for output in outputs:
             samples = [
@@ -72,12 +80,12 @@ def against_library(sources, references, model, encoder=None, systems=10, segmen
     return CometTimes(seconds["ours"][0], seconds["theirs"][0], difference)
 
 
-def _translations(references, system):
-    """The references with a wrong word in most lines, which differs from system to system."""
+def _translations(references: Sequence[str], system: int) -> list[str]:
+    """The references with a wrong word in most lines, another for every system."""
     lines = []
     for number, line in enumerate(references):
         words = line.split()
-        if words and number % _SAME:
+        if words and number % _ALIKE:
             words[system % len(words)] = f"x{system}"
         lines.append(" ".join(words))
     return lines

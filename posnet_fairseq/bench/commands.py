@@ -7,19 +7,32 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from posnet_fairseq.shared.errors import UsageError
 
 
-def measure(commands):
+class CommandCost(NamedTuple):
+    """What command lines took.
+
+    Attributes:
+        seconds: from start to end.
+        cpu_seconds: of all processes.
+        peak: bytes that all processes held at once, at most.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    peak: int
+
+
+def measure(commands: Sequence[str]) -> CommandCost:
     """Run shell commands one after the other.
 
-    Returns:
-        seconds, CPU seconds of all processes, the most bytes that all of them took at once.
-
     Raises:
-        UsageError: one fails.
+        UsageError: a command fails.
     """
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     start, before, peak = time.perf_counter(), _cpu_seconds(), 0
@@ -39,20 +52,20 @@ def measure(commands):
         peak = max(peak, max(seen))
         if process.returncode:
             raise UsageError(f"a command of the benchmark failed: {command}: {said.strip().splitlines()[-1:]}")
-    return time.perf_counter() - start, _cpu_seconds() - before, peak
+    return CommandCost(time.perf_counter() - start, _cpu_seconds() - before, peak)
 
 
-def _cpu_seconds():
+def _cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 @contextlib.contextmanager
-def _watching(session):
-    """Yields a list to which the memory of a session's processes is added a few times a second."""
+def _watching(session: int) -> Iterator[list[int]]:
+    """Yield a list to which the memory of a session's processes is added a few times a second."""
     seen, ended = [0], threading.Event()
 
-    def watch():
+    def watch() -> None:
         while not ended.wait(0.2):
             seen.append(_memory(session))
 
@@ -65,8 +78,8 @@ def _watching(session):
         thread.join()
 
 
-def _memory(session):
-    """Bytes that the processes of a session hold, what they share counted once."""
+def _memory(session: int) -> int:
+    """Bytes that the processes of a session hold; shared memory is counted once."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):

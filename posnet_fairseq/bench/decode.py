@@ -5,11 +5,18 @@ import importlib.util
 import statistics
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
+from rich.table import Table
+from torch import nn
 
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
+from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.trained_models import build_model
@@ -23,20 +30,25 @@ CTRANSLATE2 = ("float32", "int8")
 FEWEST_WORDS = 10
 
 
-def has_ctranslate2():
-    """Whether the extra `bench` is installed."""
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2, the extra `bench`, is installed."""
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def build(mixers, checkpoints, size, words, longest):
-    """The models to compare, fairseq's own Transformer first: a dict from name to model, and their task.
+def build(
+    mixers: Sequence[str], checkpoints: Sequence[str], size: str, words: int, longest: int
+) -> tuple[dict[str, nn.Module], SimpleNamespace]:
+    """Build the models to compare, in evaluation mode and with stored energies.
 
     Args:
         mixers: names of mixers, built with random weights in the given size.
-        checkpoints: paths of trained models, beside or instead of them; they decide on the number of words.
+        checkpoints: paths of trained models; the size of their dictionary overrides `words`.
         size: of the models that are built.
         words: entries of the dictionary.
         longest: tokens of the longest sentence.
+
+    Returns:
+        dict from name to model, fairseq's own Transformer first, and their task.
 
     Raises:
         UsageError: the checkpoints do not go together, or do not take such sentences.
@@ -44,7 +56,7 @@ def build(mixers, checkpoints, size, words, longest):
     if words < FEWEST_WORDS:
         raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
     trained = {}
-    for path in map(str, checkpoints):
+    for path in checkpoints:
         state = read_checkpoint(path)
         with about(path):
             trained[path] = build_model(state)
@@ -67,21 +79,28 @@ def build(mixers, checkpoints, size, words, longest):
     return models, task
 
 
-def run(models, task, size, beam, length, sentences, rounds):
-    """Translate random sentences in turn, all to the same length.
+def run(
+    models: Mapping[str, nn.Module],
+    task: SimpleNamespace,
+    size: str,
+    beam: int,
+    length: int,
+    sentences: int,
+    rounds: int,
+) -> dict[str, dict[str, float]]:
+    """Time the translation of random sentences to a given length by every engine in turn.
 
     Args:
-        models: dict from name to model.
-        task: theirs.
-        size: of fairseq's Transformer, which CTranslate2 gets too.
-        beam: hypotheses.
+        models, task: see :func:`build`.
+        size: of fairseq's Transformer, which is also converted for CTranslate2.
+        beam: number of hypotheses.
         length: tokens of every sentence and of every translation, end symbols counted.
         sentences: in the batch.
         rounds: how often everything is timed.
 
     Returns:
-        dict from engine to a dict with ``sentences`` and ``tokens`` (a second), ``ratio`` (median of the ratios to
-        fairseq's Transformer) and ``peak`` (bytes at once).
+        dict from engine to a dict with ``sentences`` and ``tokens`` (per second), ``ratio`` (median of the ratios to
+        fairseq's Transformer) and ``peak`` (bytes held at once).
     """
     torch.manual_seed(1)
     sample = random_sample(task.source_dictionary, sentences, length)
@@ -89,7 +108,9 @@ def run(models, task, size, beam, length, sentences, rounds):
         models = {name: model.cuda() for name, model in models.items()}
         sample["net_input"] = {name: tensor.cuda() for name, tensor in sample["net_input"].items()}
     with torch.inference_mode():
-        engines = {name: beam_search(model, task, sample, beam, length - 1) for name, model in models.items()}
+        engines: dict[str, Callable[[], Any]] = {
+            name: beam_search(model, task, sample, beam, length - 1) for name, model in models.items()
+        }
         if has_ctranslate2():
             for precision in CTRANSLATE2:
                 engines[f"CTranslate2, {precision}"] = converted(
@@ -110,8 +131,17 @@ def run(models, task, size, beam, length, sentences, rounds):
     }
 
 
-def converted(model, task, sample, beam, length, size, precision):
-    """A function that translates a sample by CTranslate2 with the weights of fairseq's Transformer."""
+def converted(
+    model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int, size: str, precision: str
+) -> Callable[[], list[Any]]:
+    """A function that translates a batch by CTranslate2 with the weights of fairseq's Transformer.
+
+    Args:
+        model: fairseq's Transformer.
+        task, size, beam, length: as for :func:`run`.
+        sample: the batch.
+        precision: one of :data:`CTRANSLATE2`.
+    """
     import ctranslate2
     from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
     from ctranslate2.specs import TransformerSpec
@@ -139,3 +169,26 @@ def converted(model, task, sample, beam, length, size, precision):
     return lambda: translator.translate_batch(
         sources, beam_size=beam, min_decoding_length=length - 1, max_decoding_length=length - 1
     )
+
+
+def tables(options: Namespace) -> Iterator[Table | str]:
+    """Yield what ``posnet-bench decode`` prints.
+
+    Args:
+        options: of the command line.
+    """
+    for mixer in options.mixers:
+        get_mixer(mixer, "--mixers")
+    models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
+    for beam in options.beams:
+        for length in options.lengths:
+            results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
+            title = f"{options.sentences} sentences of {length} tokens, beam {beam}, size {options.size}"
+            shown = table(title, "sentences/s", "tokens/s", "× fairseq", "memory\nMiB")
+            for name, figures in results.items():
+                speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}", f"{figures['ratio']:.2f}"
+                shown.add_row(name, *speed, mebibytes(figures["peak"]))
+            yield shown
+    yield f"{len(task.source_dictionary):,} words, random sentences. Memory: the most that a batch takes at once."
+    if not has_ctranslate2():
+        yield "CTranslate2 is not installed: pip install -e '.[bench]' in the posnet folder."

@@ -2,36 +2,52 @@
 
 import dataclasses
 import statistics
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from rich.table import Table
 
 from posnet_fairseq.bench.memory import peak_bytes
+from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.options import configure
-from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 BASELINE = "attention"
+VARIANTS = ("shaw+shaw_values", "irpe+irpe_on=qkv")  # measured by default, beside all mixers
 
 
-def build_mixer(variant, place, size, length):
-    """A mixer as the architectures of a size have it; see :func:`build`."""
+def build_of_size(variant: str, place: str, size: str, length: int) -> TokenMixer:
+    """A mixer with the options that the architectures of a size give to it.
+
+    Args:
+        variant, place, length: as for :func:`build`.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+    """
     shape, cls = SIZES[size], get_mixer(variant.split("+")[0], "--mixers")
     options = {field.name: of_arch(cls, field, shape) for field in dataclasses.fields(cls.Config)}
     return build(variant, place, shape.embed_dim, shape.attention_heads, length, **options)
 
 
-def build(variant, place, embed_dim, num_heads, length, **options):
-    """A mixer by its name, with options of its own after plus signs: shaw+shaw_values, irpe+irpe_on=qkv.
+def build(
+    variant: str, place: str, embed_dim: int, num_heads: int, length: int, **options: str | bool | int | None
+) -> TokenMixer:
+    """A mixer with its default gate and without dropout.
 
     Args:
-        variant: the name.
-        place: encoder or decoder.
+        variant: name of the mixer, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
+        place: ``encoder`` or ``decoder``.
         embed_dim, num_heads: D, H.
-        length: of sentences, N.
-        options: those that it has where the name does not say otherwise.
+        length: N, tokens of the longest sentence.
+        options: of the mixer; `variant` overrides them.
+
+    Raises:
+        UsageError: there is no such mixer or option, or the mixer cannot stand in that place.
     """
     name, *chosen = variant.split("+")
     cls = get_mixer(name, "--mixers")
@@ -48,16 +64,24 @@ def build(variant, place, embed_dim, num_heads, length, **options):
     return cls(settings)
 
 
-def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False, rounds=7):
-    """Time mixers in turn, with the gates and options they have by default and without dropout.
+def run(
+    mixers: Sequence[str],
+    length: int,
+    size: str = "base",
+    tokens: int = 4096,
+    place: str = "encoder",
+    padded: bool = False,
+    rounds: int = 7,
+) -> dict[str, dict[str, float]]:
+    """Time mixers in turn, with their default gates and without dropout.
 
     Args:
-        mixers: names, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
-        length: of sentences, N.
+        mixers: names, with options after plus signs as in :func:`build`.
+        length: N, tokens of a sentence.
         size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         tokens: in a batch; there are tokens / N sentences.
         place: encoder or decoder self-attention.
-        padded: the last tenth of the sentences, at least one, are padded by a tenth of their length.
+        padded: whether the last tenth of the sentences, at least one, are padded by a tenth of their length.
         rounds: how often everything is timed.
 
     Returns:
@@ -75,11 +99,11 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
         mask = torch.zeros(batch, length, dtype=torch.bool, device=device)
         mask[-max(1, batch // 10) :, length - max(1, length // 10) :] = True
     arguments = {"positions": positions, "padding_mask": mask}
-    built = {name: build_mixer(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
+    built = {name: build_of_size(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
     calls = {name: forward(mixer, x, **arguments) for name, mixer in built.items()}
     trainings = {name: training(mixer, x, **arguments) for name, mixer in built.items()}
     seconds = {"forward": interleaved(calls, rounds), "training": interleaved(trainings, rounds)}
-    results = {name: {"peak": peak_bytes(trainings[name])} for name in built}
+    results: dict[str, dict[str, float]] = {name: {"peak": peak_bytes(trainings[name])} for name in built}
     for what, measured in seconds.items():
         for name, figures in results.items():
             figures[what] = statistics.median(measured[name])
@@ -87,10 +111,10 @@ def run(mixers, length, size="base", tokens=4096, place="encoder", padded=False,
     return results
 
 
-def forward(mixer, x, **arguments):
-    """A function that calls a mixer without gradients."""
+def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
+    """A function that calls a mixer without gradients on tokens `x`, (B, N, D)."""
 
-    def call():
+    def call() -> None:
         with torch.inference_mode():
             mixer.eval()(x, **arguments)
         wait()
@@ -98,13 +122,14 @@ def forward(mixer, x, **arguments):
     return call
 
 
-def training(mixer, x, **arguments):
-    """A function that calls a mixer and its backward pass."""
+def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
+    """A function that calls a mixer and its backward pass on tokens `x`, (B, N, D)."""
 
-    def call():
+    def call() -> None:
         inputs = [x, *mixer.parameters()]
-        if arguments.get("positions") is not None:
-            inputs.append(arguments["positions"])
+        positions = arguments.get("positions")
+        if positions is not None:
+            inputs.append(positions)
         output = mixer.train()(x, **arguments)
         torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
         wait()
@@ -112,7 +137,43 @@ def training(mixer, x, **arguments):
     return call
 
 
-def wait():
-    """Until a GPU has done what it was told."""
+def wait() -> None:
+    """Wait until a GPU has finished."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def tables(options: Namespace) -> Iterator[Table | str]:
+    """Yield what ``posnet-bench layers`` prints.
+
+    Args:
+        options: of the command line.
+
+    Raises:
+        UsageError: padding is asked for in a decoder.
+    """
+    if options.padded and options.place == "decoder":
+        raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
+    if options.mixers is None:
+        options.mixers = [*(name for name in mixer_names() if options.place in get_mixer(name).places), *VARIANTS]
+    for length in options.lengths:
+        results = run(
+            options.mixers,
+            length,
+            size=options.size,
+            tokens=options.tokens,
+            place=options.place,
+            padded=options.padded,
+            rounds=options.rounds,
+        )
+        padded = ", padded" if options.padded else ""
+        title = f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
+        shown = table(title, "time\nforward", "time\nwith backward", "memory\nMiB")
+        for name, figures in results.items():
+            ratios = f"{figures['forward_ratio']:.2f}", f"{figures['training_ratio']:.2f}"
+            shown.add_row(name, *ratios, mebibytes(figures["peak"]))
+        yield shown
+    yield (
+        "Time: CPU time / attention's, medians of ratios, of a call without gradients and of one with its backward "
+        "pass. Memory: the most that the latter allocates at once. No dropout."
+    )

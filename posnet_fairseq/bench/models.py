@@ -2,12 +2,19 @@
 
 import statistics
 from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
+from rich.table import Table
+from torch import nn
 
+from posnet_fairseq.bench.tables import table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -18,10 +25,16 @@ from posnet_fairseq.transformer.sizes import SIZES
 BASELINE = "fairseq transformer"
 
 
-def fairseq_transformer(task, size, positions):
-    """fairseq's own model of a size, pre-norm, with shared embeddings."""
+def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> TransformerModel:
+    """fairseq's own model of a size, pre-norm, with shared embeddings.
+
+    Args:
+        task: one of :func:`posnet_fairseq.fairseq_plugin.synthetic.task`.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+        positions: tokens of the longest sentence.
+    """
     shape = SIZES[size]
-    options = {
+    options: dict[str, Any] = {
         "encoder_normalize_before": True,
         "decoder_normalize_before": True,
         "dropout": shape.dropout,
@@ -36,8 +49,13 @@ def fairseq_transformer(task, size, positions):
     return TransformerModel.build_model(arguments, task)
 
 
-def mixer_transformer(task, mixer, size, positions):
-    """A model of ours, the same otherwise."""
+def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: int) -> MixerTransformer:
+    """posnet's model of a size, trained like :func:`fairseq_transformer`.
+
+    Args:
+        task, size, positions: as for :func:`fairseq_transformer`.
+        mixer: name of the mixer in encoder and decoder.
+    """
     options = Namespace(
         share_all_embeddings=True,
         max_source_positions=positions,
@@ -49,8 +67,14 @@ def mixer_transformer(task, mixer, size, positions):
     return MixerTransformer.build_model(options, task)
 
 
-def random_sample(dictionary, sentences, length):
-    """Sources padded on the left, as fairseq does; a tenth of the sentences a token shorter than the others."""
+def random_sample(dictionary: Dictionary, sentences: int, length: int) -> dict[str, Any]:
+    """A batch as fairseq makes it, padded on the left; a tenth of the sentences are a token shorter than the others.
+
+    Args:
+        dictionary: of the random words.
+        sentences: in the batch.
+        length: tokens of a sentence, end symbol counted.
+    """
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length))
     tokens[:, -1] = dictionary.eos()
     source, target = tokens.clone(), tokens.flip(0)
@@ -61,12 +85,12 @@ def random_sample(dictionary, sentences, length):
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}
 
 
-def _training_step(model, task, sample):
+def _training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any]) -> Callable[[], None]:
     model.train()
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
-    def step():
+    def step() -> None:
         loss, size, _ = criterion(model, sample)
         optimizer.zero_grad()
         (loss / size).backward()
@@ -75,8 +99,18 @@ def _training_step(model, task, sample):
     return step
 
 
-def beam_search(model, task, sample, beam, length):
-    """A function that translates a sample, as fairseq-generate does, to sentences of the given length."""
+def beam_search(
+    model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int
+) -> Callable[[], list[Any]]:
+    """A function that translates a batch, as fairseq-generate does, to sentences of a given length.
+
+    Args:
+        model: a translation model.
+        task: with its dictionaries.
+        sample: the batch.
+        beam: number of hypotheses.
+        length: tokens of every translation, without the end symbol.
+    """
     model.eval()
     # Weights are random: every sentence is made as long as it may be.
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, max_len_b=length, min_len=length)
@@ -84,7 +118,15 @@ def beam_search(model, task, sample, beam, length):
     return lambda: generator.generate([model], inputs)
 
 
-def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, rounds=7):
+def run(
+    mixers: Sequence[str],
+    size: str = "tiny",
+    words: int = 3136,
+    sentences: int = 100,
+    length: int = 12,
+    beam: int = 5,
+    rounds: int = 7,
+) -> dict[str, dict[str, float]]:
     """Time models of one size in turn.
 
     Args:
@@ -93,7 +135,7 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
         words: entries of the dictionary.
         sentences: in the batch.
         length: tokens of every sentence, source, target and translation.
-        beam: of decoding.
+        beam: hypotheses in decoding.
         rounds: how often everything is timed.
 
     Returns:
@@ -103,7 +145,7 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
     torch.manual_seed(1)
     task = synthetic.task(words)
     positions = length + 2
-    models = {BASELINE: fairseq_transformer(task, size, positions)}
+    models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
     sample = random_sample(task.source_dictionary, sentences, length)
     training = interleaved({name: _training_step(model, task, sample) for name, model in models.items()}, rounds)
@@ -119,3 +161,28 @@ def run(mixers, size="tiny", words=3136, sentences=100, length=12, beam=5, round
         }
         for name in models
     }
+
+
+def tables(options: Namespace) -> Iterator[Table | str]:
+    """Yield what ``posnet-bench models`` prints.
+
+    Args:
+        options: of the command line.
+    """
+    for mixer in options.mixers:
+        get_mixer(mixer, "--mixers")
+    results = run(
+        options.mixers,
+        size=options.size,
+        sentences=options.sentences,
+        length=options.length,
+        beam=options.beam,
+        rounds=options.rounds,
+    )
+    title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
+    shown = table(title, "training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq")
+    for name, result in results.items():
+        training, decoding = f"{result['training']:,.0f}", f"{result['decoding']:.1f}"
+        shown.add_row(name, training, f"{result['training_ratio']:.2f}", decoding, f"{result['decoding_ratio']:.2f}")
+    yield shown
+    yield "Per CPU second."

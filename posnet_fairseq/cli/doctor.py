@@ -1,4 +1,4 @@
-"""posnet-doctor: what is installed, what works, and how to mend what does not."""
+"""posnet-doctor: what is installed, what works, and how to fix what does not."""
 
 import argparse
 import importlib.metadata
@@ -6,6 +6,7 @@ import importlib.util
 import os
 import platform
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,35 +29,43 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report. `needed`: posnet does not work without it."""
+    """A line of the report.
+
+    Attributes:
+        what: was examined.
+        works: whether it does.
+        says: its version, or what is wrong.
+        fix: what to do if it does not work.
+        needed: whether posnet does not work without it.
+    """
 
     what: str
     works: bool
     says: str
-    mend: str = ""
+    fix: str = ""
     needed: bool = True
 
 
-def examine():
-    """All findings, the needed ones first."""
+def examine() -> Iterator[Finding]:
+    """Yield all findings, the needed ones first."""
     yield _python()
     yield from _plugin()
     yield _torch()
     yield _gpu()
-    there = importlib.util.find_spec("sacrebleu") is not None
-    says = "can run" if there else "sacrebleu is not installed"
-    yield Finding("BLEU, chrF, TER", there, says, "pip install 'sacrebleu>=2.6,<2.7'", needed=False)
+    installed = importlib.util.find_spec("sacrebleu") is not None
+    says = "can run" if installed else "sacrebleu is not installed"
+    yield Finding("BLEU, chrF, TER", installed, says, "pip install 'sacrebleu>=2.6,<2.7'", needed=False)
     for name in ("comet", "bleurt"):
         yield _neural_metric(name)
 
 
-def _python():
+def _python() -> Finding:
     version = platform.python_version()
     good = (3, 11) <= sys.version_info[:2] <= (3, 12) and sys.platform.startswith("linux")
     return Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 or 3.12 on Linux")
 
 
-def _plugin():
+def _plugin() -> Iterator[Finding]:
     try:
         import fairseq
     except Exception as error:
@@ -68,11 +77,11 @@ def _plugin():
     except Exception as error:
         yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
         return
-    folder = Path(__file__).parent.parent
+    folder = Path(__file__).parents[1]
     yield Finding("posnet", True, f"{len(arch_names())} architectures; --user-dir {folder}")
 
 
-def _torch():
+def _torch() -> Finding:
     try:
         import torch
     except Exception as error:
@@ -83,7 +92,7 @@ def _torch():
     return Finding("safe loading", safe, f"torch {torch.__version__}", "pip install 'torch>=2.6'")
 
 
-def _gpu():
+def _gpu() -> Finding:
     try:
         import torch
     except Exception:
@@ -94,8 +103,8 @@ def _gpu():
     return Finding("GPU", True, f"{torch.cuda.device_count()} × {name}, bf16 {torch.cuda.is_bf16_supported()}")
 
 
-def _neural_metric(name):
-    """Whether package and model are here. Neither is imported, which would take seconds, and nothing downloaded."""
+def _neural_metric(name: str) -> Finding:
+    """Whether package and model of a metric are installed. Neither is imported, which takes seconds, or downloaded."""
     metric = get_metric(name, MetricOptions())
     try:
         model, _ = metric.find(download=False)
@@ -106,7 +115,7 @@ def _neural_metric(name):
     return Finding(metric.label, True, f"can run, with {model}", needed=False)
 
 
-def _versions():
+def _versions() -> Iterator[str]:
     for package in PACKAGES:
         try:
             yield f"{package} {importlib.metadata.version(package)}"
@@ -115,19 +124,19 @@ def _versions():
 
 
 @command
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
     argparse.ArgumentParser(
-        prog="posnet-doctor", description="Report what is installed, what works, and how to mend what does not."
+        prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
     ).parse_args(arguments)
     check_stdout()
     findings = list(examine())
     table = Table("", "", show_lines=True)
-    for title in ("", "how to mend it"):
-        table.add_column(title, overflow="fold")  # paths are there to be copied
+    for title in ("", "how to fix it"):
+        table.add_column(title, overflow="fold")  # nothing is cut off: paths are copied from here
     for finding in findings:
         mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
-        table.add_row(mark, *map(escape, (finding.what, finding.says, "" if finding.works else finding.mend)))
+        table.add_row(mark, *map(escape, (finding.what, finding.says, "" if finding.works else finding.fix)))
     console = Console()
     console.print(table)
     console.print("installed: " + ", ".join(_versions()), soft_wrap=True, highlight=False)

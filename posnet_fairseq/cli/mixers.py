@@ -1,8 +1,9 @@
-"""posnet-mixers: what there is in place of self-attention, and the options of each."""
+"""posnet-mixers: the mixers that can take the place of self-attention, and their options."""
 
 import argparse
 import dataclasses
 import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -10,9 +11,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from posnet_fairseq.bench import counting
-from posnet_fairseq.mixers.bases.options import choices
-from posnet_fairseq.mixers.bases.options import plain_type as kind
+import posnet_fairseq.mixers  # noqa: F401  (registers them)
+from posnet_fairseq.mixers.bases.options import choices, plain_type
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
@@ -25,7 +26,7 @@ from posnet_fairseq.transformer.sizes import SIZES, of_arch
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-mixers", description="List the token mixers, or describe one of them and its options."
     )
@@ -37,37 +38,44 @@ def _parser():
     return parser
 
 
-def summary(mixer):
-    """The formula and the paper of a mixer, from the first line of its description."""
-    formula, _, paper = inspect.getdoc(mixer).split("\n\n")[0].replace("\n", " ").partition(": ")
+def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
+    """The formula and the paper of a mixer, from the first paragraph of its docstring."""
+    formula, _, paper = (inspect.getdoc(mixer) or "").split("\n\n")[0].replace("\n", " ").partition(": ")
     return formula, paper.rstrip(".")
 
 
-def overview(size, words, length):
-    """What the table says of every mixer: a dict of texts for each; those that inference changes in two lines."""
-    shape = SIZES[size]
+def overview(size: str, words: int, length: int) -> Iterator[dict[str, str]]:
+    """Yield the figures of every mixer, a dict from column to text; what stored energies change has a second line.
+
+    Args:
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+        words: entries of the dictionary.
+        length: N, tokens of a sentence.
+    """
+    from posnet_fairseq.bench import counting  # imports all of a model
+
     for name in mixer_names():
-        mixer = get_mixer(name)
-        model = counting.build(name, size, words)
-        parameters = (counting.trained_parameters(model), counting.stored_parameters(model))
-        operations = [counting.operations(name, search) for search in (False, True)]
-        numbers = [counting.evaluate(count, mixer, length, shape) for count in operations]
+        mixer, costs = get_mixer(name), counting.costs(name, size, words, length)
         yield {
             "mixer": name,
             "place": "\n".join(mixer.places),
             "static": "yes" if mixer.static else "",
-            "parameters": _lines(f"{number / 1e6:.1f}M" for number in parameters),
-            "operations of a layer": _lines(map(counting.as_text, operations)),
-            f"N={length}": _lines(f"{number / 1e6:.1f}M" for number in numbers),
+            "parameters": _lines(_millions(cost.parameters) for cost in costs),
+            "operations of a layer": _lines(cost.formula or "not declared" for cost in costs),
+            f"N={length}": _lines(_millions(cost.operations) for cost in costs),
         }
 
 
-def _lines(texts):
+def _lines(texts: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(texts))
 
 
-def option_rows(mixer):
-    """The options that models with this mixer read: flag, values, default, help."""
+def _millions(number: float | None) -> str:
+    return "" if number is None else f"{number / 1e6:.1f}M"
+
+
+def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the options that models with a mixer read: flag, values, default, help."""
     own = dataclasses.fields(mixer.Config)
     common = [field for field in dataclasses.fields(TransformerOptions) if field.name in COMMON]
     defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
@@ -83,29 +91,29 @@ def option_rows(mixer):
         yield flag(field.name), values, _default(mixer, field, defaults), field.metadata["help"]
 
 
-def _values(field):
-    """What may follow an option: its choices, or the kind of its value; nothing for a switch."""
-    if kind(field) is bool:
+def _values(field: dataclasses.Field) -> str:
+    """The values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
+    if plain_type(field) is bool:
         return ""
     if choices(field):
         return " | ".join(choices(field))
-    return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[kind(field)]
+    return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[plain_type(field)]
 
 
-def _default(mixer, field, defaults):
+def _default(mixer: type[TokenMixer], field: dataclasses.Field, defaults: Mapping[str, str]) -> str:
     if field.name in defaults:
         return defaults[field.name]
-    sizes = {}
+    sizes: dict[object, list[str]] = {}
     for size, shape in SIZES.items():
         sizes.setdefault(of_arch(mixer, field, shape), []).append(size)
     if len(sizes) > 1:
         return ", ".join(f"{value} ({', '.join(of)})" for value, of in sizes.items())
     (value,) = sizes
-    return {False: "off", None: "see below"}.get(value, str(value))
+    return "off" if value is False else "see below" if value is None else str(value)
 
 
 @command
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of posnet-mixers."""
     options = _parser().parse_args(arguments)
     check_stdout()
@@ -114,7 +122,8 @@ def main(arguments=None):
     check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000))
     console = Console(highlight=False)
     if options.mixer is None:
-        _print_overview(console, options)
+        console.print(_formulas())
+        _print_figures(console, options)
         return
     names = {get_mixer(name).arch: name for name in mixer_names()}
     mixer = get_mixer(names.get(options.mixer, options.mixer), "posnet-mixers")
@@ -128,14 +137,16 @@ def main(arguments=None):
         console.print(Padding(escape(meaning), (0, 0, 0, 4)))
 
 
-def _print_overview(console, options):
-    formulas = Table(title="Token mixers", box=box.SIMPLE)
+def _formulas() -> Table:
+    table = Table(title="Token mixers", box=box.SIMPLE)
     for column in ("mixer", "energy or weight of query n and key m", "paper"):
-        formulas.add_column(column, overflow="fold", no_wrap=column == "mixer")
+        table.add_column(column, overflow="fold", no_wrap=column == "mixer")
     for name in mixer_names():
-        formulas.add_row(name, *map(escape, summary(get_mixer(name))))
-    console.print(formulas)
+        table.add_row(name, *map(escape, summary(get_mixer(name))))
+    return table
 
+
+def _print_figures(console: Console, options: argparse.Namespace) -> None:
     title = f"--arch MIXER_{options.size} (attention: transformer_pos_{options.size})"
     figures = Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False)
     rows = list(overview(options.size, options.words, options.length))
@@ -145,13 +156,12 @@ def _print_overview(console, options):
     for row in rows:
         figures.add_row(*row.values())
     console.print(figures)
-    shape = SIZES[options.size]
     console.print(
-        "Second figures: after energies that no token has a part in are stored as tables (PosNet Table 7). Parameters "
-        f"of whole models with {options.words:,} words in one dictionary and 128 positions. Operations: products and "
-        "sums in one self-attention for a sentence of N tokens, counted in the modules themselves; "
-        f"D = {shape.embed_dim}, K̂ = 2K + 1 (posnet-mixers MIXER --options), E = H·C of --alpha-dim; terms without N "
-        "are left out. Static: no token has a part in the weights. "
+        "Second figures: with static energies stored as tables (PosNet Table 7). Parameters of whole models with "
+        f"{options.words:,} words in one dictionary and 128 positions. Operations: multiplications in one "
+        "self-attention for a sentence of N tokens; a product and the sum that it is added to count once. "
+        f"D = {SIZES[options.size].embed_dim}, K̂ = 2K + 1 (posnet-mixers MIXER --options), E = H·C of --alpha-dim; "
+        "terms without N are left out. Static: the weights depend on positions only, not on tokens. "
         f"Beyond {LONGEST_PRODUCT} tokens fouriernet is a fast transform, N log N instead of N².",
         markup=False,
     )

@@ -1,7 +1,11 @@
-"""posnet-plot: pictures of what a model learned, of trainings and of comparisons."""
+"""posnet-plot: pictures of the mixers of a model, of trainings and of comparisons."""
+
+from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posnet_fairseq.cli._text import add_text_options, pipeline
 from posnet_fairseq.fairseq_plugin.trained_models import load_language_model, load_models
@@ -11,10 +15,13 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 
-# What draws is imported where it is used: matplotlib takes a second.
+if TYPE_CHECKING:
+    from posnet_fairseq.plots.inspection import Mixing
+
+# posnet_fairseq.plots is imported where it is used: matplotlib takes a second.
 
 
-def _parser():
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="posnet-plot", description="Draw pictures.")
     what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare}")
 
@@ -22,8 +29,8 @@ def _parser():
     weights.add_argument("checkpoint", type=path_text)
     weights.add_argument(
         "--sentence",
-        help="plain text of the source language, which the model translates, or for a language model any text; every "
-        "mixer is looked at. Without it: what no token has a part in",
+        help="plain text of the source language, which the model translates, or for a language model any text; all "
+        "mixers are drawn. Without it: only static weights, which depend on positions and not on tokens",
     )
     weights.set_defaults(draw=_weights)
 
@@ -42,18 +49,20 @@ def _parser():
     lines.add_argument("--out", type=path_text, default="curves", help="where to, .png and .svg (default: curves)")
     lines.set_defaults(draw=_curves)
 
-    report = what.add_parser("compare", help="scores of a report against parameters and speed, and what gates bring")
+    report = what.add_parser(
+        "compare", help="scores of a report against parameters and speed, and with and without gates"
+    )
     report.add_argument("report", type=path_text, help="report.json of posnet-score")
     _add_folder(report)
     report.set_defaults(draw=_compare)
     return parser
 
 
-def _add_folder(parser):
+def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=a_path, default=Path("figures"), help="folder of the pictures (default: figures)")
 
 
-def _weights(options, report):
+def _weights(options: argparse.Namespace, report: ProgressReporter) -> None:
     from posnet_fairseq.plots import of_model
 
     check_folder(options.out)
@@ -65,7 +74,7 @@ def _weights(options, report):
     report.say(f"{shown(options.out / 'weights.html')} shows every head; pictures of it are beside it")
 
 
-def _gates(options, report):
+def _gates(options: argparse.Namespace, report: ProgressReporter) -> None:
     from posnet_fairseq.plots import of_model
 
     check_folder(options.out)
@@ -74,7 +83,8 @@ def _gates(options, report):
     report.say(f"{shown(options.out / 'gates.html')} shows every head; pictures of it are beside it")
 
 
-def _with_sentence(options):
+def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
+    """The mixers on the sentence of the options, and a title."""
     from posnet_fairseq.plots import of_model
 
     title = f"{options.checkpoint}: {options.sentence}"
@@ -88,7 +98,7 @@ def _with_sentence(options):
     return mixings, f"{title} → {translation}"
 
 
-def _curves(options, report):
+def _curves(options: argparse.Namespace, report: ProgressReporter) -> None:
     from posnet_fairseq.plots import curves
 
     if options.out.endswith("/"):
@@ -99,7 +109,7 @@ def _curves(options, report):
         report.say(f"curves: {shown(path)}")
 
 
-def _compare(options, report):
+def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:
     from posnet_fairseq.plots import comparison
 
     check_folder(options.out)
@@ -108,7 +118,7 @@ def _compare(options, report):
 
 
 @command
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of posnet-plot."""
     options = _parser().parse_args(arguments)
     options.draw(options, ProgressReporter())

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -75,3 +76,9 @@ class FourierNet(TokenMixer):
         lengths = (~padding_mask).sum(dim=1).clamp(min=1)[:, None, None].to(dtype)
         mixed = cosines @ self.gating.value(memory).to(dtype) / lengths.sqrt()
         return self.out_proj(self.gating(mixed.to(memory.dtype), query))
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections and of a matrix of cosines; FNet has fast transforms alone."""
+        if self.two_dimensional:
+            return 0
+        return self.projection_operations(size) + size.queries * size.keys * size.embed_dim

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
@@ -44,3 +45,7 @@ class GPSA(ContentBasedMixer):
         content = super().weights(q, k, index, padding_mask, future)
         position = normalized(self.position_energy(index), padding_mask, future)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention; products with positions are of single numbers."""
+        return self.attention_operations(size)

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
@@ -38,3 +39,7 @@ class Huang(ContentBasedMixer):
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
         return plus_products(gather_by_offset(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, and of queries and keys with every row of the table."""
+        return self.attention_operations(size) + (size.queries + size.keys) * size.table_rows * size.embed_dim

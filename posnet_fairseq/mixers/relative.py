@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance
 from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
@@ -39,3 +40,7 @@ class Relative(ContentBasedMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention without keys, and of queries with every row of the table."""
+        return self.attention_operations(size) + size.queries * size.table_rows * size.embed_dim

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.initialisation import table
@@ -45,3 +46,7 @@ class ScalarBias(ContentBasedMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return plus_products(self.bias[:, index].unsqueeze(0), q, k)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention; products with positions are of single numbers."""
+        return self.attention_operations(size)

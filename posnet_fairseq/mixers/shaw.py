@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import ClipDistance, option
 from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
@@ -57,3 +58,8 @@ class Shaw(ContentBasedMixer):
             return mixed
         sums = sum_by_offset(weights, index, len(self.relative_value))
         return mixed + sums @ split_table(self.relative_value, self.num_heads)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, of queries and (``--shaw-values``) of weights with every row of a table."""
+        tables = 1 if self.relative_value is None else 2
+        return self.attention_operations(size) + tables * size.queries * size.table_rows * size.embed_dim

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialisation import linear
@@ -47,3 +48,8 @@ class TransformerXL(ContentBasedMixer):
 
     def _per_head(self, bias: Tensor) -> Tensor:
         return bias.view(self.num_heads, 1, self.head_dim) * self.scale
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of attention, of W_R with s for every distance, and of queries with these products."""
+        distances = size.keys if self.causal else 2 * size.keys - 1
+        return self.attention_operations(size) + distances * (size.embed_dim + size.queries) * size.embed_dim

@@ -1,4 +1,4 @@
-"""Pictures: of what the mixers of a model do, of trainings, and of comparisons."""
+"""Pictures of the mixers of a model, of trainings, and of comparisons."""
 
 import logging
 

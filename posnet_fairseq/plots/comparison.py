@@ -2,14 +2,21 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import posnet_fairseq.mixers  # noqa: F401  (registers them)
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
-from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
+from posnet_fairseq.shared.progress import ProgressReporter
 
-# What queries and keys know of, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
+# The information in queries and keys, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
 INFORMATION = {
     "aposnet": "position-position\n(aPosNet)",
     "rposnet": "position-position\n(rPosNet)",
@@ -17,24 +24,25 @@ INFORMATION = {
     "attention": "token-token\n(Transformer)",
     "shaw": "token-token and\ntoken-position (Shaw)",
 }
-AGAINST = {"params": "millions of parameters", "decode": "", "train tokens": ""}  # columns, and other names
-SHIFT = 0.07  # of points that belong together, so that neither hides the other
+# Beginnings of the titles of columns to draw scores against, and what replaces them in the label of the axis.
+AGAINST = {"params": "millions of parameters", "decode": "", "train tokens": ""}
+SHIFT = 0.07  # of both points of a pair, so that neither hides the other
 _MULTIPLES = {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
-def draw(path, folder, report):
+def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]:
     """Draw a report.
 
     Args:
         path: of a report.json.
-        folder: which is made.
-        report: a :class:`posnet_fairseq.shared.progress.ProgressReporter`.
+        folder: of the pictures, which is made.
+        report: where missing pictures are explained.
 
     Returns:
-        the paths of the pictures.
+        The paths of the pictures.
 
     Raises:
-        UsageError: it is no report, or it has no column that could be an axis.
+        UsageError: the file is no report, or it has no column that could be an axis.
     """
     content = _read(path)
     columns = {key: found for key in AGAINST if (found := _column(content, key))}
@@ -55,13 +63,13 @@ def draw(path, folder, report):
         paths += style.save(_gates(content, gated), gates)
     else:
         report.say(
-            'no pair of systems is there with and without a gate, as a column "gate" (none or gelu) and names such as '
-            "shaw and shaw_gated would say; so there is no picture of gates"
+            'there is no picture of gates: no mixer is in the report with and without a gate (a column "gate", none or '
+            "gelu, and names such as shaw and shaw_gated)"
         )
     return paths
 
 
-def _read(path):
+def _read(path: str | Path) -> dict[str, Any]:
     text = "\n".join(read_lines(path))
     try:
         content = json.loads(text)
@@ -73,8 +81,8 @@ def _read(path):
     return content
 
 
-def _column(content, key):
-    """What the first column whose title begins so shows, and its figures, {system: number}; None if there are none."""
+def _column(content: Mapping[str, Any], key: str) -> tuple[str, dict[str, float]] | None:
+    """Label and numbers by system of the first column whose title begins with `key`; None if there are no numbers."""
     for title, column in content["columns"].items():
         if title.startswith(key):
             figures = {system: number for system, fact in column.items() if (number := _number(fact)) is not None}
@@ -82,8 +90,8 @@ def _column(content, key):
     return None
 
 
-def _number(fact):
-    """3100000 of 3.10M, "3,100,000" or 3100000; None of what is no number."""
+def _number(fact: object) -> float | None:
+    """A cell as a number: 3100000 for 3.10M, "3,100,000" and 3100000; None if it is none."""
     match = re.fullmatch(r"([\d.]+) ?([KMB]?)", str(fact).replace(",", ""))
     try:
         return float(match.group(1)) * _MULTIPLES[match.group(2)] if match else None
@@ -91,12 +99,15 @@ def _number(fact):
         return None
 
 
-def _metrics(content):
-    """(test set, metric) of every panel."""
+def _metrics(content: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Test set and metric of every panel."""
     return [(test_set, metric) for test_set in content["test_sets"] for metric in test_set["metrics"]]
 
 
-def _panels(content, width):
+def _panels(
+    content: Mapping[str, Any], width: float
+) -> tuple[Figure, Iterator[tuple[Axes, tuple[dict[str, Any], dict[str, Any]]]]]:
+    """A figure, and the axes, test set and metric of its panels."""
     pairs = _metrics(content)
     columns = min(2, len(pairs))
     rows = -(-len(pairs) // columns)
@@ -106,8 +117,8 @@ def _panels(content, width):
     return figure, zip(axes.flat, pairs, strict=False)
 
 
-def _against(content, figures, title):
-    """Score with its interval against a figure, a panel for every metric of every test set."""
+def _against(content: Mapping[str, Any], figures: Mapping[str, float], title: str) -> Figure:
+    """A figure of scores with their intervals against a column, a panel for every metric of every test set."""
     millions = "millions" in title
     figure, panels = _panels(content, 7)
     for axis, (test_set, metric) in panels:
@@ -126,21 +137,22 @@ def _against(content, figures, title):
             title=f"{test_set['name']}: {metric['label']}", xlabel=title, ylabel=f"{metric['label']}, 95% interval"
         )
         style.plain(axis)
-    known = {}
+    known: dict[str, Any] = {}
     for axis in figure.axes:
         known |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.legend(known.values(), known.keys(), loc="outside right upper", frameon=False, fontsize=8)
     return figure
 
 
-def _beside(score):
-    """How far its interval reaches below and above a score."""
+def _beside(score: Mapping[str, float]) -> tuple[float, float]:
+    """The parts of a score's interval below and above it."""
     return max(0.0, score["value"] - score["low"]), max(0.0, score["high"] - score["value"])
 
 
-def _gated(content):
-    """{mixer: {whether gated: system}} of the mixers of :data:`INFORMATION` that are there both ways."""
-    gates, found = content["columns"].get("gate", {}), {}
+def _gated(content: Mapping[str, Any]) -> dict[str, dict[bool, str]]:
+    """Systems without and with a gate, by mixer: the mixers of :data:`INFORMATION` that the report has both ways."""
+    gates: dict[str, str] = content["columns"].get("gate", {})
+    found: dict[str, dict[bool, str]] = {}
     archs = {get_mixer(name).arch: name for name in mixer_names()}
     for system in content["systems"]:
         mixer = archs.get(re.sub("_(un)?gated$", "", system))
@@ -149,8 +161,8 @@ def _gated(content):
     return {mixer: found[mixer] for mixer in INFORMATION if len(found.get(mixer, {})) == 2}
 
 
-def _gates(content, gated):
-    """Scores with and without the gate, by what queries and keys know."""
+def _gates(content: Mapping[str, Any], gated: Mapping[str, Mapping[bool, str]]) -> Figure:
+    """A figure of scores with and without the gate, by the information in queries and keys."""
     figure, panels = _panels(content, 8)
     for axis, (test_set, metric) in panels:
         for with_gate, colour, marker in ((False, style.COLOURS[1], "o"), (True, style.COLOURS[5], "s")):
@@ -166,7 +178,7 @@ def _gates(content, gated):
             )  # fmt: skip
         axis.set_xticks(range(len(gated)), [INFORMATION[mixer] for mixer in gated], fontsize=9)
         axis.set(title=f"{test_set['name']}: {metric['label']}", ylabel=f"{metric['label']}, 95% interval")
-        axis.set_xlabel("what queries and keys know")
+        axis.set_xlabel("information in queries and keys")
         style.plain(axis)
         axis.legend(frameon=False, fontsize=9)
     return figure

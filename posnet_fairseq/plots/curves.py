@@ -1,14 +1,18 @@
 """Pictures of trainings, from their logs."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import AutoLocator
 
 from posnet_fairseq.plots import style
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.errors import UsageError
 
-WARM = 0.3  # of the updates: before, losses are so high that the picture would show nothing else
+WARM = 0.3  # the axis is scaled for the updates from here on: earlier losses are too high to show the others
 
 
 @dataclass(frozen=True)
@@ -17,12 +21,12 @@ class Curve:
 
     Attributes:
         title: of the panel.
-        axis: what its height means, with its unit.
+        axis: label of the vertical axis, with its unit.
         kind: of the records in a log, ``train_inner`` or ``valid``.
-        value, updates: the names of both in a record.
+        value, updates: keys of the value and of the number of updates in a record.
         noisy: whether neighbours are averaged, as batches differ.
-        from_start: whether the first updates are of interest, too.
-        logarithmic: whether the axis is.
+        from_start: whether the axis is scaled for the first updates, too.
+        logarithmic: whether the vertical axis is logarithmic.
     """
 
     title: str
@@ -48,19 +52,19 @@ CURVES = {
 }
 
 
-def logs_of(runs):
-    """The logs of runs, by the names that runs have in a picture.
+def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
+    """The logs of runs, by the names of the runs in a picture.
 
     Args:
         runs: folders with a train.log, or logs.
 
     Returns:
-        {name: list of one path}.
+        dict from name to a list of one path.
 
     Raises:
-        UsageError: there is none, or nothing was logged.
+        UsageError: a run has no log, or the log no records.
     """
-    logs = {}
+    logs: dict[str, list[Path]] = {}
     for run in map(Path, runs):
         log = run / "train.log" if run.is_dir() else run
         if not log.is_file():
@@ -72,8 +76,8 @@ def logs_of(runs):
     return logs
 
 
-def points(log, curve):
-    """Updates and values of a log; of what was trained twice, the last."""
+def points(log: Path, curve: Curve) -> tuple[list[float], list[float]]:
+    """Updates and values of a log; of updates that were trained twice, the later values."""
     found = {
         values[curve.updates]: values[curve.value]
         for kind, values in records(log)
@@ -82,32 +86,36 @@ def points(log, curve):
     return sorted(found), [found[key] for key in sorted(found)]
 
 
-def smooth(values, width):
-    """Means of so many neighbours."""
-    return [
-        sum(values[max(0, i - width + 1) : i + 1]) / len(values[max(0, i - width + 1) : i + 1])
-        for i in range(len(values))
-    ]
+def smooth(values: Sequence[float], width: int) -> list[float]:
+    """Means of each value and those before it, `width` values in all."""
+    windows = (values[max(0, end - width) : end] for end in range(1, len(values) + 1))
+    return [sum(window) / len(window) for window in windows]
 
 
-def draw(logs, path, names=tuple(CURVES), kinds=style.KINDS):
+def draw(
+    logs: Mapping[str, Sequence[Path]],
+    path: str | Path,
+    names: Sequence[str] = tuple(CURVES),
+    kinds: Sequence[str] = style.KINDS,
+) -> list[Path]:
     """Draw trainings.
 
     Args:
-        logs: {system: logs of its runs}.
-        path: of the picture, without the end of its name.
-        names: of :data:`CURVES`.
-        kinds: of files.
+        logs: logs of the runs of each system.
+        path: of the picture, without the suffix.
+        names: keys of :data:`CURVES`.
+        kinds: suffixes of the files.
 
     Returns:
-        the paths.
+        The paths of the files.
     """
     style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3
     rows = math.ceil(len(names) / columns)
     figure, axes = style.figure(6 * columns, 5.5 if rows == 1 else 4.2 * rows, rows, columns)
-    ends = {}
+    ends: dict[str, list[float]] = {}
     for axis, curve in zip(axes.flat, (CURVES[name] for name in names), strict=False):
+        seen: list[tuple[float, float]] = []
         for place, (system, paths) in enumerate(logs.items()):
             for number, log in enumerate(paths):
                 updates, values = points(log, curve)
@@ -115,9 +123,10 @@ def draw(logs, path, names=tuple(CURVES), kinds=style.KINDS):
                     values = smooth(values, max(1, len(values) // 20))
                 label = system if number == 0 else None
                 axis.plot(updates, values, **style.line_style(place), linewidth=1.4, alpha=0.9, label=label)
+                seen += zip(updates, values, strict=True)
                 if curve.kind == "valid" and values:
                     ends.setdefault(system, []).append(values[-1])
-        _frame(axis, curve)
+        _frame(axis, curve, seen)
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     # The legend has the order of the curves' ends.
@@ -127,23 +136,24 @@ def draw(logs, path, names=tuple(CURVES), kinds=style.KINDS):
     return style.save(figure, path, kinds)
 
 
-def _frame(axis, curve):
+def _frame(axis: Axes, curve: Curve, seen: Sequence[tuple[float, float]]) -> None:
+    """Set title, labels and limits of a panel; `seen` are the updates and values of all its lines."""
     axis.set(title=curve.title, xlabel="updates", ylabel=curve.axis)
     if curve.logarithmic:
         axis.set_yscale("log")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    whole_numbers = AutoLocator()
+    whole_numbers.set_params(integer=True)
+    axis.xaxis.set_major_locator(whole_numbers)
     style.plain(axis)
-    lines = [line for line in axis.lines if len(line.get_xdata())]
-    if not lines:
+    if not seen:
         return
-    last = max(line.get_xdata()[-1] for line in lines)
+    last = max(updates for updates, _ in seen)
     axis.set_xlim(0, last * 1.01)
-    values = [(x, y) for line in lines for x, y in zip(*line.get_data(), strict=True) if math.isfinite(y)]
-    seen = [y for x, y in values if x >= WARM * last]
-    if curve.from_start or not seen:
+    late = [value for updates, value in seen if updates >= WARM * last and math.isfinite(value)]
+    if curve.from_start or not late:
         return
     if curve.logarithmic:
-        axis.set_ylim(min(seen) / 1.1, max(seen) * 1.1)
+        axis.set_ylim(min(late) / 1.1, max(late) * 1.1)
         return
-    margin = 0.05 * (max(seen) - min(seen)) or 0.1
-    axis.set_ylim(min(seen) - margin, max(seen) + margin)
+    margin = 0.05 * (max(late) - min(late)) or 0.1
+    axis.set_ylim(min(late) - margin, max(late) + margin)

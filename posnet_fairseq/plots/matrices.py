@@ -1,15 +1,19 @@
 """Pictures of weights and energies: a panel for every head."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from posnet_fairseq.plots import style
+from posnet_fairseq.plots.inspection import Mixing
 
 PLACES = {
     "encoder": "encoder self-attention",
@@ -28,8 +32,8 @@ class Panel:
 
     Attributes:
         title: of the panel.
-        matrix: (N, M), NaN where there is nothing.
-        scale: what it shows. Panels of one scale share their colours; negative values have another one.
+        matrix: (N, M), NaN where nothing is mixed.
+        scale: the quantity, for the colour bar. Panels of one scale share their colours; negative values have another.
     """
 
     title: str
@@ -37,25 +41,26 @@ class Panel:
     scale: str
 
 
-def title_of(mixing, what):
-    """As "encoder self-attention, layer 1 (rposnet): mixing weights"."""
+def title_of(mixing: Mixing, what: str) -> str:
+    """A title such as "encoder self-attention, layer 1 (rposnet): mixing weights"."""
     return f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
 
 
-def of_heads(mixing, matrices, what):
+def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
     """A figure with the matrix of each head.
 
     Args:
-        mixing: a :class:`posnet_fairseq.plots.inspection.Mixing`.
-        matrices: (H, N, M), NaN where there is nothing.
-        what: they show.
+        mixing: names the tokens.
+        matrices: (H, N, M), NaN where nothing is mixed.
+        what: the quantity, for title and colour bar.
     """
     panels = [Panel(f"head {head}", matrix, what) for head, matrix in enumerate(matrices, 1)]
     return grid(mixing, panels, min(4, len(panels)), what)
 
 
-def gates(mixing):
+def gates(mixing: Mixing) -> Figure:
     """A figure with α, β and α·β of each head: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 5-7 and 19."""
+    assert mixing.weights is not None
     panels = []
     for head, (weights, latent) in enumerate(zip(mixing.weights, mixing.gates, strict=True), 1):
         panels += [
@@ -68,14 +73,14 @@ def gates(mixing):
     )
 
 
-def grid(mixing, panels, columns, what):
+def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Figure:
     """A figure of matrices.
 
     Args:
-        mixing: whose tokens are named.
-        panels: list of :class:`Panel`.
+        mixing: names the tokens.
+        panels: the matrices.
         columns: panels in a row.
-        what: they show, for the title.
+        what: the quantity, for the title.
     """
     rows = math.ceil(len(panels) / columns)
     height = PANEL * min(1.6, max(0.6, len(mixing.queries) / len(mixing.keys)))
@@ -93,7 +98,7 @@ def grid(mixing, panels, columns, what):
             axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
-    for scale, colours in reversed(scales.items()):  # each is put to the left of the one before
+    for scale, colours in reversed(scales.items()):  # each one is put to the left of the previous one
         made.colorbar(colours, ax=axes, label=scale, shrink=min(1, 1.2 / rows), aspect=30, pad=0.01)
     more = "; dashed: ⌊γn⌋" if mixing.scaled else ""
     made.suptitle(title_of(mixing, what) + more, fontsize=11)
@@ -102,7 +107,7 @@ def grid(mixing, panels, columns, what):
     return made
 
 
-def _scale(panels, name):
+def _scale(panels: Iterable[Panel], name: str) -> ScalarMappable:
     """The colours of a scale."""
     values = torch.cat([panel.matrix.flatten() for panel in panels if panel.scale == name])
     values = values[values.isfinite()]
@@ -113,7 +118,7 @@ def _scale(panels, name):
     return ScalarMappable(Normalize(0.0, high or 1.0), style.FROM_ZERO)
 
 
-def _name_tokens(axis, names, named, rotation=0):
+def _name_tokens(axis: Axis, names: Sequence[str], named: bool, rotation: float = 0) -> None:
     if len(names) > READABLE:
         axis.set_major_locator(MaxNLocator(10, integer=True))
         axis.set_tick_params(labelsize=7)
@@ -123,7 +128,7 @@ def _name_tokens(axis, names, named, rotation=0):
         axis.set_tick_params(labelleft=False, labelbottom=False)
 
 
-def short(name):
-    """A token as an axis can show it."""
+def short(name: str) -> str:
+    """A token, cut to the room that it has on an axis."""
     name = name.replace("$", r"\$")  # no mathematics
     return name if len(name) <= 12 else name[:11] + "…"

@@ -1,40 +1,52 @@
 """From a checkpoint to pictures of its mixers."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 from posnet_fairseq.fairseq_plugin.search import BeamSearch
 from posnet_fairseq.fairseq_plugin.trained_models import build_language_model, build_model
 from posnet_fairseq.inference.checkpoints import about, is_language_model, read_checkpoint
 from posnet_fairseq.inference.translator import SearchSettings
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.plots import matrices, page, profiles, style
-from posnet_fairseq.plots.inspection import observe
+from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, replacing
-from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.pipeline import TextPipeline
+from posnet_fairseq.transformer.causal import CausalDecoder
+from posnet_fairseq.transformer.encoder import Encoder
 
-POSITIONS = 40  # tokens of a sentence that is not given: enough for both tails of a clip distance of 16
+POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
 
 
-def without_sentence(path):
-    """What the mixers of a checkpoint do that no token has a part in.
+# The name of a picture, and the function that draws it, with its arguments.
+_Picture = tuple[str, Callable[..., Figure], tuple]
 
-    Returns:
-        list of :class:`posnet_fairseq.plots.inspection.Mixing` with weights.
+
+def without_sentence(path: str | Path) -> list[Mixing]:
+    """The static mixers of a checkpoint, with their weights and without their gates.
 
     Raises:
-        UsageError: there are none.
+        UsageError: the checkpoint has no such mixers.
     """
     state = read_checkpoint(path)
     with about(path):
         model = build_language_model(state) if is_language_model(state) else build_model(state)
-    source, target = (_anything(getattr(model, side, None)) for side in ("encoder", "decoder"))
-    columns, rows = ([] if tokens is None else list(map(str, range(len(tokens)))) for tokens in (source, target))
+    encoder = getattr(model, "encoder", None)
+    source, target = None if encoder is None else _unknown_words(encoder), _unknown_words(model.decoder)
+    columns, rows = ([str(n) for n in range(0 if tokens is None else len(tokens))] for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     mixings = observe(model, source, target, names)
-    # Gates are made of tokens, even where weights are not.
+    # Gates depend on tokens, even where weights do not.
     static = [
         replace(mixing, query_gates=None, token_gates=None)
         for mixing in mixings
@@ -42,28 +54,30 @@ def without_sentence(path):
     ]
     if not static:
         raise UsageError(
-            f"{path}: the weights of its mixers ({_mixers(mixings)}) depend on tokens, or are none. "
-            'Give a sentence of the source language to look at: --sentence "...".'
+            f"{path}: its mixers ({_mixers(mixings)}) have no weights that are independent of tokens. "
+            'Give a sentence of the source language: --sentence "...".'
         )
     return static
 
 
-def _anything(side):
-    """Token ids for the encoder or decoder of a model; None if it has none."""
-    return side and torch.full((min(POSITIONS, side.max_positions()),), side.dictionary.unk())
+def _unknown_words(side: Encoder | CausalDecoder) -> Tensor:
+    """Token ids of a sentence of unknown words."""
+    return torch.full((min(POSITIONS, side.max_positions()),), side.dictionary.unk())
 
 
-def with_sentence(models, vocabulary, text, sentence):
-    """What the mixers of a translation model do with a sentence and the model's own translation of it.
+def with_sentence(
+    models: Sequence[nn.Module], vocabulary: Vocabulary, text: TextPipeline, sentence: str
+) -> tuple[list[Mixing], str]:
+    """The mixers of a translation model on a sentence and the model's own translation of it.
 
     Args:
-        models: list of one.
-        vocabulary: its :class:`posnet_fairseq.text.dictionary.Vocabulary`.
-        text: a :class:`posnet_fairseq.text.pipeline.TextPipeline`.
+        models: a list of one model.
+        vocabulary: of the model.
+        text: splits text into tokens.
         sentence: plain text.
 
     Returns:
-        list of :class:`posnet_fairseq.plots.inspection.Mixing`, and the translation.
+        The mixers' work, and the translation.
 
     Raises:
         UsageError: the sentence is empty or too long.
@@ -78,15 +92,12 @@ def with_sentence(models, vocabulary, text, sentence):
     return observe(models[0], source, target, names), text.decode(vocabulary.target_dictionary.string(target))
 
 
-def with_text(model, vocabulary, text, sentence):
-    """What the mixers of a language model do with a text.
+def with_text(model: MixerLanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
+    """The mixers of a language model on a text.
 
     Args:
         model: a language model.
         vocabulary, text, sentence: as for :func:`with_sentence`.
-
-    Returns:
-        list of :class:`posnet_fairseq.plots.inspection.Mixing`.
 
     Raises:
         UsageError: the text is empty or too long.
@@ -96,7 +107,7 @@ def with_text(model, vocabulary, text, sentence):
     return observe(model, None, target, {"decoder": (_read(_named(target, vocabulary.target_dictionary)),) * 2})
 
 
-def _check(sentence, tokens, limit):
+def _check(sentence: str, tokens: Tensor, limit: int) -> None:
     if is_blank(sentence):
         raise UsageError("--sentence is empty. Give a sentence of the source language, or text for a language model.")
     if len(tokens) > limit:
@@ -106,23 +117,23 @@ def _check(sentence, tokens, limit):
         )
 
 
-def _named(tokens, dictionary):
+def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
     return [dictionary[token] for token in tokens]
 
 
-def _read(names):
-    """What a decoder reads to predict these tokens: it begins with the end symbol."""
+def _read(names: Sequence[str]) -> list[str]:
+    """The tokens that a decoder reads to predict the given ones: the end symbol first."""
     return [names[-1], *names[:-1]]
 
 
-def draw_weights(mixings, folder, title, report):
-    """Pictures of weights, energies and profiles, and the page weights.html.
+def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
+    """Draw weights, energies and profiles, and write the page weights.html.
 
     Args:
-        mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing`.
-        folder: which is made.
+        mixings: of a model.
+        folder: of the pictures, which is made.
         title: of the page.
-        report: a :class:`posnet_fairseq.shared.progress.ProgressReporter`.
+        report: where progress is shown.
 
     Raises:
         UsageError: no mixer has weights.
@@ -130,12 +141,12 @@ def draw_weights(mixings, folder, title, report):
     seen = [mixing for mixing in mixings if mixing.weights is not None]
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
-        raise UsageError(f"no mixer of this model has weights to look at ({_mixers(mixings)}).")
+        raise UsageError(f"no mixer of this model ({_mixers(mixings)}) has weights to draw.")
     _refuse_no_numbers(seen)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
     _say_missing_characters(seen, report)
-    figures = [
+    figures: list[_Picture] = [
         (f"weights.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, mixing.weights, "mixing weights α"))
         for mixing in seen
     ]
@@ -157,15 +168,15 @@ def draw_weights(mixings, folder, title, report):
     _write(figures, folder, report, seen, "weights.html", title)
 
 
-_PROFILES = (
+_PROFILES: tuple[tuple[str, Callable[[Mixing], Tensor | None], str], ...] = (
     ("profile", lambda mixing: mixing.weights, "mixing weight α"),
     ("profile-energy", lambda mixing: mixing.energies, "energy α̂"),
     ("profile-added", lambda mixing: mixing.added, "what positions add to the energy"),
 )
 
 
-def draw_gates(mixings, folder, title, report):
-    """Pictures of the latent weights of gates, and the page gates.html.
+def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
+    """Draw the latent weights of gates, and write the page gates.html.
 
     Args:
         mixings, folder, title, report: as for :func:`draw_weights`.
@@ -181,7 +192,7 @@ def draw_gates(mixings, folder, title, report):
         )
     _refuse_no_numbers(gated)
     _say_missing_characters(gated, report)
-    figures = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
+    figures: list[_Picture] = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
@@ -189,17 +200,25 @@ def draw_gates(mixings, folder, title, report):
     _write(figures, folder, report, gated, "gates.html", title)
 
 
-def _refuse_no_numbers(mixings):
+def _refuse_no_numbers(mixings: Iterable[Mixing]) -> None:
     for mixing in mixings:
-        if not mixing.weights.isfinite().any(dim=-1).all():  # a decoder's first rows have no weights for what comes
+        assert mixing.weights is not None
+        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
             raise UsageError(
-                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) come out infinite or as no "
-                "numbers, so there is nothing to draw. Take an earlier checkpoint."
+                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
+                "there is nothing to draw. Take an earlier checkpoint."
             )
 
 
-def _write(figures, folder, report, mixings, name_of_page, title):
-    """Write pictures and their page, or nothing at all if one of them is there already and somebody else's."""
+def _write(
+    figures: Sequence[_Picture],
+    folder: Path,
+    report: ProgressReporter,
+    mixings: Sequence[Mixing],
+    name_of_page: str,
+    title: str,
+) -> None:
+    """Write pictures and their page, or nothing if one of the files exists and posnet-plot did not make it."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [file for name, *_ in figures for file in style.files_of(folder / name)]
     style.refuse_foreign([*files, folder / name_of_page])
@@ -211,15 +230,15 @@ def _write(figures, folder, report, mixings, name_of_page, title):
         temporary.write_text(page.render(mixings, shown(title)), encoding="utf-8", newline="\n")
 
 
-def _say_missing_characters(mixings, report):
+def _say_missing_characters(mixings: Iterable[Mixing], report: ProgressReporter) -> None:
     missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
     if missing:
         first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
         report.say(
-            f"no font of this machine has {first}: the PNG files show boxes there, the page and the SVG files what the "
-            "reader's fonts have. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
+            f"no font of this machine has {first}: the PNG files show boxes instead; the page and the SVG files use "
+            "the fonts of the reader. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
         )
 
 
-def _mixers(mixings):
+def _mixers(mixings: Iterable[Mixing]) -> str:
     return ", ".join(dict.fromkeys(mixing.mixer for mixing in mixings))

@@ -2,32 +2,30 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
 import torch
+from torch import Tensor
 
+from posnet_fairseq.plots.inspection import Mixing
 from posnet_fairseq.plots.matrices import KEYS, PLACES, QUERIES
 
-LEVELS = 65534  # numbers are kept as one of so many steps between the smallest and the largest of a head
+LEVELS = 65534  # steps between the smallest and the largest number of a head
 
 
-def render(mixings, title):
-    """The HTML of a page.
-
-    Args:
-        mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing`.
-        title: of the page.
-    """
+def render(mixings: Sequence[Mixing], title: str) -> str:
+    """The HTML of a page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    # "<" in a token must not end the script that the data stands in.
+    # "<" in a token must not end the script element that contains the data.
     data = json.dumps([_content(mixing) for mixing in mixings], ensure_ascii=False).replace("<", "\\u003c")
     return environment.get_template("page.html").render(title=title, data=data)
 
 
-def _content(mixing):
+def _content(mixing: Mixing) -> dict[str, object]:
     shown = {"mixing weights α": mixing.weights, "energies before the softmax": mixing.energies}
     shown["what positions add to energies"] = mixing.added
     if mixing.query_gates is not None and mixing.weights is not None:
@@ -49,8 +47,8 @@ def _content(mixing):
     }
 
 
-def _packed(matrix):
-    """Its smallest and largest number, and every number as a step between, NaN as the step after the last."""
+def _packed(matrix: Tensor) -> dict[str, float | str]:
+    """The smallest and the largest number of a matrix, and all numbers as steps between them; NaN is one step more."""
     there = matrix[matrix.isfinite()]
     low, high = (float(there.min()), float(there.max())) if len(there) else (0.0, 0.0)
     steps = ((matrix - low) / (high - low or 1.0) * LEVELS).round()

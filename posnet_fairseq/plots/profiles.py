@@ -1,20 +1,26 @@
-"""Pictures of what mixers do at each distance: a panel for every layer, a line for every head."""
+"""Pictures of means at each distance: a panel for every layer, a line for every head."""
 
 import math
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from posnet_fairseq.plots import style
+from posnet_fairseq.plots.inspection import Mixing
 from posnet_fairseq.plots.matrices import PLACES
 
-FAR = 24  # tokens that are shown on either side, or twice the clip distance
+FAR = 24  # tokens that are shown on either side, at least; twice the clip distance if that is more
 
 
-def profile(mixings, take, what):
+def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
     """A figure of means over the pairs of each distance.
 
     Args:
-        mixings: list of :class:`posnet_fairseq.plots.inspection.Mixing` at one place, by layer.
-        take: function from one of them to (H, N, M).
-        what: that is, for the title and the axis.
+        mixings: of one place, by layer.
+        take: returns the numbers of a mixing, (H, N, M).
+        what: the quantity, for the title and the axis.
     """
     columns = min(3, len(mixings))
     rows = math.ceil(len(mixings) / columns)
@@ -41,8 +47,8 @@ def profile(mixings, take, what):
     return made
 
 
-def _frame(axis, reach, distances):
-    """Grey from where on all distances are treated alike; nothing beyond what is near."""
+def _frame(axis: Axes, reach: int | None, distances: Tensor) -> None:
+    """Limit an axis to near distances, and colour those that share a weight grey."""
     far = max(FAR, 2 * (reach or 0))
     low, high = max(-far, float(distances.min())) - 0.5, min(far, float(distances.max())) + 0.5
     axis.set_xlim(low, high)

@@ -1,16 +1,20 @@
-"""What all pictures have in common: colours, type, files."""
+"""Colours, fonts and files of all pictures."""
 
 import contextlib
 import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib import font_manager, pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, replacing
 
 KINDS = ("png", "svg")
-# What the files of posnet-plot say of where they come from, near their beginning.
+# The mark of posnet-plot near the beginning of its files.
 MAKER = "posnet-plot"
 _MARKS = {
     ".png": f"Software\0{MAKER}".encode(),
@@ -22,84 +26,83 @@ COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#0072B2", "#C
 DASHES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FROM_ZERO = "Blues"  # colours of amounts
-AROUND_ZERO = "PuOr"  # colours of what is negative or positive
-TAIL = "#EEEEEE"  # behind what several distances share
+AROUND_ZERO = "PuOr"  # colours of negative and positive numbers
+TAIL = "#EEEEEE"  # background of distances that share a weight
 DOTS_PER_INCH = 110
 
-# Fonts with Chinese, Japanese and Korean characters that systems have, in the order in which they are looked for.
+# Fonts with Chinese, Japanese and Korean characters that are common on Linux, the preferred ones first.
 _MORE_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei"),
     *("WenQuanYi Zen Hei", "Droid Sans Fallback", "Noto Sans", "Arial Unicode MS"),
 )
 
 
-def line_style(place):
+def line_style(place: int) -> dict[str, str]:
     """Colour and dashes of the line at a place, counted from 0."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
-def figure(width, height, rows=1, columns=1, **options):
+def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, np.ndarray]:
     """A matplotlib figure on white and its axes, (rows, columns).
 
     Args:
         width, height: in inches.
-        rows, columns: of axes.
-        options: of pyplot.subplots.
+        rows, columns: number of axes.
     """
     pyplot.rcParams["font.family"] = _families()
-    pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, and the reader's fonts have it all
-    pyplot.rcParams["svg.hashsalt"] = "posnet"  # the same picture is the same file
-    return pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **options)
+    pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, in the reader's fonts
+    pyplot.rcParams["svg.hashsalt"] = "posnet"  # equal pictures are equal files
+    return pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
 
 
-def characters_without_font(texts):
-    """Characters that no font here can draw, sorted; browsers may have one for them."""
+def characters_without_font(texts: Iterable[str]) -> list[str]:
+    """Characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
     characters = {character for text in texts for character in text}
     missing = characters - _drawn(_families())
     if missing:
-        # matplotlib remembers the fonts that were there when it first looked.
+        # matplotlib keeps a list of fonts from its first start; later ones are added here.
         there = {font.fname for font in font_manager.fontManager.ttflist}
         for path in set(font_manager.findSystemFonts()) - there:
-            with contextlib.suppress(Exception):  # a damaged font is none
+            with contextlib.suppress(Exception):  # a damaged font is left out
                 font_manager.fontManager.addfont(path)
         missing = characters - _drawn(_families())
     return sorted(missing)
 
 
-def _families():
+def _families() -> list[str]:
     there = {font.name for font in font_manager.fontManager.ttflist}
     return ["DejaVu Sans", *(name for name in _MORE_FONTS if name in there)]
 
 
-def _drawn(families):
+def _drawn(families: Iterable[str]) -> set[str]:
     fonts = (font_manager.get_font(font_manager.findfont(family)) for family in families)
     return {chr(code) for font in fonts for code in font.get_charmap()}
 
 
-def plain(axis):
-    """Without a box, with a light grid."""
+def plain(axis: Axes) -> None:
+    """Replace the box around axes by a light grid."""
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def files_of(path, kinds=KINDS):
+def files_of(path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """The paths of a picture.
 
     Args:
-        path: without the end of its name.
-        kinds: of files.
+        path: without the suffix.
+        kinds: suffixes.
     """
     return [Path(f"{path}.{kind}") for kind in kinds]
 
 
-def refuse_foreign(paths):
-    """Refuse to replace what posnet-plot did not make. Done before anything is drawn.
+def refuse_foreign(paths: Iterable[Path]) -> None:
+    """Refuse to replace files that posnet-plot did not make. Called before anything is drawn.
 
     Args:
         paths: of pictures and pages.
 
     Raises:
-        UsageError: there is such a file; or see :func:`posnet_fairseq.shared.files.check_place`.
+        UsageError: a file is there that something else made; or see :func:`posnet_fairseq.shared.files.check_place`.
     """
     for path in paths:
         check_place(path)
@@ -112,21 +115,21 @@ def refuse_foreign(paths):
                 )
 
 
-def save(made, path, kinds=KINDS):
+def save(made: Figure, path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
     """Write a figure and close it.
 
     Args:
         made: a matplotlib figure.
-        path: without the end of its name.
-        kinds: of files.
+        path, kinds: as for :func:`files_of`.
 
     Returns:
-        the paths.
+        The paths of the files.
     """
     paths = files_of(path, kinds)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # said in one sentence, see characters_without_font
-        made.get_layout_engine().execute(made)  # once for all kinds
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # reported once: characters_without_font
+        if engine := made.get_layout_engine():
+            engine.execute(made)  # once for all kinds
         made.set_layout_engine("none")
         for place in paths:
             metadata = {"Creator": MAKER, "Date": None} if place.suffix == ".svg" else {"Software": MAKER}

@@ -4,15 +4,15 @@ from posnet_fairseq.cli import bench
 from support.commands import SMALL_BENCH, fails
 
 
-def test_sacrebleus_paired_test(capsys):
-    """Both ways are run, and come to the same p."""
+def test_against_sacrebleus_paired_test(capsys):
+    """Both ways return equal p."""
     bench.main(["score", *SMALL_BENCH["score"].split()])
     shown = capsys.readouterr().out
     assert shown.count("the same") == 2
     assert "B = 40, processes: 1" in shown
 
 
-def test_comets_own_api(capsys, comet, encoder):
+def test_against_comets_own_api(capsys, comet, encoder):
     command = f"score --systems 2 --segments 6 --comet-model {comet} --comet-encoder {encoder}"
     bench.main(command.split())
     shown = capsys.readouterr().out
@@ -21,6 +21,6 @@ def test_comets_own_api(capsys, comet, encoder):
 
 
 @pytest.mark.parametrize("systems", [1, 17])
-def test_as_many_systems_as_there_are(capsys, systems):
+def test_systems_out_of_range(capsys, systems):
     said = fails(capsys, bench.main, "score", "--systems", str(systems))
     assert f"--systems {systems}: give 2 to 16" in said

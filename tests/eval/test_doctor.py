@@ -21,10 +21,10 @@ def test_models_that_are_not_there():
     comet, bleurt = found()
     assert not comet.works
     assert comet.says == "Unbabel/wmt20-comet-da is not in the hub's cache"
-    assert "--comet-model DIR; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.mend
+    assert "--comet-model DIR; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.fix
     assert not bleurt.works
     assert bleurt.says == "lucadiliello/BLEURT-20 is not in the hub's cache"
-    assert "fetched when first used" in bleurt.mend
+    assert "fetched when first used" in bleurt.fix
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -53,5 +53,5 @@ def test_packages_that_are_not_there(monkeypatch):
     comet, bleurt = found()
     assert (comet.works, bleurt.works) == (False, False)
     assert "which is not installed" in comet.says
-    assert comet.mend == "Run pip install -e '.[comet]' in the posnet folder."
-    assert bleurt.mend == "Run pip install -e '.[bleurt]' in the posnet folder."
+    assert comet.fix == "Run pip install -e '.[comet]' in the posnet folder."
+    assert bleurt.fix == "Run pip install -e '.[bleurt]' in the posnet folder."

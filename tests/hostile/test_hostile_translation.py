@@ -175,7 +175,7 @@ MODELS = [
     Row(
         "a picture of infinite energies",
         "posnet-plot weights large.pt --out figures",
-        "the weights of rposnet in layer 1 .encoder. come out infinite or as no numbers",
+        "the weights of rposnet in layer 1 .encoder. are infinite or NaN",
         before=huge_energies,
     ),
     Row(

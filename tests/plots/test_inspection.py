@@ -1,4 +1,4 @@
-"""What is seen of mixers is what they do."""
+"""Observed weights, energies and gates are those that the mixers compute."""
 
 import math
 
@@ -25,7 +25,8 @@ def test_every_mixer(case):
     model = build_case(case)
     before = model(SOURCE[None], None, TARGET[None])[0]
     first, second = look(model, case.place)
-    assert torch.equal(model(SOURCE[None], None, TARGET[None])[0], before), "looking has changed the model"
+    assert torch.equal(model(SOURCE[None], None, TARGET[None])[0], before), "observing has changed the model"
+    assert not any("energy" in vars(module) or module._forward_pre_hooks for module in model.modules())
     assert (first.layer, second.layer) == (1, 2)
     assert first.mixer == case.mixer
     values_have_matrices = "translution" in case.mixer and dict(case.options).get("translution_on", "qkv").endswith("v")
@@ -45,13 +46,13 @@ def test_every_mixer(case):
             assert mixing.added.isnan().equal(mixing.energies.isnan())
 
 
-def test_a_language_model_has_nothing_but_its_decoder():
+def test_a_language_model_has_a_decoder_only():
     first, second = observe(build_language_model("shaw"), None, TARGET, NAMES)
     assert [first.place, second.place] == ["decoder", "decoder"]
     torch.testing.assert_close(first.weights.nan_to_num(0), first.energies.nan_to_num(-math.inf).softmax(dim=-1))
 
 
-def test_what_positions_add_is_what_shaw_has_beside_attention():
+def test_added_energies_are_those_of_shaws_relative_keys():
     """(W^Q x_n)·a_{n-m} / √d: Shaw et al. (2018), here with its table at zero and away from it."""
     model = build_model("shaw")
     mixer = model.encoder.layers[0].self_attn
@@ -150,7 +151,7 @@ def test_stored_energies_look_the_same(name):
         assert one.reach == other.reach
 
 
-def test_a_translation_of_nothing_but_its_end():
+def test_an_empty_translation():
     end = TARGET[-1:]
     names = {"encoder": (COLUMNS, COLUMNS), "decoder": (["</s>"], ["</s>"]), "cross": (["</s>"], COLUMNS)}
     for mixing in observe(build_model("shaw"), SOURCE, end, names):
@@ -159,7 +160,7 @@ def test_a_translation_of_nothing_but_its_end():
         assert mixing.weights.shape[1:] == (len(mixing.queries), len(mixing.keys))
 
 
-def test_distances_in_cross_attention_are_from_the_scaled_position():
+def test_distances_in_cross_attention_start_at_the_scaled_position():
     model = build_model("attention", cross_mixer="rposnet", length_ratio="1.5")
     mixing = look(model, "cross")[0]
     assert mixing.at.tolist() == [0, 1, 3, 4, 6, 7]

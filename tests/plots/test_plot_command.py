@@ -119,7 +119,7 @@ def test_language_models(capsys, tmp_path):
     assert pictures(tmp_path / "f") == names | {"profile.decoder", "profile-energy.decoder", "profile-added.decoder"}
     first, _ = content(tmp_path / "f" / "weights.html")
     assert first["keys"] == ["</s>", "w3", "w4"]
-    assert "depend on tokens" in fails(capsys, main, "weights", model)
+    assert "independent of tokens" in fails(capsys, main, "weights", model)
     assert "--sentence has 25 tokens" in fails(
         capsys, main, "weights", model, "--sentence", "w3 " * 24, "--pretokenized"
     )
@@ -142,8 +142,8 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("mixer", "arguments", "sentence"),
     [
-        ("shaw", ["weights"], "depend on tokens, or are none. Give a sentence of the source language"),
-        ("fouriernet", ["weights"], "(fouriernet, attention) depend on tokens, or are none"),
+        ("shaw", ["weights"], "no weights that are independent of tokens. Give a sentence of the source language"),
+        ("fouriernet", ["weights"], "(fouriernet, attention) have no weights that are independent of tokens"),
         ("shaw", ["weights", "--sentence", "  "], "--sentence is empty. Give a sentence of the source language, or"),
         ("shaw", ["gates", "--sentence", ""], "--sentence is empty."),
         ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
@@ -241,9 +241,7 @@ def test_compare(capsys, tmp_path):
 
 def test_compare_without_pairs_of_gates(capsys, tmp_path):
     path, _ = report(tmp_path, {"params": dict.fromkeys(("shaw", "lightconv"), "3,100,000")})
-    assert "no pair of systems is there with and without a gate" in plot(
-        capsys, "compare", path, "--out", tmp_path / "f"
-    )
+    assert "no mixer is in the report with and without a gate" in plot(capsys, "compare", path, "--out", tmp_path / "f")
     assert pictures(tmp_path / "f") == {"compare.params"}
 
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
@@ -107,3 +108,13 @@ class ContentBasedMixer(TokenMixer):
         counted = max(1, energies // self.part_size(len(q) * energies))
         recompute = self.should_recompute(keys)
         return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None
+
+    def projection_operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections of queries, keys and values, of gate and output."""
+        queries = size.queries if isinstance(self.query_proj, nn.Linear) else 0
+        keys = size.keys if self.has_keys and isinstance(self.key_proj, nn.Linear) else 0
+        return super().projection_operations(size) + (queries + keys) * size.embed_dim**2
+
+    def attention_operations(self, size: MixingSize) -> float:
+        """Multiplications of all projections, of queries with keys if there are any, and of weights with values."""
+        return self.projection_operations(size) + (1 + self.has_keys) * size.queries * size.keys * size.embed_dim

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops import by_offset
@@ -87,6 +88,21 @@ class OffsetMatrices(nn.Module):
             mixed = by_offset.mixture(weights, v, self.values, self.reach, self.causal)
         return split_heads(mixed.transpose(0, 1), self.num_heads)
 
+    def energy_operations(self, size: MixingSize, width: float) -> float:
+        """Multiplications of :meth:`energy` in a full pass over more than K tokens of a width."""
+        number = (self.queries is not None) + (self.keys is not None)
+        return self._operations(size, width, number) if number else size.queries * size.keys * width
+
+    def mix_operations(self, size: MixingSize, width: float) -> float:
+        """Multiplications of :meth:`mix` in a full pass over more than K tokens of a width."""
+        return self._operations(size, width, 1) if self.values is not None else size.queries * size.keys * width
+
+    def _operations(self, size: MixingSize, width: float, number: int) -> float:
+        """Each of `number` matrices of an offset once for every pair; beyond K pairs meet as in attention."""
+        sides, clip = 1 if self.causal else 2, size.clip_distance
+        pairs = size.queries + sides * clip * (2 * size.queries - clip - 1) / 2
+        return number * pairs * width**2 + sides * (size.queries - clip) ** 2 * width
+
 
 def _reach_and_rows(settings: MixerSettings) -> tuple[int, int]:
     """K, and how many offsets have matrices; a decoder has none to the right."""
@@ -114,6 +130,7 @@ class OffsetMixer(ContentBasedMixer):
     Words get no position embedding: Translution App. F finds that it hurts; ``--position-embedding`` adds one.
     """
 
+    matrices: OffsetMatrices  # made by subclasses
     Config = OffsetOptions
     places = ("encoder", "decoder")
     position_embedding = "none"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
@@ -143,3 +144,10 @@ class PositionBasedMixer(TokenMixer):
             if table is not None:
                 self.energies[index] = StoredEnergy(torch.empty_like(table, device=device), energy.reach)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections, of :attr:`energies`, and of weights with values."""
+        if not self.energies:
+            return super().operations(size)
+        energies = sum(energy.operations(size) for energy in self.energies)
+        return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim

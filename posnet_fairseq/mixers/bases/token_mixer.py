@@ -11,6 +11,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext, check_padding
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.gating import Gating
+from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -319,6 +320,24 @@ class TokenMixer(nn.Module):
         """Load weights, also of checkpoints in which each mixer stored its name and options."""
         state_dict.pop(f"{prefix}mixer_version", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def operations(self, size: MixingSize) -> float:
+        """Multiplications of a full pass over one sentence.
+
+        A product and the sum that it is added to count once, as in papers. Products of single numbers, such as those
+        with a mask or a scale, do not count.
+
+        Args:
+            size: of the sentence and the mixer.
+
+        Raises:
+            NotImplementedError: the mixer does not declare them.
+        """
+        raise NotImplementedError(f"{self.name} does not declare its operations")
+
+    def projection_operations(self, size: MixingSize) -> float:
+        """Multiplications of the projections that most mixers have: values, gate and output."""
+        return self.gating.operations(size) + size.queries * size.embed_dim**2
 
 
 def _description(mixer: TokenMixer, settings: MixerSettings) -> str:
