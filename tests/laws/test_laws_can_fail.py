@@ -49,12 +49,12 @@ def _off_by_one_step(monkeypatch):
 
 
 def _forgetting_what_is_far(monkeypatch):
-    push = banded.push
+    append = banded.append
 
     def into_an_empty_sum(slots, *arguments):
-        return push(slots.index_fill(2, torch.tensor([slots.size(2) - 1]), 0), *arguments)
+        return append(slots.index_fill(2, torch.tensor([slots.size(2) - 1]), 0), *arguments)
 
-    monkeypatch.setattr(banded, "push", into_an_empty_sum)
+    monkeypatch.setattr(banded, "append", into_an_empty_sum)
 
 
 def _dividing_by_nothing(monkeypatch):
