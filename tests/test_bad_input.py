@@ -2,9 +2,12 @@
 
 import os
 import pickle
+import subprocess
+import sys
 from argparse import Namespace
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 
@@ -60,6 +63,17 @@ def test_code_in_the_options_of_a_checkpoint_is_not_run(capsys, tmp_path, monkey
     nested = good | {"cfg": good["cfg"] | {"model": good["cfg"]["model"] | {"dropout": [code]}}}
     torch.save(nested, path)
     assert "option dropout is a list, not a plain value" in fails(capsys, translate.main, path)
+
+
+def test_types_that_fairseq_stores_are_read_without_its_plugin(tmp_path):
+    path = checkpoint(tmp_path / "model.pt")
+    state = torch.load(path, weights_only=True)
+    stored = {"best": numpy.float64(1.5), "table": numpy.arange(3), "options": Namespace(lr=1)}
+    torch.save(state | {"extra_state": stored}, path)
+    code = "import sys; from posnet_fairseq.inference.checkpoints import load_content; "
+    code += "print(load_content(sys.argv[1])['extra_state'], 'posnet_fairseq.models' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{stored} False\n"
 
 
 def test_incomplete_checkpoint(capsys, tmp_path):

@@ -70,7 +70,7 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
 
 
 def average(paths: Sequence[Path]) -> State:
-    """The content of a checkpoint for inference whose weights are the mean of those of several.
+    """The content of a checkpoint for inference whose weights are the mean of several checkpoints.
 
     Args:
         paths: checkpoints of one run.

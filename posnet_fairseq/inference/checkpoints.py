@@ -96,7 +96,7 @@ def load_content(path: str | Path) -> object:
 def data_types() -> list[Any]:
     """The types that fairseq writes into checkpoints besides tensors and plain values: they hold data and run no code.
 
-    Namespace is in those of fairseq's own models and of adafactor, the types of numpy in those with ``--eval-bleu``.
+    Checkpoints of fairseq's own models and of adafactor hold a Namespace, those of ``--eval-bleu`` types of numpy.
     """
     types: list[Any] = [Namespace, numpy.ndarray, numpy.dtype]
     types += [type(numpy.dtype(kind)) for kind in ("int64", "float64")]

@@ -107,7 +107,7 @@ def refuse_other_tasks(states: dict[str, State], vocabulary: Vocabulary) -> None
 
 
 def refuse_other_dictionaries(path: str, state: State, vocabulary: Vocabulary, folder: Path) -> None:
-    """Refuse dictionaries other than those that a model was trained with, if these are still there.
+    """Refuse dictionaries that differ from the ones that a model was trained with, if these are still there.
 
     Args:
         path: of the model's checkpoint.

@@ -8,6 +8,7 @@ import pytest
 
 from posnet_data_prep import prepare
 from posnet_fairseq.cli import average, plot, translate
+from posnet_fairseq.inference.checkpoints import read_checkpoint
 from support import commands
 
 BLOCKS = "--task language_modeling --tokens-per-sample 24 --batch-size 16 --required-batch-size-multiple 1".split()
@@ -53,7 +54,7 @@ def test_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
     train(monkeypatch, data, whole, "translution", 6)
     train(monkeypatch, data, cut, "translution", 3)
     train(monkeypatch, data, cut, "translution", 6)
-    ours, theirs = (average.read_checkpoint(run / "checkpoint_last.pt")["model"] for run in (whole, cut))
+    ours, theirs = (read_checkpoint(run / "checkpoint_last.pt")["model"] for run in (whole, cut))
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
@@ -83,7 +84,7 @@ checkpoint: {{save_dir: {tmp_path}/run}}
 """
     )
     commands.hydra_train(tmp_path, "counting")
-    state = average.read_checkpoint(tmp_path / "run/checkpoint_last.pt")
+    state = read_checkpoint(tmp_path / "run/checkpoint_last.pt")
     assert state["cfg"]["model"]["max_target_positions"] == 24
     assert state["model"]["decoder.layers.0.self_attn.matrices.keys"].shape == (6, 192, 192)
 
