@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from posnet_fairseq.mixers.bases.building import build_mixer
-    from posnet_fairseq.registry import mixer_names
+    from posnet_eval.api import score
+    from posnet_fairseq.api import load
+    from posnet_fairseq.mixers.bases.building import build_mixer, mixer_names
 
 # Public names by the module that defines them. They are imported when they are used: torch takes a second.
 _PUBLIC = {
     "build_mixer": "posnet_fairseq.mixers.bases.building",
     "mixer_names": "posnet_fairseq.mixers.bases.building",
+    "load": "posnet_fairseq.api",
+    "score": "posnet_eval.api",
 }
 
-__all__ = ["__version__", "build_mixer", "mixer_names"]
+__all__ = ["__version__", "build_mixer", "load", "mixer_names", "score"]
 
 
 def __getattr__(name: str) -> Any:

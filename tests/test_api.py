@@ -7,7 +7,6 @@ import sys
 import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
-import posnet_fairseq
 from posnet_fairseq import api
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
@@ -137,7 +136,6 @@ def test_long_lines(model):
 def test_documented_examples(path, monkeypatch, capsys):
     """The blocks of docs/python-api.md, one after the other as a reader types them."""
     monkeypatch.chdir(path.parent)
-    monkeypatch.setattr(posnet_fairseq, "load", api.load, raising=False)
     text = (documents.ROOT / "docs/python-api.md").read_text()
     blocks = [(line, code) for line, language, code in documents.blocks(text) if language == "python"]
     assert blocks

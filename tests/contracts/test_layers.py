@@ -10,7 +10,7 @@ import pytest
 
 from support.commands import ROOT
 
-ENFORCED = False  # True as soon as no room below fairseq_plugin imports fairseq
+ENFORCED = True  # True as soon as no room below fairseq_plugin imports fairseq
 
 PACKAGES = {"posnet_fairseq": "posnet_fairseq", "eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn"}

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from mend import mend
 
 from posnet_fairseq.cli import average
+from posnet_fairseq.runs.repair import repair
 from support import commands
 from support.checkpoints import assert_same_weights, weights
 
@@ -17,7 +17,7 @@ def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path
     process = commands.start("train", *commands.train_arguments(data, cut, *SHORT))
     commands.kill_when(process, lambda: (cut / "checkpoint_last.pt").exists() and list(cut.glob("checkpoint_1_*.pt")))
     assert len(list(cut.glob("checkpoint_1_*.pt"))) < 6, "the process was not killed in the middle"
-    mend(cut)
+    repair(cut)
     commands.call(monkeypatch, "train", *commands.train_arguments(data, cut, *SHORT))
     assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
 
@@ -26,10 +26,10 @@ def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch,
     """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
     commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))
     last = tmp_path / "checkpoint_last.pt"
-    assert mend(tmp_path) == ""
+    assert repair(tmp_path) == ""
     whole = last.read_bytes()
     last.write_bytes(whole[: len(whole) // 2])
-    assert "is damaged or no checkpoint" in mend(tmp_path)
+    assert "is damaged or no checkpoint" in repair(tmp_path)
     assert last.read_bytes() == whole
 
 

@@ -173,8 +173,7 @@ def test_every_option_of_the_command_has_an_argument():
     assert options - api.arguments_of_options().keys() == {"--help", "--config", "--out", "--baseline2"}
 
 
-def test_the_documented_example(capsys, monkeypatch):
-    monkeypatch.setattr("posnet_fairseq.score", score, raising=False)
+def test_the_documented_example(capsys):
     for name in ("base", "other"):
         Path(f"{name}.txt").rename({"base": "base.de", "other": "rposnet.de"}[name])
     (example,) = [

@@ -4,13 +4,14 @@ import csv
 import shlex
 import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-import samples
 
 from posnet_eval.report.latex import escaped
 from posnet_eval.statistics import cache
 from posnet_fairseq.inference.translator import BLANK, Translator
+from posnet_fairseq.runs.samples import show_samples
 from posnet_fairseq.shared.errors import visible
 from support import commands
 from support.hostile import Row, play, table
@@ -318,7 +319,7 @@ def test_samples_for_a_terminal_are_harmless(folder, monkeypatch, capsys):
     (folder / "plan.yaml").write_text(
         "systems: [a]\ntest_sets: {t: {source: text/test.xx, reference: text/test.yy, outputs: {a: text/a}}}\n"
     )
-    samples.main(["plan.yaml"])
+    show_samples(Path("plan.yaml"))
     said = capsys.readouterr().out
     assert "b\\x1b[2J[b] b\\x9b b\\u202e b" in said
     assert not set(ESCAPES) & set(said)

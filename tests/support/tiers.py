@@ -46,13 +46,13 @@ THOROUGH = {
         "test_killed_training_resumes_to_the_same_weights": "7 s",
         "test_two_processes_train_like_one": "17 s",
     },
-    "eval/test_bench_score.py": {"test_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
-    "eval/test_score.py": {"test_a_hundred_thousand_lines": "8 s"},
+    "eval/test_bench_score.py": {"test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
+    "eval/test_score_runs.py": {"test_a_hundred_thousand_lines": "8 s"},
     "eval/test_significance.py": {
         "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
         "test_p_is_that_of_other_tools": "thousands of resamples of real outputs",
     },
-    "hostile/test_hostile_files.py": {
+    "hostile/test_hostile_streams.py": {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
     },
     "recipes/test_runs.py": {
@@ -67,7 +67,7 @@ THOROUGH = {
         "test_fairseq_bad_options": "13 s: fairseq-train in its own process, again and again",
         "test_fairseq_bad_checkpoints": "11 s",
     },
-    "test_bench.py": {"test_preparing_comes_to_what_the_command_lines_come_to": "12 s"},
+    "test_bench.py": {"test_posnet_prepare_and_the_command_lines_write_equal_files": "12 s"},
     "test_export.py": {"test_graphs_that_differ_are_not_kept": "7 s: exports a model"},
 }
 
@@ -127,15 +127,11 @@ def damage(callspec):
 ONE_OF_EACH_KIND = {
     "end_to_end/test_documented_commands.py": {"test_command_works": document},
     "end_to_end/test_translation.py": {ALL: one_run},
-    "hostile/test_hostile_files.py": {
-        "test_row": program_and_end,
-        "test_redirections": first,
-        "test_nobody_reads": first,
-    },
+    "hostile/test_hostile_streams.py": {"test_redirections": first, "test_nobody_reads": first},
     "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
     **{
         f"hostile/test_hostile_{name}.py": {"test_row": program_and_end}
-        for name in "averaging machines numerics preparing scoring training translation".split()
+        for name in "averaging links machines names numerics overwriting preparing scoring training translation".split()
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "laws/test_laws.py": {ALL: usual_case},
