@@ -95,8 +95,9 @@ def _values(field: dataclasses.Field) -> str:
     """The values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
     if plain_type(field) is bool:
         return ""
-    if choices(field):
-        return " | ".join(choices(field))
+    allowed = choices(field)
+    if allowed:
+        return " | ".join(allowed)
     return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[plain_type(field)]
 
 

@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
     batches = Batches(lines, translator, options.max_tokens, options.on_long)
     for note in batches.notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
-    tokens, busy = 0, collections.Counter[int]()
+    tokens, busy = 0, collections.defaultdict[int, float](float)
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task_id = progress.add_task("translating", total=batches.sentences)

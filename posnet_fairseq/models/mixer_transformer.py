@@ -1,6 +1,7 @@
 """The encoder-decoder model and its architectures, every registered mixer times every size."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -79,7 +80,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         return super().train(mode)
 
     def load_state_dict(
-        self, state_dict: dict[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
+        self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
         """Load weights, unless they were trained with another length ratio than the options give.
 

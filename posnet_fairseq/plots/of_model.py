@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
 from posnet_fairseq.fairseq_plugin.search import BeamSearch
 from posnet_fairseq.fairseq_plugin.trained_models import build_language_model, build_model
 from posnet_fairseq.inference.checkpoints import about, is_language_model, read_checkpoint
 from posnet_fairseq.inference.translator import SearchSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
@@ -22,8 +23,6 @@ from posnet_fairseq.shared.files import is_blank, replacing
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
-from posnet_fairseq.transformer.causal import CausalDecoder
-from posnet_fairseq.transformer.encoder import Encoder
 
 POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
 
@@ -60,13 +59,13 @@ def without_sentence(path: str | Path) -> list[Mixing]:
     return static
 
 
-def _unknown_words(side: Encoder | CausalDecoder) -> Tensor:
+def _unknown_words(side: Any) -> Tensor:
     """Token ids of a sentence of unknown words."""
     return torch.full((min(POSITIONS, side.max_positions()),), side.dictionary.unk())
 
 
 def with_sentence(
-    models: Sequence[nn.Module], vocabulary: Vocabulary, text: TextPipeline, sentence: str
+    models: Sequence[MixerTransformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
     """The mixers of a translation model on a sentence and the model's own translation of it.
 

@@ -153,7 +153,7 @@ def _metric_not_measured(error: BaseException) -> str | None:
     return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
-def explain_damaged_dictionary(error: BaseException | str, path: str) -> str:
+def explain_damaged_dictionary(error: BaseException | str, path: str | Path) -> str:
     """Return one sentence for an error of fairseq's ``Dictionary.load`` on ``path``."""
     return (
         f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
@@ -161,7 +161,7 @@ def explain_damaged_dictionary(error: BaseException | str, path: str) -> str:
     )
 
 
-def explain_damaged_codes(error: BaseException, path: str) -> str:
+def explain_damaged_codes(error: BaseException | str, path: str | Path) -> str:
     """Return one sentence for an error of subword-nmt's ``BPE`` on the codes at ``path``."""
     return (
         f"{path} holds no BPE codes as subword-nmt and posnet-prepare write them ({_first_line(error)}). Copy it "

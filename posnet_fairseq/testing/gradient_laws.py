@@ -1,7 +1,7 @@
 """What must hold for the gradients of every token mixer. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
 
 import copy
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ def transforms_are_right_or_refused(mixer: TokenMixer) -> None:
     if not own:
         return
 
-    def loss(parameters: Mapping[str, Tensor]) -> Tensor:
+    def loss(parameters: dict[str, Any]) -> Tensor:
         return functional_call(mixer, parameters, (query, memory), context).pow(2).sum()
 
     try:

@@ -27,7 +27,7 @@ class Gating(nn.Module):
         super().__init__()
         self.kind = kind
         width = 2 * embed_dim if kind == "glu" else embed_dim
-        self.value_proj = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0, bias=bias)
+        self.value_proj: nn.Module = linear(memory_dim, width, gain=ONE_OF_THREE if kind == "none" else 1.0, bias=bias)
         self.gate_proj = linear(embed_dim, embed_dim) if kind == "gelu" else None
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
 

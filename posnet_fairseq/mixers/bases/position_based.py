@@ -147,7 +147,8 @@ class PositionBasedMixer(TokenMixer):
 
     def operations(self, size: MixingSize) -> float:
         """Multiplications of the projections, of :attr:`energies`, and of weights with values."""
-        if not self.energies:
+        energies: Any = self.energies
+        if not energies:
             return super().operations(size)
-        energies = sum(energy.operations(size) for energy in self.energies)
+        energies = sum(energy.operations(size) for energy in energies)
         return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim
