@@ -42,7 +42,10 @@ setup(
     ],
     package_dir={installed: folder for folder, installed in INSTALLED_AS.items()},
     package_data={
+        "posnet_data_prep": ["py.typed"],
+        "posnet_eval": ["py.typed"],
         "posnet_eval.report": ["*.html"],
+        "posnet_fairseq": ["py.typed"],
         "posnet_fairseq.plots": ["*.html"],
         "posnet_fairseq.runs": ["*.yaml", "lists/*.txt"],
     },

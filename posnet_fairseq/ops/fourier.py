@@ -55,7 +55,7 @@ def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: T
 
 
 def cosines_and_sines(padding_mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the matrices of the transform without a factor, exp(-2πi·nm/M) = cos - i·sin, for the length M of each sentence.
+    """Return the matrices of the transform without a factor: exp(-2πi·nm/M) = cos - i·sin for each sentence's length M.
 
     They take N² products where the fast transform takes N log N, but fit into a graph that knows no lengths.
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 # Control characters that a terminal may execute, all but tab and line feed; and characters that change the direction of
 # the text after them or break its line.
@@ -41,10 +40,9 @@ def check_range(name: str, number: object, least: float, most: float, whole: boo
     Raises:
         UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
     """
-    value: Any = number
-    if not isinstance(value, Integral if whole else Real):
+    if not isinstance(number, Integral if whole else Real):
         raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
-    if not least <= value <= most:
+    if not least <= number <= most:  # type: ignore[operator]  # any Real compares
         raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")
 
 
