@@ -1,11 +1,15 @@
 """How one mixer of one layer is built."""
 
+import dataclasses
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
+
+if TYPE_CHECKING:
+    from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
 PLACES = ("encoder", "decoder", "cross")
 
@@ -57,3 +61,15 @@ class MixerSettings:
             )
         if not 0 <= self.dropout < 1:
             raise UsageError(f"dropout {self.dropout}: give 0 or more and less than 1.")
+
+
+def description(mixer: "TokenMixer", settings: MixerSettings) -> str:
+    """The mixer's name, and the options that differ from its defaults, as a command line has them."""
+    gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
+    chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
+    options: Any = settings.options
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if value != field.default:
+            chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
+    return " ".join([mixer.name, *chosen])

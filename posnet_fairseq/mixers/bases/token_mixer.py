@@ -1,23 +1,23 @@
 """What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.context import MixingContext, check_padding
+from posnet_fairseq.mixers.bases.checks import check_call, check_state, check_step
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.gating import Gating
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings, description
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.ops.offsets import scaled
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError
 
 
 @dataclass
@@ -79,7 +79,7 @@ class TokenMixer(nn.Module):
         self.embed_dim = settings.embed_dim
         self.head_dim = settings.embed_dim // settings.num_heads
         self.max_positions = settings.max_positions
-        self.description = _description(self, settings)
+        self.description = description(self, settings)
         self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim, settings.projection_bias)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = Dropout(settings.dropout, module_name=self.__class__.__name__)
@@ -136,7 +136,7 @@ class TokenMixer(nn.Module):
             if self.place == "cross":
                 raise UsageError("memory is missing: a mixer for cross-attention needs the tokens that it mixes.")
             memory = query
-        self._check_call(query, memory, padding_mask)
+        check_call(self, query, memory, padding_mask)
         if positions is None and self.own_positions is not None:
             positions = self.own_positions.for_mixers(max(query.size(1), scaled(query.size(1) - 1, length_ratio) + 1))
         if memory_positions is None and self.own_memory_positions is not None:
@@ -167,21 +167,9 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: the mixer cannot decode, or the arguments do not fit together.
         """
-        if self.place == "encoder":
-            raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
-        if (memory is None) == (self.place == "cross"):
-            needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
-            raise UsageError(f"init_state: a mixer for {self.place} attention {needed}.")
-        if memory is not None:
-            if memory.size(0) < 1 or batch_size < 1 or batch_size % memory.size(0):
-                raise UsageError(
-                    f"init_state: {batch_size} hypotheses for a memory of {memory.size(0)} sentences: give every "
-                    "sentence the same number of hypotheses, 1 or more."
-                )
-            if padding_mask is not None:
-                check_padding(padding_mask, memory.shape[:2])
-            if memory_positions is None and self.own_memory_positions is not None:
-                memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
+        check_state(self, batch_size, memory, padding_mask)
+        if memory is not None and memory_positions is None and self.own_memory_positions is not None:
+            memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
 
     def step(
@@ -208,7 +196,7 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: the query has another shape, or the model's positions are used up.
         """
-        self._check_step(query, state)
+        check_step(self, query, state)
         rows = rows or table_rows(state.position, self.max_positions)
         if positions is None and self.own_positions is not None:
             positions = self.own_positions.for_mixers(max(rows, scaled(rows - 1, state.length_ratio) + 1))
@@ -278,44 +266,6 @@ class TokenMixer(nn.Module):
         """Whether the weights of a query for `keys` keys, all heads together, are too large to keep for backward."""
         return self.num_heads * keys > 4 * self.embed_dim
 
-    def _check_call(self, query: Tensor, memory: Tensor, padding_mask: Tensor | None) -> None:
-        """Refuse arguments of :meth:`forward` that would give wrong numbers."""
-        if 0 in (*query.shape, *memory.shape):
-            shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
-            raise UsageError(
-                f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch."
-            )
-        # No len(): it would make a number of what is open in an exported graph.
-        rows, queries, keys = memory.size(0), query.size(1), memory.size(1)
-        if query.size(0) != rows or (self.place != "cross" and queries != keys):
-            allowed = "the same number of sentences in both" if self.place == "cross" else "the same tokens as both"
-            raise UsageError(
-                f"{query.size(0)} × {queries} queries, memory for {rows} × {keys}: {self.place} mixers take {allowed}."
-            )
-        if query.size(2) != self.embed_dim:
-            raise UsageError(
-                f"query of {query.size(2)} features: this mixer was built with embed_dim {self.embed_dim}."
-            )
-        if padding_mask is not None:
-            check_padding(padding_mask, memory.shape[:2])
-
-    def _check_step(self, query: Tensor, state: DecodingState) -> None:
-        if query.dim() != 3 or query.size(1) != 1:
-            raise UsageError(
-                f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
-                "(B, 1, D). Give a prompt one token at a time, or use the full pass."
-            )
-        if state.batch_size is not None:
-            if query.size(0) != state.batch_size:
-                raise UsageError(
-                    f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each."
-                )
-            if state.position >= self.max_positions:
-                raise UsageError(
-                    f"position {state.position}: this mixer was built for {self.max_positions} positions. Build it "
-                    "with a larger max_positions."
-                )
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Load weights, also of checkpoints in which each mixer stored its name and options."""
         state_dict.pop(f"{prefix}mixer_version", None)
@@ -338,15 +288,3 @@ class TokenMixer(nn.Module):
     def projection_operations(self, size: MixingSize) -> float:
         """Multiplications of the projections that most mixers have: values, gate and output."""
         return self.gating.operations(size) + size.queries * size.embed_dim**2
-
-
-def _description(mixer: TokenMixer, settings: MixerSettings) -> str:
-    """The mixer's name, and the options that differ from its defaults, as a command line has them."""
-    gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
-    chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
-    options: Any = settings.options
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value != field.default:
-            chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
-    return " ".join([mixer.name, *chosen])

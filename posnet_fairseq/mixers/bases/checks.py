@@ -1,0 +1,78 @@
+"""Arguments that would give wrong numbers are refused."""
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from posnet_fairseq.mixers.bases.context import check_padding
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.shared.errors import UsageError
+
+if TYPE_CHECKING:
+    from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+
+
+def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, padding_mask: Tensor | None) -> None:
+    """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together.
+
+    Raises:
+        UsageError: the mixer cannot decode, or the memory does not fit.
+    """
+    if mixer.place == "encoder":
+        raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
+    if (memory is None) == (mixer.place == "cross"):
+        needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
+        raise UsageError(f"init_state: a mixer for {mixer.place} attention {needed}.")
+    if memory is not None:
+        if memory.size(0) < 1 or batch_size < 1 or batch_size % memory.size(0):
+            raise UsageError(
+                f"init_state: {batch_size} hypotheses for a memory of {memory.size(0)} sentences: give every "
+                "sentence the same number of hypotheses, 1 or more."
+            )
+        if padding_mask is not None:
+            check_padding(padding_mask, memory.shape[:2])
+
+
+def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask: Tensor | None) -> None:
+    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together, and padding before tokens.
+
+    Raises:
+        UsageError: see above.
+    """
+    if 0 in (*query.shape, *memory.shape):
+        shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
+        raise UsageError(f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch.")
+    # No len(): it would make a number of what is open in an exported graph.
+    rows, queries, keys = memory.size(0), query.size(1), memory.size(1)
+    if query.size(0) != rows or (mixer.place != "cross" and queries != keys):
+        allowed = "the same number of sentences in both" if mixer.place == "cross" else "the same tokens as both"
+        raise UsageError(
+            f"{query.size(0)} × {queries} queries, memory for {rows} × {keys}: {mixer.place} mixers take {allowed}."
+        )
+    if query.size(2) != mixer.embed_dim:
+        raise UsageError(f"query of {query.size(2)} features: this mixer was built with embed_dim {mixer.embed_dim}.")
+    if padding_mask is not None:
+        check_padding(padding_mask, memory.shape[:2])
+
+
+def check_step(mixer: "TokenMixer", query: Tensor, state: DecodingState) -> None:
+    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions.
+
+    Raises:
+        UsageError: see above.
+    """
+    if query.dim() != 3 or query.size(1) != 1:
+        raise UsageError(
+            f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
+            "(B, 1, D). Give a prompt one token at a time, or use the full pass."
+        )
+    if state.batch_size is not None:
+        if query.size(0) != state.batch_size:
+            raise UsageError(
+                f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each."
+            )
+        if state.position >= mixer.max_positions:
+            raise UsageError(
+                f"position {state.position}: this mixer was built for {mixer.max_positions} positions. Build it "
+                "with a larger max_positions."
+            )
