@@ -1,4 +1,4 @@
-"""What a training needs before it begins: its options are tried out, a run that was killed while it saved is made to
+"""Checks and repairs before a training: its options are tried out, a run that was killed while it saved is made to
 resume, and the disk must have room for its checkpoints.
 
     python -m posnet_fairseq.runs.before_training SAVE_DIR AVERAGE PROCESSES ARGUMENT ...

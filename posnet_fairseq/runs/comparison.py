@@ -57,7 +57,7 @@ class Column:
 
     Attributes:
         figure: function of a run's folder.
-        over_runs: function that makes one figure of those of all runs.
+        over_runs: function that makes one figure of the figures of all runs.
         shown: function that makes a figure fit to read.
         stage: the stage whose speed it is, None if it is no speed.
     """

@@ -37,7 +37,7 @@ def repair(folder: Path) -> str:
 
 
 def damage(checkpoint: Path) -> str:
-    """What is wrong with the bytes of a checkpoint, "" if nothing is."""
+    """A sentence about damage to the bytes of a checkpoint, "" if there is none."""
     try:
         load_content(checkpoint)
     except DamagedError as error:

@@ -1,4 +1,4 @@
-"""How runs speak: on standard error, with the name of the recipe or program in front."""
+"""Messages of runs: on standard error, with the name of the recipe or program in front."""
 
 import re
 import shlex
