@@ -88,7 +88,7 @@ def _set_up_processes() -> None:
 
 
 def end_by_signals() -> None:
-    """Let signals end this process by an exception, which ends its commands; signals that nohup ignores stay ignored."""
+    """Let signals end this process by an exception, which ends its commands, unless nohup ignores them."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
