@@ -14,6 +14,7 @@ from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 
+TARGETS = ("corpus", "compare", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
 USAGE = """usage: posnet-run TARGET [OPTION ...]
 
@@ -59,7 +60,7 @@ def find_target(name: str) -> Target:
         about = "Train language models on one text, one after the other, and print their perplexities."
         return LanguageModelSettings, train_language_models, about, {}
     if name not in ("corpus", *known_datasets()):
-        known = ("corpus", "compare", "quickstart", "lm", *known_datasets())
+        known = (*TARGETS, *known_datasets())
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
     from posnet_fairseq.runs.run import run
 

@@ -19,9 +19,6 @@ from typing import Any
 
 import torch
 
-import posnet_fairseq.models  # noqa: F401  (registers the architectures)
-from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
-from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
@@ -59,6 +56,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         UsageError: fairseq-train would refuse them.
     """
     from fairseq import options
+
+    import posnet_fairseq.models  # noqa: F401  (registers the architectures)
 
     complaints = io.StringIO()
     try:
@@ -121,6 +120,8 @@ def other_batches(folder: Path, processes: int, tokens: int) -> bool:
 
     fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
     """
+    from posnet_fairseq.fairseq_plugin.checkpoints import read_checkpoint
+
     last = folder / "checkpoint_last.pt"
     if not last.exists():
         return False
@@ -162,6 +163,8 @@ def parameters(model: torch.nn.Module) -> int:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Check the training, and repair what a killed one left."""
+    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
     first, *rest = sys.argv[1:] if arguments is None else arguments
     if first == "--options":
         parse(rest)
