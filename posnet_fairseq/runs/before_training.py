@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+import posnet_fairseq
 from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
@@ -56,9 +57,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         UsageError: fairseq-train would refuse them.
     """
     from fairseq import options
+    from fairseq.models import import_models
 
-    import posnet_fairseq.models  # noqa: F401  (registers the architectures)
-
+    # fairseq registers no architectures of a --user-dir that has been imported before.
+    import_models(str(Path(posnet_fairseq.__file__).parent / "models"), "posnet_fairseq.models")
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
