@@ -5,7 +5,7 @@
 # A file of systems has a name, a mixer and options of fairseq-train in each line. From outside come, besides what
 # docs/recipes.md lists:
 #   SEEDS="1 2 3"      one run of every system with each (default: 1)
-#   JOBS=4             runs side by side, on as many equal shares of the GPUs or cores (default: 1)
+#   JOBS=4             runs side by side, on equal shares of the GPUs or cores (default: 1)
 #   OPTIONS="..."      of fairseq-train, for all systems
 #   BASELINES="a b"    the one or two systems that others are compared with (default: the first two, or one)
 # Runs that are finished are left alone. Stop it at any time; run again, it goes on where it was.

@@ -14,13 +14,14 @@ from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 
+TARGETS = ("corpus", "compare", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
 USAGE = """usage: posnet-run TARGET [OPTION ...]
 
 TARGET:
   a dataset    prepare, train, average, precompute, translate, score:
 {datasets}
-  corpus       the same stages on any dataset: --data FOLDER, or --dataset NAME
+  corpus       these stages on any dataset: --data FOLDER, or --dataset NAME
   compare      several systems with one or more seeds each, and one report
   quickstart   a Transformer and rPosNet on real text, on a CPU, in 15 to 25 minutes
   lm           language models on one text, and their perplexities
@@ -59,13 +60,13 @@ def find_target(name: str) -> Target:
         about = "Train language models on one text, one after the other, and print their perplexities."
         return LanguageModelSettings, train_language_models, about, {}
     if name not in ("corpus", *known_datasets()):
-        known = ("corpus", "compare", "quickstart", "lm", *known_datasets())
+        known = (*TARGETS, *known_datasets())
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
     from posnet_fairseq.runs.run import run
 
     about = (
         "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
-        "of the training and the search are those of the size, unless they are given."
+        "of the training and the search follow from the size, unless they are given."
     )
     given = {"dataset": name, "size": default_size(name)} if name != "corpus" else {}
     return RunSettings, run, about, given
@@ -87,8 +88,8 @@ def _set_up_processes() -> None:
         os.environ[name] = value
 
 
-def _end_by_signals() -> None:
-    """Let signals end this process as an exception does, which ends its commands; not those that nohup ignores."""
+def end_by_signals() -> None:
+    """Let signals end this process by an exception, which ends its commands, unless nohup ignores them."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -109,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = settings.read(name, words, description, given)
     os.chdir(root())
     _set_up_processes()
-    _end_by_signals()
+    end_by_signals()
     function(found)
 
 

@@ -1,4 +1,4 @@
-"""What a training needs before it begins: its options are tried out, a run that was killed while it saved is made to
+"""Checks and repairs before a training: its options are tried out, a run that was killed while it saved is made to
 resume, and the disk must have room for its checkpoints.
 
     python -m posnet_fairseq.runs.before_training SAVE_DIR AVERAGE PROCESSES ARGUMENT ...
@@ -19,9 +19,7 @@ from typing import Any
 
 import torch
 
-import posnet_fairseq.models  # noqa: F401  (registers the architectures)
-from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-from posnet_fairseq.inference.checkpoints import read_checkpoint
+import posnet_fairseq
 from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
@@ -59,7 +57,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         UsageError: fairseq-train would refuse them.
     """
     from fairseq import options
+    from fairseq.models import import_models
 
+    # fairseq registers no architectures of a --user-dir that has been imported before.
+    import_models(str(Path(posnet_fairseq.__file__).parent / "models"), "posnet_fairseq.models")
     complaints = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
@@ -121,6 +122,8 @@ def other_batches(folder: Path, processes: int, tokens: int) -> bool:
 
     fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
     """
+    from posnet_fairseq.inference.checkpoints import read_checkpoint
+
     last = folder / "checkpoint_last.pt"
     if not last.exists():
         return False
@@ -162,6 +165,8 @@ def parameters(model: torch.nn.Module) -> int:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Check the training, and repair what a killed one left."""
+    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
     first, *rest = sys.argv[1:] if arguments is None else arguments
     if first == "--options":
         parse(rest)

@@ -1,4 +1,4 @@
-"""The commands of a run's stages, and what starts a training on several processes or machines."""
+"""The commands of a run's stages, and of trainings on several processes or machines."""
 
 import filecmp
 import os
@@ -23,7 +23,7 @@ class Training:
     """A training.
 
     Attributes:
-        launch: what starts it on all processes.
+        launch: command in front of the arguments, which starts all processes.
         arguments: of fairseq-train.
         world: processes, of all machines.
     """
@@ -34,7 +34,7 @@ class Training:
 
     @property
     def command(self) -> list[str]:
-        """All of it."""
+        """The whole command."""
         return [*self.launch, *self.arguments]
 
 
@@ -98,13 +98,13 @@ def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:
         placed += ["--tensorboard-logdir", str(settings.run / "tensorboard")]
     if world == 1:
         return [*placed, "--distributed-world-size", "1"]
-    # legacy_ddp is what fairseq has for CPUs, too: the same code runs everywhere.
+    # fairseq has legacy_ddp for CPUs, too: one code path on all machines.
     placed += ["--ddp-backend", "legacy_ddp", "--load-checkpoint-on-all-dp-ranks"]
     return [*placed, "--distributed-backend", "gloo"] if device.kind == "cpu" else placed
 
 
 def _launcher(settings: RunSettings, processes: int) -> list[str]:
-    """What starts a training on several processes."""
+    """The command that starts a training on several processes."""
     nodes, port, job = settings.nodes, settings.master_port, os.environ.get("SLURM_JOB_ID")
     launch = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(processes), "--max-restarts", "0"]
     if nodes == 1:
@@ -132,19 +132,19 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
 
 
 def average(settings: RunSettings) -> list[str]:
-    """What averages the checkpoints of the training."""
+    """The command that averages the checkpoints of the training."""
     run = settings.run
     return _text("posnet-average", run / "checkpoints", "--num", settings.average, "--out", run / "averaged.pt")
 
 
 def precompute(settings: RunSettings) -> list[str]:
-    """What stores the energies that depend on positions only."""
+    """The command that stores the energies that depend on positions only."""
     run = settings.run
     return _text("posnet-precompute", run / "averaged.pt", "--out", run / "precomputed.pt", "--or-copy")
 
 
 def translate(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
-    """What translates the test set."""
+    """The command that translates the test set."""
     run = settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []
     if device.processes > 1:
@@ -158,7 +158,7 @@ def translate(settings: RunSettings, data: TranslationData, device: Device) -> l
 
 
 def score(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
-    """What scores the translation."""
+    """The command that scores the translation."""
     folder, run = settings.data_folder, settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []
     return _text(
@@ -174,5 +174,5 @@ def _text(*command: object) -> list[str]:
 
 
 def prepare(dataset: str, folder: Path, *options: str) -> Sequence[str]:
-    """What makes a dataset."""
+    """The command that makes a dataset."""
     return _text("posnet-prepare", dataset, *options, "--out", folder)

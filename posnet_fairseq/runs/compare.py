@@ -38,7 +38,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSettings(TrainingSettings):
-    """What is compared."""
+    """Settings of a comparison."""
 
     systems: Path | None = setting(
         "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
@@ -107,7 +107,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
 
     Args:
         settings: of the comparison.
-        listed: its name and systems; None: those that the settings name.
+        listed: name and systems of the comparison; None: the settings name them.
 
     Returns:
         the folder of the comparison.

@@ -11,25 +11,28 @@ from typing import Any
 
 import yaml
 
-from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.record import Record, last_attempt
 from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
-from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 
 def parameters(run: Path) -> int:
     """The number of parameters of the model that translates; a shared embedding counts once."""
+    from posnet_fairseq.inference.checkpoints import read_checkpoint
+
     tensors = read_checkpoint(run / "precomputed.pt")["model"].values()
     return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
 
 
 def gate(run: Path) -> str:
     """The gate of its self-attention, as ``--gate`` names it."""
+    from posnet_fairseq.inference.checkpoints import read_checkpoint
+    from posnet_fairseq.registry import get_mixer
+    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+
     model = read_checkpoint(run / "precomputed.pt")["cfg"]["model"]
     return model["gate"] or get_mixer(model["encoder_self_mixer"]).default_gate
 
@@ -57,7 +60,7 @@ class Column:
 
     Attributes:
         figure: function of a run's folder.
-        over_runs: function that makes one figure of those of all runs.
+        over_runs: function that makes one figure of the figures of all runs.
         shown: function that makes a figure fit to read.
         stage: the stage whose speed it is, None if it is no speed.
     """

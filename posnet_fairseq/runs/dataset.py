@@ -1,4 +1,4 @@
-"""What a run asks of a dataset for translation."""
+"""Languages, key and casing of a dataset for translation."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from posnet_fairseq.text.card import CARD, DatasetCard
 
 @dataclass(frozen=True)
 class TranslationData:
-    """What the card of a dataset says.
+    """A dataset for translation, as its card describes it.
 
     Attributes:
         source: language.
@@ -28,7 +28,7 @@ class TranslationData:
 
     @classmethod
     def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
-        """What the card in a folder says.
+        """The dataset in a folder.
 
         Args:
             folder: of the dataset.

@@ -38,7 +38,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelSettings(Settings):
-    """What is trained, and on which text."""
+    """Settings of language models."""
 
     VARIABLES = "LM_"
 

@@ -1,4 +1,4 @@
-"""What a machine computes with: GPUs or processes on CPUs, for one run or shared by several."""
+"""Devices of a machine: GPUs or processes on CPUs, for one run or shared by several."""
 
 import os
 import subprocess
@@ -112,7 +112,7 @@ def shares(jobs: int, settings: TrainingSettings, called: str) -> list[Share]:
 
 
 def visible_gpus(count: int) -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls the GPUs. CUDA leaves out all names behind one that it does not know.
+    """The names of the GPUs in CUDA_VISIBLE_DEVICES. CUDA leaves out all names behind an unknown one.
 
     Args:
         count: number of GPUs that CUDA found.

@@ -25,7 +25,7 @@ def _mixers(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartSettings(Settings):
-    """What is trained for the quickstart."""
+    """Settings of the quickstart."""
 
     updates: int = setting("updates of each training; fewer are faster and worse", UPDATES, whole_number, metavar="N")
     mixers: tuple[str, ...] = setting(

@@ -82,7 +82,7 @@ class Record:
 
 
 def last_attempt(log: Path | str) -> str:
-    """What the last attempt at a stage wrote into its log, without the command in front."""
+    """The output of the last attempt at a stage, without the command in front."""
     text = "\n" + Path(log).read_text(encoding="utf-8", errors="replace")
     return text.rpartition("\n$ ")[2].partition("\n")[2]
 

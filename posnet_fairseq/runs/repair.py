@@ -7,7 +7,6 @@ the copy leaves half a file.
 import shutil
 from pathlib import Path
 
-from posnet_fairseq.inference.checkpoints import load_content
 from posnet_fairseq.shared.errors import DamagedError
 from posnet_fairseq.shared.files import replacing
 
@@ -37,7 +36,9 @@ def repair(folder: Path) -> str:
 
 
 def damage(checkpoint: Path) -> str:
-    """What is wrong with the bytes of a checkpoint, "" if nothing is."""
+    """A sentence about damage to the bytes of a checkpoint, "" if there is none."""
+    from posnet_fairseq.inference.checkpoints import load_content
+
     try:
         load_content(checkpoint)
     except DamagedError as error:

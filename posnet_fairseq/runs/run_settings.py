@@ -100,7 +100,7 @@ def _stages(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """What single runs and comparisons have in common; hyperparameters are those of the size where not given."""
+    """Settings of single runs and of comparisons. The size gives the hyperparameters that are not given."""
 
     dataset: str | None = setting("dataset of posnet-prepare, such as wmt14.en-de", metavar="NAME")
     data: Path | None = setting("folder of a dataset (default: data/DATASET)", parse=_folder, metavar="FOLDER")
@@ -212,12 +212,12 @@ class TrainingSettings(Settings):
 
     @cached_property
     def data_folder(self) -> Path:
-        """The dataset; short, and the same on every machine, where it lies in this checkout or working directory."""
+        """The dataset's folder, relative to :func:`root` if it lies there, so that all machines name it alike."""
         return short(self._data())
 
     @cached_property
     def runs_folder(self) -> Path:
-        """The runs on the dataset, as short."""
+        """The folder of runs on the dataset, relative to :func:`root` if it lies there."""
         return short(self._runs())
 
     def check_writable(self, run: Path) -> None:

@@ -1,4 +1,4 @@
-"""How runs speak: on standard error, with the name of the recipe or program in front."""
+"""Messages of runs: on standard error, with the name of the recipe or program in front."""
 
 import re
 import shlex
@@ -12,12 +12,13 @@ from posnet_fairseq.shared.progress import shown
 
 def say(text: str) -> None:
     """Print a line."""
-    print(f"{Path(sys.argv[0]).name}: {visible(shown(text))}", file=sys.stderr, flush=True)
+    print(f"{Path(sys.argv[0]).name}: {visible(shown(text))}\n", end="", file=sys.stderr, flush=True)
 
 
 def show(command: Sequence[object]) -> None:
     """Print a command as it could be typed."""
-    print(" ".join(_quoted(str(word)) for word in command), flush=True)
+    # In one piece, among the lines of other processes.
+    print(" ".join(_quoted(str(word)) for word in command) + "\n", end="", flush=True)
 
 
 def _quoted(word: str) -> str:

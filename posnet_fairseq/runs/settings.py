@@ -55,7 +55,7 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base class of what a run, a comparison and others are told."""
+    """Base class of the settings of runs, comparisons and others."""
 
     VARIABLES: ClassVar[str] = ""  # beginning of the names of its environment variables
 
@@ -83,7 +83,7 @@ class Settings:
 
     @classmethod
     def parsed(cls, texts: Mapping[str, str]) -> Self:
-        """Settings from texts; those that are empty count as not given.
+        """Settings from texts; an empty text counts as not given.
 
         Raises:
             UsageError: one is not what it may be.
@@ -103,7 +103,7 @@ class Settings:
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
-        """The texts with those whose defaults depend on others."""
+        """The texts, with defaults that depend on other settings."""
         return texts
 
     def check(self) -> None:
@@ -133,7 +133,7 @@ class Settings:
 
     @classmethod
     def environment(cls) -> dict[str, str]:
-        """What environment variables say."""
+        """The texts of environment variables, by setting."""
         names = cls.environment_names()
         return {name: os.environ[variable] for variable, name in names.items() if os.environ.get(variable)}
 
@@ -148,7 +148,7 @@ class Settings:
         return {name: text for name, text in texts.items() if text}
 
     def arguments(self) -> list[str]:
-        """Flags that say the same to another posnet-run."""
+        """Flags that give another posnet-run these settings."""
         switches = {name for name, each in self.fields().items() if each.type is bool}
         return [flag(name) if name in switches else f"{flag(name)}={text}" for name, text in self.texts().items()]
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
-from posnet_fairseq.transformer import options as model_config  # noqa: F401  (registers the mixers)
 
 LISTS = Path(__file__).with_name("lists")  # of the paper's tables
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -58,6 +56,9 @@ def check(systems: Sequence[System], where: str) -> Sequence[System]:
     Raises:
         UsageError: they cannot.
     """
+    from posnet_fairseq.registry import get_mixer, mixer_names
+    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+
     names = [system.name for system in systems]
     if not systems:
         raise UsageError(f"{where} names no system. Name at least one, such as transformer_pos.")

@@ -112,7 +112,7 @@ def train(
 
 
 def check(*arguments: str) -> str:
-    """What :mod:`posnet_fairseq.runs.before_training` prints; a process of its own keeps fairseq out of this one.
+    """The output of :mod:`posnet_fairseq.runs.before_training`, in a process of its own: fairseq takes much memory.
 
     Raises:
         UsageError: it refuses the training.

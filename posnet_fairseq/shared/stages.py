@@ -131,7 +131,7 @@ class StageRunner:
         self.lock = None
 
     def _clear(self, steps: tuple[Step, ...]) -> None:
-        """Remove temporary steps that are not needed any more, those before them too."""
+        """Remove temporary steps that are not needed any more, and the temporary steps before them."""
         for step in steps:
             if step.temporary:
                 step.remove(self.folder)

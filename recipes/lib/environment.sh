@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: puts .venv at the repository root in front of PATH, and makes it if it is not there.
-# One that posnet has made has a mark in it: it is finished if it was cut short, made again if it broke, and brought up to
-# date when setup.py has changed. One of somebody else's is used if it serves, and never touched.
+# An environment that posnet has made has a mark in it: it is finished if it was cut short, made again if it broke, and
+# brought up to date when setup.py has changed. A foreign one is used if it has all that is needed, and never touched.
 
 posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 
@@ -22,21 +22,21 @@ posnet_environment() {
 
 posnet_cannot() { echo "posnet: error: $*" >&2; }
 
-# Whether something is there that posnet has not made. A link may lead to the environment of another checkout, unless
+# Whether there is an environment or anything else that posnet has not made. A link may lead to the environment of another checkout, unless
 # posnet has begun one there.
 posnet_is_foreign() {
     ! posnet_is_empty "$1" && [ ! -e "$1/posnet-begun" ] || return 1
     [ -L "$1" ] || { [ -e "$1" ] && ! posnet_is_marked "$1"; }
 }
 
-# The mark of a finished one names what it was made of; one that is being made has posnet-begun.
+# The mark of a finished environment is a hash of what it was made of; an unfinished one has posnet-begun.
 posnet_is_marked() {
     [ -n "$(find "$1/" -maxdepth 1 -regextype posix-extended -regex '.*/posnet-([0-9a-f]{16}|begun)' 2>/dev/null)" ]
 }
 
 posnet_is_empty() { [ -d "$1" ] && [ -r "$1" ] && [ -z "$(ls -A "$1")" ]; }
 
-# posnet_serves ROOT VENV: whether an environment that is not posnet's has all that is needed; says what it lacks.
+# posnet_serves ROOT VENV: whether a foreign environment has all that is needed; says what it lacks.
 posnet_serves() {
     local root=$1 venv=$2 lacks
     if [ -L "$venv" ] && [ ! -e "$venv" ]; then

@@ -1,4 +1,4 @@
-"""python recipes/lib/lacks.py ROOT VENV: prints what the environment of the Python that runs this lacks for recipes.
+"""python recipes/lib/lacks.py ROOT VENV: prints what recipes need and the environment of this Python lacks.
 
 It needs no packages.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def lacks(root: Path, venv: Path) -> str:
-    """What an environment lacks, as the end of a sentence about it; "" if it serves.
+    """The end of a sentence about what an environment lacks, "" if it lacks nothing.
 
     Args:
         root: of this checkout.
@@ -27,7 +27,7 @@ def lacks(root: Path, venv: Path) -> str:
     if missing:
         return f"lacks packages ({', '.join(missing)})"
     # A command begins with its interpreter. It is another one where an environment was moved or copied.
-    for command in ("posnet-prepare", "fairseq-train", "torchrun"):
+    for command in ("posnet-run", "fairseq-train", "torchrun"):
         path = venv / "bin" / command
         if not path.is_file():
             return f"lacks the command {command}"
@@ -38,7 +38,7 @@ def lacks(root: Path, venv: Path) -> str:
 
 
 def missing_packages() -> list[str]:
-    """What posnet requires and is not there, or not in a version that fits."""
+    """Requirements of posnet that are not installed, or not in a version that fits."""
     try:
         from packaging.requirements import Requirement
     except ModuleNotFoundError:

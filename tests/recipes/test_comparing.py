@@ -307,14 +307,36 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
     assert list(tmp_path.iterdir()) == [systems]
 
 
-def test_data_are_not_prepared_on_when_the_recipe_was_killed():
-    script = "from posnet_fairseq.runs.run import run_attached; run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as recipe:
-        command = int(recipe.stdout.readline())
-        recipe.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while sleeps(command):
-        assert time.monotonic() < deadline, "it lives on"
+# What posnet-run does with a command that speaks for itself, and with one of a stage.
+ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
+STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
+PROGRAM = """
+import os
+from pathlib import Path
+from posnet_fairseq.cli.run import end_by_signals
+from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.run import run_attached
+end_by_signals()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("work", [ATTACHED, STAGE])
+def test_commands_end_with_the_recipe(tmp_path, number, work):
+    script = PROGRAM + work.replace("echo $$;", "echo $$ >pid;")
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path) as recipe:
+        note = tmp_path / "pid"
+        wait_until(lambda: note.exists() and note.read_text().strip(), "it never began")
+        command = int(note.read_text())
+        recipe.send_signal(number)
+    assert recipe.returncode in {-number, 128 + number}
+    wait_until(lambda: not sleeps(command), "it lives on")
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
         time.sleep(0.05)
 
 

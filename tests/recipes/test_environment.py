@@ -23,7 +23,7 @@ make() {
 }
 posnet_install() { echo installed; }
 """
-COMMANDS = ("posnet-prepare", "fairseq-train", "torchrun")
+COMMANDS = ("posnet-run", "fairseq-train", "torchrun")
 
 
 @pytest.fixture

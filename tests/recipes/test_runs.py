@@ -15,6 +15,7 @@ import torch
 
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.runs import before_training
+from posnet_fairseq.runs.training import check
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.corpus import make_corpus
@@ -141,6 +142,12 @@ def test_options_that_training_would_refuse_are_refused_before(world, options, s
     arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny", *options]
     with pytest.raises(UsageError, match=sentence):
         before_training.build(arguments)
+
+
+def test_check_before_a_training_knows_all_architectures(world):
+    """In its own process, in which nothing else has registered them."""
+    check("--options", str(world / "tiny corpus"), "--arch", "rposnet_tiny")
+    check("--options", str(world / "tiny corpus"), "--arch", "gpt_a_attention", "--task", "language_modeling")
 
 
 @pytest.mark.parametrize(

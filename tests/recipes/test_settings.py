@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,11 @@ def test_help_has_every_target(capsys):
     main(["--help"])
     shown = capsys.readouterr().out
     assert all(target in shown for target in ("wmt18.en-zh", "corpus", "compare", "quickstart", "lm"))
+
+
+def test_settings_are_read_without_torch_and_fairseq():
+    """Whatever is mistyped is said at once."""
+    script = "import sys; from posnet_fairseq.cli.run import TARGETS, find_target; list(map(find_target, TARGETS)); "
+    script += "sys.exit(' '.join({'torch', 'fairseq', 'omegaconf', 'matplotlib'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("\n", 1)

@@ -28,7 +28,7 @@ def agreed_arguments(arguments: list[str]) -> list[str]:
 
     Raises:
         ValueError: the machines were given different things, or do not share the run's folder. All processes raise it,
-            with the same sentence.
+            with one sentence.
     """
     try:
         store, rank, world = next(rendezvous("env://", timeout=ANSWER))
