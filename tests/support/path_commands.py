@@ -175,3 +175,4 @@ COMMANDS = [
 ]
 # Those that take no path.
 WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
+ELSEWHERE = {"posnet-run"}  # its paths are settings, which tests/recipes/test_shell.py gives as variables too
