@@ -1,7 +1,6 @@
 """Parameters of models, and multiplications of mixers as formulas."""
 
 import dataclasses
-import functools
 from argparse import Namespace
 from typing import NamedTuple
 
@@ -9,12 +8,11 @@ import sympy
 import torch
 from torch import nn
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.model import Transformer, build_transformer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 # Of formulas: K̂ = 2K + 1 rows of a table, N tokens, width D, and E = H·C, the width of α-Translution's relative part.
@@ -23,7 +21,7 @@ SYMBOLS = sympy.symbols("K̂ N D E")
 
 def build(
     mixer: str, size: str, words: int = 43650, max_positions: int = 128, **options: str | bool | int
-) -> MixerTransformer:
+) -> Transformer:
     """A model of a size with shared embeddings, in evaluation mode and without memory for its weights.
 
     Args:
@@ -37,11 +35,7 @@ def build(
     cfg = Namespace(share_all_embeddings=True, **positions, **options)
     apply_arch(cfg, mixer, size)
     with torch.device("meta"):
-        return MixerTransformer.build_model(cfg, _task(words)).eval()
-
-
-# A dictionary of every size is made once: it takes longer than a model without weights.
-_task = functools.cache(synthetic.task)
+        return build_transformer(cfg, words, words).eval()
 
 
 def trained_parameters(model: nn.Module) -> int:
@@ -76,7 +70,7 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
     return trained, _cost(model, size, length)
 
 
-def _cost(model: MixerTransformer, size: str, length: int) -> Cost:
+def _cost(model: Transformer, size: str, length: int) -> Cost:
     mixer, parameters = model.encoder.layers[0].self_attn, trained_parameters(model)
     operations = formula(mixer)
     if operations is None:
