@@ -34,9 +34,9 @@ def build(case, size):
 def counted(mixer, size):
     """Half of the floating-point operations of a call: a product and its sum are two of them."""
     x, memory, positions = (torch.empty(1, rows, size.embed_dim) for rows in (size.queries, size.keys, 64))
-    context = MixingContext(positions=positions[0], memory_positions=positions[0])
+    vectors = {"positions": positions[0], "memory_positions": positions[0]}
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        mixer(x, memory if mixer.place == "cross" else x, context)
+        mixer(x, memory if mixer.place == "cross" else x, **vectors)
     return counter.get_total_flops() / 2
 
 
