@@ -6,10 +6,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from support.building import mixer_cases, possible, settings

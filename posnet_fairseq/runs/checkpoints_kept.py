@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.shared.selection import best_index
 
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
@@ -40,14 +41,13 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
             paths[int(match.group(1))] = path
     if len(paths) <= average:
         return
-    valid = {}
+    valid: dict[float, float] = {}
     for kind, values in records(log):
         if kind == "valid":
             perplexity = values["valid_ppl"]
             valid[values["valid_num_updates"]] = perplexity if math.isfinite(perplexity) else math.inf
     updates = sorted(paths)
-    validated = [index for index, number in enumerate(updates) if number in valid]
-    best = min(validated, key=lambda index: valid[updates[index]], default=len(updates))
+    best = best_index([valid.get(number) for number in updates])
     kept = {*updates[best : best + average], *updates[-average:]}
     for number in updates:
         if number in valid and number not in kept:
