@@ -17,7 +17,7 @@ from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import SegmentCache, default_path
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, name_arguments
 from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.progress import ProgressReporter
 
@@ -126,7 +126,7 @@ def score(
     """
     with _naming_arguments():
         for name, number in {"resamples": resamples, "trials": trials, "seed": seed, "workers": workers}.items():
-            if not isinstance(number, int):
+            if isinstance(number, bool) or not isinstance(number, int):
                 raise UsageError(f"{name} {number!r}: give a whole number.")
         check_workers(workers)
         baselines = {} if baseline is None else {"baselines": _names(baseline, "baseline")}
@@ -217,5 +217,4 @@ def _naming_arguments() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        text = re.sub(r"--[a-z][a-z-]*", lambda found: arguments_of_options().get(found[0], found[0]), str(error))
-        raise UsageError(text) from error.__cause__
+        raise UsageError(name_arguments(str(error), arguments_of_options())) from error.__cause__

@@ -9,7 +9,6 @@ Example::
 """
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
@@ -26,16 +25,19 @@ from posnet_fairseq.inference.translator import (
     Translation,
     Translator,
 )
-from posnet_fairseq.shared.errors import UsageError, check_range
+from posnet_fairseq.shared.errors import UsageError, check_range, name_arguments
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
 # Sentences of commands speak of flags; in Python they are arguments.
-_FLAG = re.compile(
-    r"--(data|device|dtype|fast|pretokenized|bpe-codes|sentencepiece-model|beam|lenpen|max-len-a|max-len-b|max-tokens"
-    r"|on-long|nbest|attention)\b"
-)
+_ARGUMENTS = {
+    f"--{name.replace('_', '-')}": name
+    for name in (
+        "data device dtype fast pretokenized bpe_codes sentencepiece_model beam lenpen max_len_a max_len_b max_tokens "
+        "on_long nbest attention"
+    ).split()
+}
 
 
 class _Settings(TypedDict, total=False):
@@ -209,8 +211,12 @@ def load(
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    several = [paths] if isinstance(paths, (str, Path)) else list(paths)
     with _errors_of_arguments():
+        several = [paths] if isinstance(paths, str | Path) else paths
+        if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
+            raise UsageError(f"paths {paths!r:.50}: give the path of a checkpoint, or a list of paths.")
+        if data is not None and not isinstance(data, str | Path):
+            raise UsageError(f"data {data!r:.50}: give the path of a directory.")
         if not several:
             raise UsageError("paths is empty. Give a checkpoint.")
         return TranslationModel(several, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
@@ -222,7 +228,7 @@ def _errors_of_arguments() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise type(error)(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), str(error))) from error
+        raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
 
 
 def _checked(lines: str | Sequence[str]) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 from posnet_fairseq.shared.errors import UsageError
 
 _MIXERS: dict[str, Any] = {}
+# The mixers that the models have options and architectures of, once these are made.
+_built_for: dict[str, Any] | None = None
 
 
 def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]:
@@ -31,6 +33,11 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         owner = f"{cls.__module__}.{cls.__qualname__}"
         if not (isinstance(cls, type) and issubclass(cls, TokenMixer)):
             raise ValueError(f"mixer {name!r}: {owner} must extend posnet_fairseq.mixers.bases.token_mixer.TokenMixer")
+        if _MIXERS is _built_for:
+            raise ValueError(
+                f"mixer {name!r}: {owner} comes too late, the options of the models are made. Register it before "
+                "posnet_fairseq.models is imported."
+            )
         if name in _MIXERS:
             other = _MIXERS[name]
             raise ValueError(
@@ -67,7 +74,7 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
     Raises:
         UsageError: there is none of that name.
     """
-    if name in _MIXERS:
+    if isinstance(name, str) and name in _MIXERS:
         return _MIXERS[name]
     nearest = difflib.get_close_matches(str(name), _MIXERS, n=1)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
@@ -77,3 +84,9 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
 def option_fields() -> dict[str, dataclasses.Field]:
     """The options of all mixers, each once: a dict from name to dataclasses.Field."""
     return {field.name: field for name in mixer_names() for field in dataclasses.fields(_MIXERS[name].Config)}
+
+
+def close_registry() -> None:
+    """Refuse further mixers: the options and architectures of the models have been made of those that there are."""
+    global _built_for
+    _built_for = _MIXERS

@@ -121,6 +121,14 @@ def test_memory_of_another_width():
         ("linearnet", {"max_positions": 5000}, "^max_positions 5000: linearnet trains a matrix"),
         ("rope", {"embed_dim": 12}, "^num_heads 4: heads of 3 features cannot be turned in pairs .* embed_dim 12"),
         ("rposnet", {"dropout": 1}, "dropout 1: give 0 or more and less than 1"),
+        ("rposnet", {"dropout": "0.1"}, "dropout 0.1: give 0 or more"),
+        ("rposnet", {"embed_dim": True}, "embed_dim True: give a whole number"),
+        ("rposnet", {"memory_dim": 0}, "memory_dim 0: give a whole number, 1 or more"),
+        ("rposnet", {"gate": ""}, "gate : choose one of"),
+        ("rposnet", {"causal": "no"}, "causal 'no': give True or False"),
+        ("rposnet", {"clip_distance": None}, "clip_distance None: give a whole number"),
+        ("attention", {"position_embedding": "learned"}, "position_embedding learned: attention reads no positions"),
+        ("rposnet", {"name": ["a"]}, "there is no such mixer"),
     ],
     ids=str,
 )
@@ -142,6 +150,14 @@ def test_wrong_calls_are_told():
         build("rposnet", "encoder")(x, padding_mask=left)
     with pytest.raises(UsageError, match="memory is missing"):
         build("rposnet", "cross")(x)
+    with pytest.raises(UsageError, match=r"give tokens of sentences, \(B, N, D\)"):
+        build("rposnet", "encoder")(x[0])
+    with pytest.raises(UsageError, match="40 queries: this mixer was built with max_positions 32 and learns no more"):
+        build("rposnet", "encoder")(torch.randn(1, 40, 16))
+    with pytest.raises(UsageError, match="batch_size 0: give the number of hypotheses"):
+        build("rposnet", "decoder").init_state(0)
+    with pytest.raises(UsageError, match="order: give the numbers of hypotheses"):
+        build("rposnet", "decoder").init_state(2).reorder(torch.tensor([0.0, 1.0]))
     with pytest.raises(UsageError, match="3 hypotheses for a memory of 2 sentences"):
         build("rposnet", "cross").init_state(3, x)
     mixer = posnet.build_mixer("rposnet", 16, 4, 2, causal=True)

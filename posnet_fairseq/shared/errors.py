@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,23 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) -> str:
+    """A sentence about flags in the words of Python: ``clip_distance 0`` for ``--clip-distance 0``.
+
+    Only whole words are replaced, so that names of files keep their dashes.
+
+    Args:
+        sentence: of an error.
+        arguments: {flag: argument}; other flags stay. Default: every flag becomes a name with underscores.
+    """
+
+    def argument(flag: re.Match[str]) -> str:
+        name = flag[0]
+        return name[2:].replace("-", "_") if arguments is None else arguments.get(name, name)
+
+    return re.sub(r"(?<!\S)--[a-z0-9][a-z0-9-]*[a-z0-9](?![\w.-])", argument, sentence)
+
+
 class UsageError(ValueError):
     """An error in the input. Its text states what was given, what is allowed and what to do."""
 
@@ -40,7 +57,7 @@ def check_range(name: str, number: object, least: float, most: float, whole: boo
     Raises:
         UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
     """
-    if not isinstance(number, Integral if whole else Real):
+    if isinstance(number, bool) or not isinstance(number, Integral if whole else Real):
         raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
     if not least <= number <= most:  # type: ignore[operator]  # any Real compares
         raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")

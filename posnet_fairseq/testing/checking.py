@@ -15,6 +15,8 @@ LAWS = (
     mixer_laws.padding_changes_nothing,
     mixer_laws.the_future_changes_nothing,
     mixer_laws.steps_equal_the_full_pass,
+    mixer_laws.steps_equal_the_full_pass_to_the_last_position,
+    mixer_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.storing_energies_changes_nothing,
     mixer_laws.saving_and_loading_change_nothing,
     mixer_laws.half_precision_stays_finite,

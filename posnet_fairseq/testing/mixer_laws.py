@@ -14,6 +14,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
 Arguments = dict[str, Any]
@@ -101,6 +102,34 @@ def steps_equal_the_full_pass(mixer: TokenMixer) -> None:
         torch.testing.assert_close(steps(mixer, several, memory, arguments, state), expected, **CLOSE)
 
 
+def steps_equal_the_full_pass_to_the_last_position(mixer: TokenMixer) -> None:
+    """Beyond clip distances, and where tables that the steps share are made again."""
+    if mixer.place == "encoder":
+        return
+    _, memory, arguments = call(mixer)
+    query = torch.randn(2, mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+    vectors = torch.randn(2, 2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+    arguments |= {"positions": vectors[0], "memory_positions": vectors[1]}
+    with torch.no_grad():
+        full = mixer(query, memory if mixer.place == "cross" else None, **arguments)
+        torch.testing.assert_close(steps(mixer, query, memory, arguments), full, **CLOSE)
+
+
+def positions_of_its_own_serve_both_ways(mixer: TokenMixer) -> None:
+    """A mixer that owns its position vectors: a full pass and steps agree."""
+    if not (mixer.reads_positions or mixer.reads_memory_positions):
+        return
+    width, length = mixer.embed_dim, mixer.max_positions
+    mixer.own_positions = Positions("learned", length, width, 0.0, "max_positions", for_mixers=True).double()
+    mixer.own_memory_positions = Positions("sinusoidal", length, width, 0.0, "max_positions", for_mixers=True).double()
+    query, memory, arguments = call(mixer)
+    arguments |= {"positions": None, "memory_positions": None}
+    full = mixer(query, memory, **arguments)
+    assert full.isfinite().all()
+    if mixer.place != "encoder":
+        torch.testing.assert_close(steps(mixer, query, memory, arguments), full, **CLOSE)
+
+
 def padding_changes_nothing(mixer: TokenMixer) -> None:
     """The result for a padded sentence equals that for the sentence by itself."""
     if mixer.place == "decoder":
@@ -108,18 +137,21 @@ def padding_changes_nothing(mixer: TokenMixer) -> None:
     query, memory, arguments = call(mixer)
     keys, together = 3, mixer(query, memory, **arguments)
     queries = query.size(1) if mixer.place == "cross" else keys
-    alone = mixer(query[1:, :queries], memory[1:, :keys], **arguments | {"padding_mask": None})
+    real = memory[1:, :keys] if mixer.place == "cross" else None
+    alone = mixer(query[1:, :queries], real, **arguments | {"padding_mask": None})
     torch.testing.assert_close(together[1:, :queries], alone, **CLOSE)
 
 
 def the_future_changes_nothing(mixer: TokenMixer) -> None:
-    """A later token changes no earlier result of a causal mixer."""
+    """A later token changes no earlier result of a causal mixer, near or far."""
     if not mixer.causal:
         return
-    query, _, arguments = call(mixer)
-    before = mixer(query, query, **arguments)
-    changed = torch.cat([query[:, :4], torch.randn_like(query[:, 4:])], dim=1)
-    torch.testing.assert_close(mixer(changed, changed, **arguments)[:, :4], before[:, :4], rtol=0, atol=0)
+    query = torch.randn(2, mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+    vectors = torch.randn(2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+    before = mixer(query, positions=vectors)
+    for first in (1, 4, mixer.max_positions - 1):
+        changed = torch.cat([query[:, :first], torch.randn_like(query[:, first:])], dim=1)
+        torch.testing.assert_close(mixer(changed, positions=vectors)[:, :first], before[:, :first], rtol=0, atol=0)
 
 
 def saving_and_loading_change_nothing(mixer: TokenMixer) -> None:
@@ -154,7 +186,8 @@ def half_precision_stays_finite(mixer: TokenMixer) -> None:
     for dtype in (torch.float16, torch.bfloat16):
         half = copy.deepcopy(mixer).to(dtype)
         query, memory, arguments = call(mixer)
-        query, memory = query.detach().to(dtype), (memory if memory is not query else query).detach().to(dtype)
+        tokens_of_both = query.detach().to(dtype), memory.detach().to(dtype)
+        query, memory = tokens_of_both if mixer.place == "cross" else tokens_of_both[:1] * 2
         arguments |= {name: arguments[name].detach().to(dtype) for name in ("positions", "memory_positions")}
         if arguments["padding_mask"] is not None:
             arguments["padding_mask"] = arguments["padding_mask"] | torch.tensor([[False], [True]])
@@ -257,7 +290,7 @@ def other_precisions_round_and_nothing_else(mixer: TokenMixer) -> None:
     single.load_state_dict(_saved_and_loaded(mixer.state_dict()))
     assert {p.dtype for p in single.parameters()} <= {torch.float32}
     context |= {name: context[name].float() for name in ("positions", "memory_positions")}
-    output = single(query.float(), memory.float() if mixer.place == "cross" else query.float(), **context)
+    output = single(query.float(), memory.float() if mixer.place == "cross" else None, **context)
     torch.testing.assert_close(output.double(), expected, rtol=1e-3, atol=1e-4)
     twin = copy.deepcopy(mixer)
     twin.load_state_dict(single.state_dict())

@@ -44,12 +44,16 @@ def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
 
     for wrong in (mask[:1], mask[:, :1], mask.byte()):
         refused("padding_mask", padding_mask=wrong)
-    refused("1 × 7 queries", query[:1])
-    if mixer.place != "cross":
-        refused("2 × 4 queries, memory for 2 × 7", query[:, :4])
     for empty in (query[:0], query[:, :0]):
         refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
-    if mixer.place == "cross":
+    for ratio in (1.5, (0, 1), (1, 0), (1,)):
+        refused("give source tokens and target tokens", length_ratio=ratio)
+    if mixer.place != "cross":
+        refused("self-attention mixes the queries themselves", memory=query.clone())
+        refused("it is of cross-attention", length_ratio=(3, 1))
+    else:
+        refused("1 × 7 queries", query[:1])
+        refused("features: this mixer was built with memory_dim", memory=torch.cat([memory, memory], dim=2))
         refused("nothing to mix", memory=memory[:, :0])
         _refused(lambda: mixer(query), "memory is missing")
     if mixer.reads_positions:

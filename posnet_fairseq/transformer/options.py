@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass, field
 from typing import Any, Literal
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are options of the models)
-from posnet_fairseq.registry import option_fields
+from posnet_fairseq.registry import close_registry, option_fields
 
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
 
@@ -95,3 +95,4 @@ def per_layer(option: Field) -> bool:
 
 TransformerOptions: Any = _with_mixer_options("TransformerOptions", _TransformerOptions)
 LanguageModelOptions: Any = _with_mixer_options("LanguageModelOptions", _LanguageModelOptions)
+close_registry()

@@ -7,20 +7,20 @@ from typing import Any
 
 from posnet_fairseq.mixers.bases.options import configure
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
-from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, name_arguments
 
 __all__ = ["build_mixer", "mixer_names"]
 
-# Flags of the models that are arguments of another name here.
+# Names of the models' options that are arguments of another name here.
 _ARGUMENTS = {
     "max_source_positions": "max_positions",
     "max_target_positions": "max_positions",
     "cross_gate": "gate",
-    **{f"{side}_embed_dim": "embed_dim" for side in ("encoder", "decoder", "cross")},
-    **{f"{side}_attention_heads": "num_heads" for side in ("encoder", "decoder", "cross")},
+    **{f"{side}_embed_dim": "embed_dim" for side in PLACES},
+    **{f"{side}_attention_heads": "num_heads" for side in PLACES},
 }
 
 
@@ -66,6 +66,9 @@ def build_mixer(
     """
     cls = get_mixer(name, "name")
     try:
+        for argument, value in (("causal", causal), ("cross_attention", cross_attention), ("bias", bias)):
+            if not isinstance(value, bool):
+                raise UsageError(f"{argument} {value!r}: give True or False.")
         if causal and cross_attention:
             raise UsageError("causal True: cross-attention sees the whole memory. Leave out one of the two.")
         place = "cross" if cross_attention else "decoder" if causal else "encoder"
@@ -77,15 +80,18 @@ def build_mixer(
             raise UsageError(
                 f"position_embedding {position_embedding}: choose one of {', '.join(POSITION_EMBEDDINGS)}."
             )
+        reads = cls.reads_positions or (cross_attention and cls.reads_memory_positions)
+        if position_embedding not in (None, "none") and not reads:
+            raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
         _refuse_unread(cls, options)
         settings = MixerSettings(
             place=place,
             embed_dim=embed_dim,
-            memory_dim=memory_dim or embed_dim,
+            memory_dim=embed_dim if memory_dim is None else memory_dim,
             num_heads=num_heads,
             max_positions=max_positions,
             dropout=dropout,
-            gate=gate or ("none" if cross_attention else cls.default_gate),
+            gate=gate if gate is not None else "none" if cross_attention else cls.default_gate,
             options=configure(cls.Config, _of_single_mixers(cls) | options),
             projection_bias=bias,
         )
@@ -119,9 +125,7 @@ def _refuse_unread(cls: type[TokenMixer], options: dict[str, Any]) -> None:
 
 def _in_arguments(sentence: str) -> str:
     """A sentence that speaks of flags, as the models' commands have them, in the words of arguments."""
-
-    def argument(match: re.Match[str]) -> str:
-        name = match[1].replace("-", "_")
-        return _ARGUMENTS.get(name, name)
-
-    return re.sub(r"--([a-z0-9][a-z0-9-]*[a-z0-9])", argument, sentence)
+    sentence = name_arguments(sentence)
+    for name, argument in _ARGUMENTS.items():
+        sentence = re.sub(rf"\b{name}\b", argument, sentence)
+    return sentence

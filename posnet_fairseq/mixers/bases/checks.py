@@ -18,6 +18,8 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
     Raises:
         UsageError: the mixer cannot decode, or the memory does not fit.
     """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 1 or more.")
     if mixer.place == "encoder":
         raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
     if (memory is None) == (mixer.place == "cross"):
@@ -39,6 +41,13 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
     Raises:
         UsageError: see above.
     """
+    if query.dim() != 3 or memory.dim() != 3:
+        raise UsageError(
+            f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
+            "(B, N, D)."
+        )
+    if mixer.place != "cross" and memory is not query:
+        raise UsageError("memory: self-attention mixes the queries themselves. Leave it out.")
     if 0 in (*query.shape, *memory.shape):
         shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
         raise UsageError(f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch.")
@@ -51,8 +60,25 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
         )
     if query.size(2) != mixer.embed_dim:
         raise UsageError(f"query of {query.size(2)} features: this mixer was built with embed_dim {mixer.embed_dim}.")
+    if memory.size(2) != mixer.memory_dim:
+        raise UsageError(
+            f"memory of {memory.size(2)} features: this mixer was built with memory_dim {mixer.memory_dim}."
+        )
     if padding_mask is not None:
         check_padding(padding_mask, memory.shape[:2])
+
+
+def check_length_ratio(mixer: "TokenMixer", length_ratio: tuple[int, int]) -> None:
+    """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention.
+
+    Raises:
+        UsageError: see above.
+    """
+    fits = isinstance(length_ratio, tuple | list) and len(length_ratio) == 2
+    if not fits or not all(isinstance(number, int) and number > 0 for number in length_ratio):
+        raise UsageError(f"length_ratio {length_ratio}: give source tokens and target tokens, such as (6, 5).")
+    if mixer.place != "cross" and length_ratio[0] != length_ratio[1]:
+        raise UsageError(f"length_ratio {tuple(length_ratio)}: it is of cross-attention. Leave it out.")
 
 
 def check_step(mixer: "TokenMixer", query: Tensor, state: DecodingState) -> None:

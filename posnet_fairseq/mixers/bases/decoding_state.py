@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from posnet_fairseq.shared.errors import UsageError
+
 
 class DecodingState:
     """The state of one mixer in step-by-step decoding.
@@ -71,6 +73,8 @@ class DecodingState:
         Args:
             order: (R,) numbers of the hypotheses to continue with, those of one sentence after each other.
         """
+        if not isinstance(order, Tensor) or order.dim() != 1 or order.dtype not in (torch.int64, torch.int32):
+            raise UsageError("order: give the numbers of hypotheses as a tensor of whole numbers, (R,).")
         if self.sentences is None:
             self.batch_size = order.size(0)
             self.rows = {name: tensor.index_select(0, order) for name, tensor in self.rows.items()}

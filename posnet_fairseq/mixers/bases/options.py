@@ -52,7 +52,7 @@ def configure(config: type, values: Mapping[str, Any]) -> Any:
 
 def _checked(field_: Field, value: Any) -> Any:
     name, allowed = flag(field_.name), choices(field_)
-    if value is None:
+    if value is None and (field_.default is None or plain_type(field_) is not field_.type):
         return None
     if plain_type(field_) is bool:
         if not isinstance(value, bool):

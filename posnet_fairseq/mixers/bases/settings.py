@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
@@ -49,7 +49,7 @@ class MixerSettings:
                 raise UsageError(f"{name} {getattr(self, name)}: choose one of {', '.join(allowed)}.")
         for name in ("embed_dim", "memory_dim", "num_heads", "max_positions"):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise UsageError(f"{name} {value}: give a whole number, 1 or more.")
         if self.embed_dim % self.num_heads:
             raise UsageError(
@@ -59,7 +59,7 @@ class MixerSettings:
             raise UsageError(
                 f"memory_dim {self.memory_dim}: self-attention mixes its queries, so give embed_dim, {self.embed_dim}."
             )
-        if not 0 <= self.dropout < 1:
+        if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
             raise UsageError(f"dropout {self.dropout}: give 0 or more and less than 1.")
 
 

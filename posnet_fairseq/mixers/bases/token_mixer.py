@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.checks import check_call, check_state, check_step
+from posnet_fairseq.mixers.bases.checks import check_call, check_length_ratio, check_state, check_step
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
@@ -77,6 +77,7 @@ class TokenMixer(nn.Module):
         self.place = settings.place
         self.num_heads = settings.num_heads
         self.embed_dim = settings.embed_dim
+        self.memory_dim = settings.memory_dim
         self.head_dim = settings.embed_dim // settings.num_heads
         self.max_positions = settings.max_positions
         self.description = description(self, settings)
@@ -137,7 +138,13 @@ class TokenMixer(nn.Module):
                 raise UsageError("memory is missing: a mixer for cross-attention needs the tokens that it mixes.")
             memory = query
         check_call(self, query, memory, padding_mask)
+        check_length_ratio(self, length_ratio)
         if positions is None and self.own_positions is not None:
+            if self.own_positions.learned and query.size(1) > self.max_positions:
+                raise UsageError(
+                    f"{query.size(1)} queries: this mixer was built with max_positions {self.max_positions} and learns "
+                    "no more. Give shorter sentences, or build it with more."
+                )
             positions = self.own_positions.for_mixers(max(query.size(1), scaled(query.size(1) - 1, length_ratio) + 1))
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
@@ -168,6 +175,7 @@ class TokenMixer(nn.Module):
             UsageError: the mixer cannot decode, or the arguments do not fit together.
         """
         check_state(self, batch_size, memory, padding_mask)
+        check_length_ratio(self, length_ratio)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
