@@ -2,7 +2,7 @@
 
 import dataclasses
 from argparse import Namespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -71,7 +71,8 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
 
 
 def _cost(model: Transformer, size: str, length: int) -> Cost:
-    mixer, parameters = model.encoder.layers[0].self_attn, trained_parameters(model)
+    layers: Any = model.encoder.layers
+    mixer, parameters = layers[0].self_attn, trained_parameters(model)
     operations = formula(mixer)
     if operations is None:
         return Cost(parameters, None, None)

@@ -82,8 +82,9 @@ def load_content(path: str | Path) -> object:
             # Files of old torch versions are no zip archives and cannot be mapped into memory; nor can those whose
             # names are not UTF-8.
             mmap = archive and str(path).isprintable()
-            with torch.serialization.safe_globals(data_types()):
-                return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            # For good: leaving the context manager of torch would also forget what fairseq's process has registered.
+            torch.serialization.add_safe_globals(data_types())
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         sentence = explain_unreadable(error, path)
         if sentence is not None:

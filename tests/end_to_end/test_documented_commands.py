@@ -22,9 +22,9 @@ EXCEPTIONS = {
     r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
-    r"posnet-bench prepare": "tests/test_bench.py::test_preparing_comes_to_what_the_command_lines_come_to",
-    r"posnet-bench score$": "tests/eval/test_bench_score.py::test_sacrebleus_paired_test",
-    r"posnet-bench score --comet-model": "tests/eval/test_bench_score.py::test_comets_own_api",
+    r"posnet-bench prepare": "tests/test_bench.py::test_posnet_prepare_and_the_command_lines_write_equal_files",
+    r"posnet-bench score$": "tests/eval/test_bench_score.py::test_against_sacrebleus_paired_test",
+    r"posnet-bench score --comet-model": "tests/eval/test_bench_score.py::test_against_comets_own_api",
     r"mv checkpoints/model\.ckpt |python - <<'END' import json import torch": "tests/eval/test_comet.py"
     "::test_the_documented_command_makes_a_refused_checkpoint_plain",
 }

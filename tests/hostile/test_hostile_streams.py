@@ -123,12 +123,12 @@ def test_streams_of_every_command(script, monkeypatch, capfd, folder):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupt)
-    assert ends(monkeypatch, script) == 130
+    assert ends(monkeypatch, {"posnet-run": "posnet-run quickstart"}.get(script, script)) == 130
     assert not capfd.readouterr().err
 
 
 def test_every_command_that_prints_is_among_them():
-    writing = {"posnet-average", "posnet-export", "posnet-plot", "posnet-precompute"}
+    writing = {"posnet-average", "posnet-export", "posnet-plot", "posnet-precompute", "posnet-run"}
     assert set(PRINTING) | writing == set(SCRIPTS)
 
 

@@ -120,9 +120,7 @@ def test_gates_times_weights_are_gradients(name, place):
     mixer = (model.encoder if place == "encoder" else model.decoder).layers[0]
     mixer = mixer.self_attn if place == "encoder" else mixer.cross_attn
     seen = {}
-    handles = [
-        mixer.register_forward_pre_hook(lambda _, arguments: seen.update(query=arguments[0][0], memory=arguments[1][0]))
-    ]
+    handles = [mixer.register_forward_pre_hook(lambda _, given: seen.update(query=given[0][0], memory=given[-1][0]))]
     model(SOURCE[None], None, TARGET.roll(1)[None])
     handles[0].remove()
     gating = mixer.gating

@@ -13,6 +13,7 @@ import pytest
 from fairseq import checkpoint_utils
 
 import posnet_fairseq
+import posnet_fairseq.models  # registers the types of checkpoints for torch's safe loader
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
