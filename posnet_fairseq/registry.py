@@ -33,11 +33,6 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         owner = f"{cls.__module__}.{cls.__qualname__}"
         if not (isinstance(cls, type) and issubclass(cls, TokenMixer)):
             raise ValueError(f"mixer {name!r}: {owner} must extend posnet_fairseq.mixers.bases.token_mixer.TokenMixer")
-        if _MIXERS is _built_for:
-            raise ValueError(
-                f"mixer {name!r}: {owner} comes too late, the options of the models are made. Register it before "
-                "posnet_fairseq.models is imported."
-            )
         if name in _MIXERS:
             other = _MIXERS[name]
             raise ValueError(
@@ -51,6 +46,11 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
                             f"option {field.name!r}: {owner} and {other.__module__}.{other.__qualname__} "
                             "declare it differently"
                         )
+        if _MIXERS is _built_for:
+            raise ValueError(
+                f"mixer {name!r}: {owner} comes too late, the options of the models are made. Register it before "
+                "posnet_fairseq.models is imported."
+            )
         cls.name = name
         cls.arch = arch or name
         _MIXERS[name] = cls

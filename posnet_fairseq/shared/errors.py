@@ -38,7 +38,7 @@ def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) ->
         name = flag[0]
         return name[2:].replace("-", "_") if arguments is None else arguments.get(name, name)
 
-    return re.sub(r"(?<!\S)--[a-z0-9][a-z0-9-]*[a-z0-9](?![\w.-])", argument, sentence)
+    return re.sub(r"(?<![\w./-])--[a-z0-9][a-z0-9-]*[a-z0-9](?![\w/-]|\.\w)", argument, sentence)
 
 
 class UsageError(ValueError):

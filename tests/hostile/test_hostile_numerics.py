@@ -1,5 +1,7 @@
 """Sizes and options of which no model can be built, on a command line and in a checkpoint."""
 
+import shlex
+
 import torch
 
 from support.commands import USER_DIR
@@ -93,12 +95,12 @@ ROWS = [
     ),
     Row(
         "trained with ten million layers",
-        f"fairseq-train data --arch rposnet_tiny --encoder-layers 10000000 --cpu --user-dir {USER_DIR}",
+        f"fairseq-train data --arch rposnet_tiny --encoder-layers 10000000 --cpu --user-dir {shlex.quote(USER_DIR)}",
         "posnet: error: --encoder-layers 10000000: give at most 1000",
     ),
     Row(
         "trained with a table of two billion offsets",
-        f"fairseq-train data --arch rposnet_tiny --clip-distance 100000000 --cpu --user-dir {USER_DIR}",
+        f"fairseq-train data --arch rposnet_tiny --clip-distance 100000000 --cpu --user-dir {shlex.quote(USER_DIR)}",
         "posnet: error: --clip-distance 100000000: give at most 65536",
     ),
 ]

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -161,7 +162,11 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
 def test_redirections(redirected, code, says):
     """In a shell, where the interpreter could print more errors when it exits."""
     done = subprocess.run(
-        ["bash", "-c", redirected.replace("posnet-mixers", f"{Path(sys.executable).parent}/posnet-mixers")],
+        [
+            "bash",
+            "-c",
+            redirected.replace("posnet-mixers", shlex.quote(f"{Path(sys.executable).parent}/posnet-mixers"), 1),
+        ],
         capture_output=True,
         text=True,
         env=buffered(),

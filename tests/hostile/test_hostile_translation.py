@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shlex
 import shutil
 
 import sentencepiece
@@ -360,7 +361,7 @@ COMPANIONS = [
 COMPANIONS = [Row(name, command, says, before=before) for name, command, says, before in COMPANIONS]
 
 # fairseq's own commands, each in a process of its own.
-USER = f"--user-dir {commands.USER_DIR}"
+USER = f"--user-dir {shlex.quote(commands.USER_DIR)}"
 GENERATE = f"fairseq-generate data --path bad.pt --cpu --required-batch-size-multiple 1 {USER}"
 FAIRSEQ = [
     Row("fairseq-generate with a tar", GENERATE, "bad.pt is damaged or no checkpoint", before=tar),

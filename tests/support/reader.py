@@ -191,7 +191,9 @@ class Reader:
         (self.folder / "recipes/lib/environment.sh").write_text('posnet_environment() { PATH="$1/bin:$PATH"; }\n')
         program = self.folder / "bin" / "posnet-run"
         program.parent.mkdir()
-        program.write_text(f"#!{sys.executable}\n{EIGHT_GPUS}")
+        (program.parent / "eight_gpus.py").write_text(EIGHT_GPUS)
+        python = shlex.quote(sys.executable)  # its path may have spaces, which #! does not take
+        program.write_text(f'#!/bin/bash\nexec {python} "$(dirname "$0")/eight_gpus.py" "$@"\n')
         program.chmod(0o755)
 
     def _serve(self, dataset, patch):
