@@ -34,12 +34,16 @@ THOROUGH = {
         "test_every_interval_has_its_checkpoint": "5 s",
     },
     "end_to_end/test_every_mixer.py": {
+        "test_arch_trains_resumes_and_translates": "80 s; quick: the trained model of test_translation",
         "test_options_train_and_translate": "10 s",
         "test_cross_mixer_measures_the_length_ratio_and_keeps_it": "11 s",
     },
     "end_to_end/test_language_modeling.py": {
         "test_hydra": "6 s",
         "test_training_resumes_to_the_same_weights": "2 s",
+    },
+    "laws/test_laws.py": {
+        "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
     },
     "end_to_end/test_training.py": {
         "test_hydra": "8 s",
