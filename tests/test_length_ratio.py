@@ -167,10 +167,7 @@ def test_positions_beyond_the_longest_target_are_looked_up():
 
 def test_queries_stand_at_the_floor():
     from posnet_fairseq.mixers.bases.context import MixingContext
-    from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 
-    state = DecodingState(batch_size=1)
-    state.position = 2
-    offsets = MixingContext(length_ratio=(5, 4), state=state).offsets(5, 3)
+    offsets = MixingContext(length_ratio=(5, 4)).offsets(5, 3, first=2)
     assert offsets[:, 0].tolist() == [2, 3, 5, 6, 7]  # ⌊2.5⌋, ⌊3.75⌋, 5, ⌊6.25⌋, ⌊7.5⌋
     assert offsets[0].tolist() == [2, 1, 0]

@@ -64,7 +64,11 @@ class MixerEncoder(Encoder, _EncoderInterface):
 
     def reorder_encoder_out(self, encoder_out: dict[str, list[Any]], new_order: Tensor) -> dict[str, list[Any]]:
         """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
-        return _as_dict(encoder_out[KEY][0].reorder(new_order))
+        encoded = encoder_out[KEY][0]
+        reordered = encoded.reorder(new_order)
+        if reordered.states is encoded.states:  # the hypotheses of a sentence share its row, and none moved
+            return encoder_out | {KEY: [reordered]}
+        return _as_dict(reordered)
 
 
 def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
@@ -74,7 +78,7 @@ def _as_dict(encoded: EncoderOutput) -> dict[str, list[Any]]:
         "encoder_embedding": [encoded.embedding],  # B x M x D
         "encoder_states": [layer.transpose(0, 1) for layer in encoded.layers],
         "src_tokens": [],
-        "src_lengths": [],
+        "src_lengths": [(~encoded.padding_mask).sum(dim=1, keepdim=True)],  # B x 1
         KEY: [encoded],
     }
 

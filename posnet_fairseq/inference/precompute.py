@@ -9,7 +9,7 @@ from torch import nn
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.ops.offsets import scaled
+from posnet_fairseq.ops.offsets import positions_read
 
 
 def mixers_with_energies(model: nn.Module) -> list[PositionBasedMixer]:
@@ -70,6 +70,6 @@ def _where(model: Any, place: str) -> tuple[int, int, MixingContext]:
     if place == "decoder":
         return length, length, MixingContext(positions=decoder.for_mixers(length))
     ratio = model.decoder.length_ratio
-    positions = decoder.for_mixers(max(length, scaled(length - 1, ratio) + 1))
+    positions = decoder.for_mixers(positions_read(length, ratio))
     memory_positions = encoder.for_mixers(encoder.max_positions)
     return length, encoder.max_positions, MixingContext(positions, memory_positions, length_ratio=ratio)

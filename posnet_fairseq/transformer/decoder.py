@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.layout import inverse, reorder
-from posnet_fairseq.ops.offsets import scaled
+from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.encoder import EncoderOutput
@@ -70,7 +70,7 @@ class Decoder(CausalDecoder):
                     for layer in modules
                 )
         # Cross-attention looks positions up at ⌊γn⌋.
-        positions = self.positions.for_mixers(max(rows, scaled(rows - 1, ratio) + 1))
+        positions = self.positions.for_mixers(positions_read(rows, ratio))
         x = self.dropout(self.positions.add_to(self.embed_tokens(tokens), first))
         layers, weights, attention = [x], None, None
         for index, layer in enumerate(self.layers):

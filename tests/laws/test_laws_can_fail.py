@@ -94,12 +94,12 @@ def _with_a_number_that_is_not_saved(monkeypatch):
 
 
 def _with_a_length_ratio_of_one_in_steps(monkeypatch):
-    offsets = context.MixingContext.offsets_from_start
+    offsets = context.MixingContext.offsets
 
     def forgetful(self, *arguments):
         return offsets(self if self.state is None else dataclasses.replace(self, length_ratio=(1, 1)), *arguments)
 
-    monkeypatch.setattr(context.MixingContext, "offsets_from_start", forgetful)
+    monkeypatch.setattr(context.MixingContext, "offsets", forgetful)
 
 
 def _compiled_to_something_else(monkeypatch):

@@ -9,7 +9,6 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.ops.ring import append, slot_order
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
@@ -43,7 +42,7 @@ class BandedMixer(PositionBasedMixer):
         return self._band_weights(queries, keys, context)
 
     def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:
-        at = scaled(torch.arange(queries, device=context.device), context.length_ratio)
+        at = context.scaled_positions(queries)
         memory_positions = self.memory_positions(context)
         energies: Any = self.energies
         energy = energies[0].table(at, keys, context.positions, memory_positions).expand(-1, queries, -1)

@@ -88,7 +88,7 @@ class ContentBasedMixer(TokenMixer):
         v = self.value(memory, context)
         keys = v.size(2)
         queries = 1 if context.beam > 1 else q.size(2)
-        offsets = context.offsets(queries, keys)
+        offsets = context.offsets(queries, keys, context.first)
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 

@@ -49,18 +49,13 @@ class MixingContext:
         """The position of a step's query as an index, (1,)."""
         return torch.arange(1, device=self.device) + self.first
 
-    def scaled_positions(self, queries: int) -> Tensor:
-        """⌊γn⌋ for the N queries of a call, (N,); they stand at positions n from :attr:`first` on."""
-        return scaled(torch.arange(queries, device=self.device) + self.first, self.length_ratio)
+    def scaled_positions(self, queries: int, first: int = 0) -> Tensor:
+        """⌊γn⌋ for queries n = `first` ... `first` + N - 1, (N,)."""
+        return scaled(torch.arange(queries, device=self.device) + first, self.length_ratio)
 
-    def offsets(self, queries: int, keys: int) -> Tensor:
-        """⌊γn⌋ - m for N queries and keys 0 ... M - 1, (N, M)."""
-        return self.scaled_positions(queries)[:, None] - torch.arange(keys, device=self.device)
-
-    def offsets_from_start(self, queries: int, keys: int) -> Tensor:
-        """:meth:`offsets` for queries at positions 0 ... N - 1, whatever the step."""
-        at = scaled(torch.arange(queries, device=self.device), self.length_ratio)
-        return at[:, None] - torch.arange(keys, device=self.device)
+    def offsets(self, queries: int, keys: int, first: int = 0) -> Tensor:
+        """⌊γn⌋ - m for those queries and keys m = 0 ... M - 1, (N, M)."""
+        return self.scaled_positions(queries, first)[:, None] - torch.arange(keys, device=self.device)
 
 
 def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:

@@ -128,7 +128,7 @@ class PositionBasedMixer(TokenMixer):
 
     def _energies(self, queries: int, keys: int, context: MixingContext) -> Tensor:
         """(H, N, M) for queries from position 0 on, hidden pairs masked."""
-        offsets = context.offsets_from_start(queries, keys)
+        offsets = context.offsets(queries, keys)
         energy = self.energy(offsets, context.positions, self.memory_positions(context))
         hidden = self.hidden(offsets)
         if hidden is None:

@@ -16,7 +16,7 @@ from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings, description
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialisation import linear
-from posnet_fairseq.ops.offsets import scaled
+from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 
 
@@ -145,7 +145,7 @@ class TokenMixer(nn.Module):
                     f"{query.size(1)} queries: this mixer was built with max_positions {self.max_positions} and learns "
                     "no more. Give shorter sentences, or build it with more."
                 )
-            positions = self.own_positions.for_mixers(max(query.size(1), scaled(query.size(1) - 1, length_ratio) + 1))
+            positions = self.own_positions.for_mixers(positions_read(query.size(1), length_ratio))
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         context = MixingContext(
@@ -207,7 +207,7 @@ class TokenMixer(nn.Module):
         check_step(self, query, state)
         rows = rows or table_rows(state.position, self.max_positions)
         if positions is None and self.own_positions is not None:
-            positions = self.own_positions.for_mixers(max(rows, scaled(rows - 1, state.length_ratio) + 1))
+            positions = self.own_positions.for_mixers(positions_read(rows, state.length_ratio))
         memory = query if state.sentences is None else state.memory
         context = MixingContext(
             positions,
