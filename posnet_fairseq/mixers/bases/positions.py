@@ -1,7 +1,7 @@
 """Position vectors of one side of the model, over real tokens counted from 0."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,8 @@ from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
 from posnet_fairseq.shared.errors import UsageError
 
-POSITION_EMBEDDINGS = ("sinusoidal", "learned", "none")
+PositionEmbedding = Literal["sinusoidal", "learned", "none"]
+POSITION_EMBEDDINGS: tuple[PositionEmbedding, ...] = get_args(PositionEmbedding)
 
 
 class Positions(nn.Module):
