@@ -244,6 +244,8 @@ def _retain(module: nn.Module) -> None:
 
 def hypotheses_drop_weights_of_their_own(mixer: TokenMixer) -> None:
     """With dropout retained, hypotheses of a sentence drop different weights, as sentences of a batch do."""
+    if mixer.place != "cross":
+        return
     mixer.dropout.p, mixer.dropout.retained = 0.5, True
     query, memory, context = call(mixer)
     one = query[:, :1].repeat_interleave(4, dim=0)
