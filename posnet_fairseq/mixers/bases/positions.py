@@ -93,10 +93,10 @@ class Positions(nn.Module):
             )
 
     def _vectors(self, count: int) -> Tensor:
-        """Those of positions 0 ... count - 1, also beyond L.
+        """The vectors of positions 0 ... count - 1, (count, D), where count may be more than L.
 
         Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
-        have no end; of learned ones the last stands for all beyond.
+        are computed for any position; learned vectors beyond L are those of the last position.
         """
         if count <= self.max_positions:
             return self.weight[:count]
