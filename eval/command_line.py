@@ -110,7 +110,7 @@ def _from_flags(options: argparse.Namespace) -> Plan:
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
-    """Return {name: files}. A file without a name gets its own, with as many folders as make names different."""
+    """Return {name: files}. Systems given without names get those that :func:`_distinct_names` makes of their files."""
     named = []
     for text in given:
         name, equals, files = text.partition("=")
@@ -132,7 +132,7 @@ def _files(text: str, given: str) -> tuple[Path, ...]:
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return the fewest last parts of paths that make them different."""
+    """Return the last parts of each path, without suffix: as few as make all names different."""
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
         names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
         if len(set(names)) == len(names):

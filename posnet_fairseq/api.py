@@ -25,7 +25,8 @@ from posnet_fairseq.inference.translator import (
     Translation,
     Translator,
 )
-from posnet_fairseq.shared.errors import UsageError, check_range, name_arguments
+from posnet_fairseq.shared.errors import UsageError, name_arguments
+from posnet_fairseq.shared.numbers import check_range
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 __all__ = ["Translation", "TranslationModel", "load"]

@@ -11,8 +11,8 @@ from rich.table import Table
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.options import configure
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -59,8 +59,16 @@ def build(
         options[key] = value or True
     if place not in cls.places:
         raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
-    configured = configure(cls.Config, options)
-    settings = synthetic.settings(place, cls.default_gate, configured, embed_dim, num_heads, max_positions=length)
+    settings = MixerSettings(
+        place=place,
+        embed_dim=embed_dim,
+        memory_dim=embed_dim,
+        num_heads=num_heads,
+        max_positions=length,
+        dropout=0.0,
+        gate=cls.default_gate,
+        options=configure(cls.Config, options),
+    )
     return cls(settings)
 
 

@@ -112,7 +112,7 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         options: of the command line.
 
     Raises:
-        UsageError: there are not as many systems.
+        UsageError: ``--systems`` is less than 2 or more than WMT17 has.
     """
     if not 2 <= options.systems <= wmt17.SYSTEMS:
         raise UsageError(f"--systems {options.systems}: give 2 to {wmt17.SYSTEMS}.")

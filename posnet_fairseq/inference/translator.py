@@ -8,8 +8,9 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from posnet_fairseq.shared.errors import UsageError, check_range, flag
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.shared.numbers import check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 

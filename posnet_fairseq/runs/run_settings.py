@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from posnet_eval.metrics import METRICS
 from posnet_fairseq.runs.settings import Settings, recipe, root, setting
 from posnet_fairseq.runs.values import (
     betas,
@@ -26,10 +27,9 @@ from posnet_fairseq.runs.values import (
 )  # fmt: skip
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
-SIZES = ("tiny", "iwslt", "base", "big")
-METRICS = ("bleu", "chrf", "ter", "bleurt", "comet")
 # Options of fairseq-train that follow from settings.
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|save-|no-save|required-batch-size-multiple"
@@ -79,11 +79,11 @@ def _folder(text: str) -> Path:
 
 def _metrics(text: str) -> str:
     names = text.replace(",", " ").split()
+    *others, last = METRICS
     for name in names or ["none"]:
         if name not in METRICS:
             raise ValueError(
-                f"choose from {', '.join(METRICS[:-1])} and {METRICS[-1]}, with commas between them."
-                f"{nearest(name, METRICS)}"
+                f"choose from {', '.join(others)} and {last}, with commas between them.{nearest(name, METRICS)}"
             )
     return text
 

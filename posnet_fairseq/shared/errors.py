@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 
@@ -43,24 +42,6 @@ def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) ->
 
 class UsageError(ValueError):
     """An error in the input. Its text states what was given, what is allowed and what to do."""
-
-
-def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:
-    """Refuse a number that is out of range.
-
-    Args:
-        name: what the user calls it.
-        number: any value.
-        least, most: range, both included.
-        whole: refuse fractions.
-
-    Raises:
-        UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
-    """
-    if isinstance(number, bool) or not isinstance(number, Integral if whole else Real):
-        raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
-    if not least <= number <= most:  # type: ignore[operator]  # any Real compares
-        raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")
 
 
 class DamagedError(UsageError):

@@ -23,6 +23,7 @@ LAWS = (
     mixer_laws.every_length_works,
     mixer_laws.asking_for_weights_changes_nothing,
     mixer_laws.retained_dropout_is_that_of_training,
+    mixer_laws.hypotheses_drop_weights_of_their_own,
     refusals.a_prompt_is_refused,
     refusals.padding_before_tokens_is_refused,
     refusals.arguments_that_do_not_fit_are_refused,

@@ -182,7 +182,7 @@ def storing_energies_changes_nothing(mixer: TokenMixer) -> None:
 
 
 def half_precision_stays_finite(mixer: TokenMixer) -> None:
-    """In float16 and bfloat16, also for a sentence of padding only."""
+    """The result is finite in float16 and bfloat16, also for a sentence that is all padding."""
     for dtype in (torch.float16, torch.bfloat16):
         half = copy.deepcopy(mixer).to(dtype)
         query, memory, arguments = call(mixer)
@@ -197,7 +197,7 @@ def half_precision_stays_finite(mixer: TokenMixer) -> None:
 
 
 def every_length_works(mixer: TokenMixer) -> None:
-    """One token, and as many as the mixer has positions."""
+    """Sentences of one token, and of as many as the mixer has positions: the result has their shape and is finite."""
     for length in (1, mixer.max_positions):
         query = tokens(mixer, length)
         vectors = torch.randn(2, 2 * length, mixer.embed_dim, dtype=torch.float64)
@@ -244,6 +244,8 @@ def _retain(module: nn.Module) -> None:
 
 def hypotheses_drop_weights_of_their_own(mixer: TokenMixer) -> None:
     """With dropout retained, hypotheses of a sentence drop different weights, as sentences of a batch do."""
+    if mixer.place != "cross":
+        return
     mixer.dropout.p, mixer.dropout.retained = 0.5, True
     query, memory, context = call(mixer)
     one = query[:, :1].repeat_interleave(4, dim=0)

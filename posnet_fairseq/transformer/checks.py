@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any, get_args
+from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer import length_ratio
-from posnet_fairseq.transformer.options import PLACE_OPTIONS, Activation
+from posnet_fairseq.transformer.activations import ACTIVATIONS
+from posnet_fairseq.transformer.options import PLACE_OPTIONS
 from posnet_fairseq.transformer.placement import (
     mixer_at,
     mixer_settings,
@@ -60,7 +61,7 @@ def check(cfg: Any) -> None:
         ("gate", GATES),
         ("cross_gate", GATES),
         ("position_embedding", POSITION_EMBEDDINGS),
-        ("activation_fn", get_args(Activation)),
+        ("activation_fn", tuple(ACTIVATIONS)),
     )
     for name, allowed in choices:
         value = getattr(cfg, name, None)

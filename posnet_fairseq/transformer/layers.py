@@ -1,39 +1,14 @@
 """Encoder and decoder layers, pre-norm. Between the models of this package only the token mixers differ."""
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.placement import build_mixer
-
-
-def _gelu(x: Tensor) -> Tensor:
-    return F.gelu(x.float()).type_as(x)
-
-
-def _gelu_accurate(x: Tensor) -> Tensor:
-    return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
-
-
-def _linear(x: Tensor) -> Tensor:
-    return x
-
-
-# By the names that fairseq gives them.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": _gelu,
-    "gelu_fast": _gelu_accurate,
-    "gelu_accurate": _gelu_accurate,
-    "tanh": torch.tanh,
-    "linear": _linear,
-}
 
 
 class FeedForward(nn.Module):

@@ -6,16 +6,15 @@ wins. :mod:`posnet_fairseq.fairseq_plugin.flags` makes fairseq's flags of them.
 
 import dataclasses
 from dataclasses import Field, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are options of the models)
+from posnet_fairseq.mixers.bases.gating import Gate
+from posnet_fairseq.mixers.bases.positions import PositionEmbedding
 from posnet_fairseq.registry import close_registry, option_fields
+from posnet_fairseq.transformer.activations import Activation
 
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
-
-Gate = Literal["none", "gelu", "glu"]
-PositionEmbedding = Literal["sinusoidal", "learned", "none"]
-Activation = Literal["relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear"]
 
 
 def _option(help_text: str, default: Any = None) -> Any:

@@ -24,12 +24,12 @@ def mixer_at(cfg: Any, place: str) -> type[TokenMixer]:
 
 
 def side_of(place: str) -> str:
-    """The side of the model that a place belongs to."""
+    """The side of the model, ``encoder`` or ``decoder``, that has the mixers of a place."""
     return "encoder" if place == "encoder" else "decoder"
 
 
 def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
-    """The value that one layer has of an option given as "16" for all or as "4,8,16" for each of them.
+    """The value of an option in one layer, from a value for all layers ("16") or from one for each ("4,8,16").
 
     Raises:
         UsageError: there are not as many values as layers, or one is no whole number.
@@ -46,7 +46,7 @@ def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
 
 
 def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> MixerSettings:
-    """How the mixer at `place` in layer `layer` is to be built, a :class:`MixerSettings`."""
+    """The settings of the mixer at `place` in layer `layer`, counted from 0."""
     mixer, side = mixer_at(cfg, place), side_of(place)
     gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
     chosen = {}

@@ -212,6 +212,7 @@ def _rounded(x):
     ("mixer", "place", "breakage", "law"),
     [
         ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
+        ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
         ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right"),
         ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
         ("shaw", "decoder", "without_checks", "a_prompt_is_refused"),

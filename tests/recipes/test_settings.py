@@ -12,8 +12,9 @@ from posnet_fairseq.cli.run import find_target, main
 from posnet_fairseq.runs.compare import ComparisonSettings
 from posnet_fairseq.runs.language_models import LanguageModelSettings
 from posnet_fairseq.runs.quickstart import QuickstartSettings
-from posnet_fairseq.runs.run_settings import SIZES, STAGES, RunSettings, hyperparameters
+from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.sizes import SIZES
 from support.commands import ROOT, fails
 
 

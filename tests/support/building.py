@@ -9,6 +9,7 @@ import torch
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.options import choices
+from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -108,7 +109,16 @@ def build_case(case, **options):
 
 
 def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, max_positions=64):
-    return synthetic.settings(place, gate, options or get_mixer(name).Config(), embed_dim, num_heads, max_positions)
+    return MixerSettings(
+        place=place,
+        embed_dim=embed_dim,
+        memory_dim=embed_dim,
+        num_heads=num_heads,
+        max_positions=max_positions,
+        dropout=0.0,
+        gate=gate,
+        options=options or get_mixer(name).Config(),
+    )
 
 
 def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **options):

@@ -1,4 +1,4 @@
-"""Base of the position-based mixers that weigh clipped offsets."""
+"""Base class of the position-based mixers whose weights depend on clipped offsets."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
 class BandedMixer(PositionBasedMixer):
-    """Its one energy has a reach R: offsets beyond ±R share the weights of ±R, or have none.
+    """A mixer with one energy, whose `reach` is R: offsets beyond ±R have the weights of ±R, or none.
 
-    Long sentences are mixed in a time that grows with their length, not with its square, and a decoder's state has the
-    size of R tokens in every step.
+    The time of a full pass over long sentences grows linearly with their length. The decoding state has the
+    size of R tokens at every step.
 
     Attributes:
         tails: whether offsets beyond ±R are mixed at all.
@@ -32,11 +32,11 @@ class BandedMixer(PositionBasedMixer):
         return Band(energies[0].reach, self.tails, self.causal)
 
     def hidden(self, offsets: Tensor) -> Tensor | None:
-        """Also what lies beyond the reach of a band without tails."""
+        """(N, M), True at the future in the decoder and, without tails, at offsets beyond ±R; None if all are mixed."""
         return self.band.hidden(offsets)
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """Those of clipped offsets where that is faster."""
+        """The weights of a full pass without padding: one for each clipped offset where that is faster."""
         if not self.band.is_faster(queries, keys):
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
@@ -50,7 +50,7 @@ class BandedMixer(PositionBasedMixer):
         return make(self.band, context.length_ratio, energy, keys)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """With the last R values and the sum of all earlier ones."""
+        """:meth:`mix` for one new query of each hypothesis, from the last R values and the sum of all earlier ones."""
         assert context.state is not None
         if self.place == "cross" or self.drop_probability or context.need_weights:
             return super().mix_step(query, memory, context)

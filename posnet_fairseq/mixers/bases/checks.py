@@ -26,7 +26,7 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
         needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
         raise UsageError(f"init_state: a mixer for {mixer.place} attention {needed}.")
     if memory is not None:
-        if memory.size(0) < 1 or batch_size < 1 or batch_size % memory.size(0):
+        if memory.size(0) < 1 or batch_size % memory.size(0):
             raise UsageError(
                 f"init_state: {batch_size} hypotheses for a memory of {memory.size(0)} sentences: give every "
                 "sentence the same number of hypotheses, 1 or more."
@@ -52,11 +52,10 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
         shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
         raise UsageError(f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch.")
     # No len(): it would make a number of what is open in an exported graph.
-    rows, queries, keys = memory.size(0), query.size(1), memory.size(1)
-    if query.size(0) != rows or (mixer.place != "cross" and queries != keys):
-        allowed = "the same number of sentences in both" if mixer.place == "cross" else "the same tokens as both"
+    if query.size(0) != memory.size(0):
         raise UsageError(
-            f"{query.size(0)} × {queries} queries, memory for {rows} × {keys}: {mixer.place} mixers take {allowed}."
+            f"{query.size(0)} × {query.size(1)} queries, memory for {memory.size(0)} × {memory.size(1)}: {mixer.place} "
+            "mixers take the same number of sentences in both."
         )
     if query.size(2) != mixer.embed_dim:
         raise UsageError(f"query of {query.size(2)} features: this mixer was built with embed_dim {mixer.embed_dim}.")

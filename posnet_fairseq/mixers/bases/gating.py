@@ -1,12 +1,15 @@
 """Gated values: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 4, and the GLU of LightConv (Wu et al., 2019)."""
 
+from typing import Literal, get_args
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 
-GATES = ("none", "gelu", "glu")
+Gate = Literal["none", "gelu", "glu"]
+GATES: tuple[Gate, ...] = get_args(Gate)
 
 
 class Gating(nn.Module):

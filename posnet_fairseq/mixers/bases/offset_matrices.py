@@ -142,7 +142,11 @@ class OffsetMixer(ContentBasedMixer):
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
-        """Every offset has matrices: they must fit into memory."""
+        """Refuse matrices of offsets that do not fit into memory.
+
+        Raises:
+            UsageError: a layer would have more than :data:`MOST_NUMBERS` numbers in them.
+        """
         (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
             options: Any = settings.options
@@ -153,10 +157,14 @@ class OffsetMixer(ContentBasedMixer):
             )
 
     def part_size(self, energies: int) -> int:
-        """Larger parts, as each takes products for every offset; one, where gradients of all matrices are more."""
+        """4, because every part of a batch repeats the products of all offsets.
+
+        The whole batch is one part if the matrices have more numbers than the energies: every part makes gradients of
+        all matrices.
+        """
         matrices: Any = self.matrices
         return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else energies
 
     def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
-        """Those of this layer."""
+        """The matrices of this layer."""
         return OffsetMatrices(settings, self.matrix_width(settings))

@@ -1,7 +1,7 @@
 """Position vectors of one side of the model, over real tokens counted from 0."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,8 @@ from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
 from posnet_fairseq.shared.errors import UsageError
 
-POSITION_EMBEDDINGS = ("sinusoidal", "learned", "none")
+PositionEmbedding = Literal["sinusoidal", "learned", "none"]
+POSITION_EMBEDDINGS: tuple[PositionEmbedding, ...] = get_args(PositionEmbedding)
 
 
 class Positions(nn.Module):
@@ -92,10 +93,10 @@ class Positions(nn.Module):
             )
 
     def _vectors(self, count: int) -> Tensor:
-        """Those of positions 0 ... count - 1, also beyond L.
+        """The vectors of positions 0 ... count - 1, (count, D), where count may be more than L.
 
         Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
-        have no end; of learned ones the last stands for all beyond.
+        are computed for any position; learned vectors beyond L are those of the last position.
         """
         if count <= self.max_positions:
             return self.weight[:count]
