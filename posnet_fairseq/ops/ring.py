@@ -15,6 +15,21 @@ def _size(band: Band) -> int:
     return band.clip_distance if band.tails else band.clip_distance + 1
 
 
+def write(slots: Tensor, new: Tensor, position: int, band: Band) -> None:
+    """Write the value of one step's token into its slot, in place of :func:`append`.
+
+    Args:
+        slots: (B, H, R + 1, d), as for :func:`append`. It is changed.
+        new: (B, H, 1, d).
+        position: of the token.
+        band: a causal band.
+    """
+    slot = slots[:, :, position % _size(band)]
+    if band.tails:
+        slots[:, :, -1] += slot
+    slot.copy_(new[:, :, 0])
+
+
 def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:
     """Return the slots after the value of one step's token has been written.
 

@@ -9,7 +9,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.ring import append, slot_order
+from posnet_fairseq.ops.ring import append, slot_order, write
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
@@ -57,10 +57,12 @@ class BandedMixer(PositionBasedMixer):
         assert memory is not None
         weights = context.state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
         new = split_heads(self.gating.value(memory), self.num_heads)
-        step = context.query_index()
-        slots = context.state.get_or_create("values", lambda: self._empty_slots(new))
-        slots = context.state.rows["values"] = append(slots, new, step, self.band)
-        mixed = weights.index_select(1, step).to(slots.dtype) @ slots
+        state, slots = context.state, context.state.get_or_create("values", lambda: self._empty_slots(new))
+        if state.in_place:
+            write(slots, new, state.position, self.band)
+        else:
+            slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
+        mixed = context.row(weights).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
 
     def _empty_slots(self, new: Tensor) -> Tensor:

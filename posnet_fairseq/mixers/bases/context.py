@@ -49,6 +49,12 @@ class MixingContext:
         """The position of a step's query as an index, (1,)."""
         return torch.arange(1, device=self.device) + self.first
 
+    def row(self, table: Tensor) -> Tensor:
+        """The row of a step's query, (H, 1, M), in a table (H, rows, M)."""
+        if isinstance(self.first, Tensor):  # in a traced graph
+            return table.index_select(1, self.query_index())
+        return table[:, self.first : self.first + 1]
+
     def scaled_positions(self, queries: int, first: int = 0) -> Tensor:
         """⌊γn⌋ for queries n = `first` ... `first` + N - 1, (N,)."""
         return scaled(torch.arange(queries, device=self.device) + first, self.length_ratio)

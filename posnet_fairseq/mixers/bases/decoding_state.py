@@ -7,6 +7,9 @@ from torch import Tensor
 
 from posnet_fairseq.shared.errors import UsageError
 
+# Tokens by which the memory of growing rows is enlarged.
+MORE_TOKENS = 32
+
 
 class DecodingState:
     """The state of one mixer in step-by-step decoding.
@@ -47,13 +50,34 @@ class DecodingState:
         self.beam = 1 if self.sentences is None or batch_size is None else batch_size // self.sentences
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
+        # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
+        self._room: dict[str, Tensor] = {}
+        self._spare: dict[str, Tensor] = {}
+
+    @property
+    def in_place(self) -> bool:
+        """Whether rows may be overwritten: no gradient needs them, and no graph is being traced."""
+        traced = torch.compiler.is_compiling() or isinstance(self.position, Tensor)
+        return not traced and not torch.is_grad_enabled()
 
     def append(self, name: str, new: Tensor) -> Tensor:
         """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last."""
-        if name in self.rows:
-            new = torch.cat([self.rows[name], new], dim=2)
-        self.rows[name] = new
-        return new
+        if not self.in_place:
+            if name in self.rows:
+                new = torch.cat([self.rows[name], new], dim=2)
+            self.rows[name] = new
+            self._room.pop(name, None)
+            return new
+        old, room = self.rows.get(name), self._room.get(name)
+        tokens = 0 if old is None else old.size(2)
+        if room is None or room.size(2) <= tokens:
+            room = new.new_empty(*new.shape[:2], tokens + MORE_TOKENS, new.size(3))
+            if old is not None:
+                room[:, :, :tokens] = old
+            self._room[name] = room
+        room[:, :, tokens] = new[:, :, 0]
+        self.rows[name] = room[:, :, : tokens + 1]
+        return self.rows[name]
 
     def get_or_create(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """The tensor with a name, made at the first step."""
@@ -77,9 +101,26 @@ class DecodingState:
             raise UsageError("order: give the numbers of hypotheses as a tensor of whole numbers, (R,).")
         if self.sentences is None:
             self.batch_size = order.size(0)
-            self.rows = {name: tensor.index_select(0, order) for name, tensor in self.rows.items()}
+            for name in self.rows:
+                self._reorder_row(name, order)
         else:
             self.select(*order_of_sentences(order, self.sentences, self.beam))
+
+    def _reorder_row(self, name: str, order: Tensor) -> None:
+        rows, room = self.rows[name], self._room.pop(name, None)
+        if not self.in_place:
+            self.rows[name] = rows.index_select(0, order)
+            return
+        whole = rows if room is None else room  # with its room, rows lie in memory without gaps
+        spare = self._spare.get(name)
+        fits = spare is not None and spare.shape[1:] == whole.shape[1:] and spare.size(0) >= order.size(0)
+        if spare is None or not fits:
+            spare = whole.new_empty(order.size(0), *whole.shape[1:])
+        spare = torch.index_select(whole, 0, order, out=spare[: order.size(0)])
+        self._spare[name] = whole
+        self.rows[name] = spare if room is None else spare[:, :, : rows.size(2)]
+        if room is not None:
+            self._room[name] = spare
 
     def select(self, order: Tensor | None, beam: int) -> None:
         """Reorder the sentences of cross-attention; arguments are what :func:`order_of_sentences` returns."""

@@ -75,7 +75,7 @@ class PositionBasedMixer(TokenMixer):
         keys, rows = value.size(2), context.table_rows
         columns = keys if self.place == "cross" else rows
         table = context.state.table("energy", rows, lambda: self._energies(rows, columns, context))
-        return self._mix_each(query, value, context, table.index_select(1, context.query_index())[..., :keys])
+        return self._mix_each(query, value, context, context.row(table)[..., :keys])
 
     def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """With one table of weights for all sentences, where padding does not forbid it."""
