@@ -113,10 +113,16 @@ def _joined(*layers: Any) -> nn.Linear:
 
 def pack(model: nn.Module, dtype: str) -> None:
     def make(linear: nn.Linear, activation: str = "none") -> nn.Module:
-        return Int8Linear(linear, activation) if dtype == "int8" else PackedLinear(linear, {"bf16": torch.bfloat16}.get(dtype, torch.float32), activation)
+        return (
+            Int8Linear(linear, activation)
+            if dtype == "int8"
+            else PackedLinear(linear, {"bf16": torch.bfloat16}.get(dtype, torch.float32), activation)
+        )
+
     def walk(module):
         if isinstance(module, FeedForward) and module.activation in FUSED:
-            module.inner = make(module.inner, FUSED[module.activation]); module.activation = lambda x: x
+            module.inner = make(module.inner, FUSED[module.activation])
+            module.activation = lambda x: x
         if isinstance(module, TokenMixer) and module.place != "cross" and module.gating.kind == "gelu":
             module.gating = PackedGating(module.gating, make)
         for name, child in list(module.named_children()):
@@ -124,5 +130,8 @@ def pack(model: nn.Module, dtype: str) -> None:
                 setattr(module, name, make(child))
             else:
                 walk(child)
+
     walk(model)
+
+
 FUSED = {F.relu: "relu"}
