@@ -1,11 +1,11 @@
 """Device and precision of a trained model that is to translate."""
 
-import warnings
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
 
+from posnet_fairseq.inference.packing.pack import pack
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.shared.errors import UsageError
 
@@ -51,22 +51,13 @@ def prepare_for_inference(model: Model, device: torch.device, dtype: str = "floa
     Args:
         model: in evaluation mode. It is changed.
         device: where it is to compute.
-        dtype: one of :data:`DTYPES`. int8 multiplies inputs and weights of 8 bits and keeps the rest in float32; torch
-            has it on CPUs only.
+        dtype: one of :data:`DTYPES`. On a CPU bf16 and int8 are the precision of weights and of the inputs that they
+            are multiplied by; all else is float32. int8 is for CPUs only.
         fast: store energies that depend on positions only as tables.
     """
     if fast:
         precompute(model)
-    if dtype == "int8":
-        return _quantized(model)
+    if device.type == "cpu" and dtype != "fp16":
+        pack(model, dtype)
+        return model
     return model.to(device, DTYPES[dtype])
-
-
-def _quantized(model: Model) -> Model:
-    # Where source, target and output share embeddings, only the product with them gets 8-bit weights.
-    projection: Any = model.get_submodule("decoder.output_projection")
-    projection.weight = nn.Parameter(projection.weight.detach())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch announces that this will move to a package of its own
-        quantize: Any = torch.ao.quantization.quantize_dynamic  # which has no types
-        return quantize(model, {nn.Linear}, dtype=torch.qint8, inplace=True)

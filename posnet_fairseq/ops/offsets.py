@@ -30,16 +30,6 @@ def positions_read(queries: int, length_ratio: tuple[int, int]) -> int:
     return max(queries, scaled(queries - 1, length_ratio) + 1)
 
 
-def positions_read(queries: int, length_ratio: tuple[int, int]) -> int:
-    """The number of positions, from 0 on, among which queries 0 ... N - 1 look up their own, n, and ⌊γn⌋.
-
-    Args:
-        queries: N.
-        length_ratio: γ as (source tokens, target tokens).
-    """
-    return max(queries, scaled(queries - 1, length_ratio) + 1)
-
-
 def clip_index(offsets: Tensor, clip_distance: int) -> Tensor:
     """Return clip(δ, -K, K) + K: rows of a table of 2K + 1 offsets, in the order of the offsets from -K to K.
 

@@ -17,7 +17,7 @@ class FeedForward(nn.Module):
     def __init__(self, cfg: Any, embed_dim: int, inner_dim: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(embed_dim)
-        self.inner = linear(embed_dim, inner_dim)
+        self.inner: nn.Module = linear(embed_dim, inner_dim)
         self.outer = linear(inner_dim, embed_dim)
         self.activation = ACTIVATIONS[str(cfg.activation_fn)]
         self.activation_dropout = Dropout(cfg.activation_dropout, module_name=self.__class__.__name__)

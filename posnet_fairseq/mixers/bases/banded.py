@@ -58,11 +58,14 @@ class BandedMixer(PositionBasedMixer):
         weights = context.state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
         new = split_heads(self.gating.value(memory), self.num_heads)
         state, slots = context.state, context.state.get_or_create("values", lambda: self._empty_slots(new))
+        weights = context.row(weights).to(slots.dtype)
         if state.in_place:
             write(slots, new, state.position, self.band)
+            used = min(state.position + 1, slots.size(2))  # the others are empty
+            slots, weights = slots[:, :, :used], weights[..., :used]
         else:
             slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
-        mixed = context.row(weights).to(slots.dtype) @ slots
+        mixed = weights @ slots
         return mixed.to(new.dtype), None
 
     def _empty_slots(self, new: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ class TokenMixer(nn.Module):
         self.head_dim = settings.embed_dim // settings.num_heads
         self.max_positions = settings.max_positions
         self.description = description(self, settings)
-        self.gating = Gating(settings.gate, settings.embed_dim, settings.memory_dim, settings.projection_bias)
+        self.gating: Any = Gating(settings.gate, settings.embed_dim, settings.memory_dim, settings.projection_bias)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = Dropout(settings.dropout, module_name=self.__class__.__name__)
         # Position vectors of a mixer that stands alone; in a model all layers of a side share one module.

@@ -1,0 +1,118 @@
+"""Linear layers and embeddings with weights laid out for inference on CPUs."""
+
+import warnings
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# What a linear layer computes of its products.
+Activation = Literal["none", "relu", "gelu"]
+
+
+class PlainLinear(nn.Module):
+    """Linear layer as torch has it, with what follows it.
+
+    Args:
+        linear: layer whose weights are taken.
+        activation: what follows.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: Activation = "none") -> None:
+        super().__init__()
+        self.out_features, self.in_features = linear.weight.shape
+        self.weight, self.bias = linear.weight, linear.bias
+        self._activate = {"none": nn.Identity(), "relu": nn.ReLU(inplace=True), "gelu": nn.GELU()}[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        return self._activate(F.linear(x, self.weight, self.bias))
+
+
+class PackedLinear(nn.Module):
+    """Linear layer by oneDNN, in float32 or bfloat16, with what follows it.
+
+    Inputs and outputs are float32. With bfloat16 weights the inputs are rounded to bfloat16, and products are summed in
+    float32.
+
+    Args:
+        linear: layer whose weights are taken.
+        activation: what follows.
+        dtype: ``torch.float32`` or ``torch.bfloat16``.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.out_features, self.in_features = linear.weight.shape
+        self._dtype, self._activation = dtype, activation
+        self._algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
+        self._bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+        self._multiply: Any = torch.ops.mkldnn._linear_pointwise.default
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        if x.dtype == self._dtype:
+            return self._multiply(x, self._weight, self._bias, self._activation, [], self._algorithm)
+        out = self._multiply(x.to(self._dtype), self._weight, self._bias, self._activation, [], self._algorithm)
+        return out.to(x.dtype)
+
+
+class Int8Linear(nn.Module):
+    """Linear layer with weights of 8 bits, each output with a scale of its own.
+
+    Inputs are rounded to 8 bits in every call, by one scale for the whole batch; outputs are float32.
+
+    Args:
+        linear: layer whose weights are taken.
+        activation: what follows.
+    """
+
+    def __init__(self, linear: nn.Linear, activation: Activation = "none") -> None:
+        super().__init__()
+        self.out_features, self.in_features = linear.weight.shape
+        rows, scales = int8_rows(linear.weight.detach())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch announces that its 8-bit tensors will change
+            weight = torch._make_per_channel_quantized_tensor(rows, scales, torch.zeros_like(scales).int(), 0)
+            bias = None if linear.bias is None else linear.bias.detach().float()
+            self._weight = torch.ops.quantized.linear_prepack(weight, bias)
+        ops = torch.ops.quantized
+        self._multiply: Any = (ops.linear_relu_dynamic if activation == "relu" else ops.linear_dynamic).default
+        self._gelu = activation == "gelu"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) to (..., out_features)."""
+        # The last argument would leave one of the input's bits out, for processors that overflow otherwise.
+        out = self._multiply(x, self._weight, not has_exact_int8())
+        return F.gelu(out) if self._gelu else out
+
+
+class Int8Embedding(nn.Module):
+    """Embedding with weights of 8 bits, each row with a scale of its own.
+
+    Args:
+        embedding: whose weights are taken.
+    """
+
+    def __init__(self, embedding: nn.Embedding) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = embedding.weight.shape
+        self._rows, scales = int8_rows(embedding.weight.detach())
+        self._scales = scales[:, None].float()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Token ids in any shape to vectors, (..., D) in float32."""
+        return F.embedding(tokens, self._rows).float() * F.embedding(tokens, self._scales)
+
+
+def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of a matrix (O, I) as 8-bit integers, and what each is multiplied by, (O,) in float64."""
+    scales = (weight.abs().amax(dim=1).double() / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    return (weight / scales[:, None]).round().to(torch.int8), scales
+
+
+def has_exact_int8() -> bool:
+    """Whether this processor sums products of 8 bits without overflow."""
+    return torch.cpu._is_vnni_supported()

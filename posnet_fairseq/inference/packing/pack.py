@@ -1,0 +1,78 @@
+"""Which layers of a model are replaced, and by what."""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from posnet_fairseq.inference.packing.gating import JoinedGating
+from posnet_fairseq.inference.packing.linears import Activation, Int8Embedding, Int8Linear, PackedLinear, PlainLinear
+from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.gating import Gating
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.transformer.activations import ACTIVATIONS
+from posnet_fairseq.transformer.layers import FeedForward
+
+# Activations that a linear layer computes with its products.
+_JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
+# Layers are timed with this number of tokens, and of a vocabulary with this number of its words.
+_TOKENS, _WORDS = 16, 4096
+
+
+def pack(model: nn.Module, dtype: str) -> None:
+    """Replace the layers that multiply tokens by faster ones, on a CPU.
+
+    Energies of positions are left as they are: they are computed once.
+
+    Args:
+        model: in evaluation mode and float32. It is changed, and can be neither trained nor saved any more.
+        dtype: of weights: ``float32``, ``bf16`` or ``int8``.
+    """
+    embeddings: dict[nn.Module, nn.Module] = {}  # source and target may share one
+    for module in list(model.modules()):
+        if isinstance(module, FeedForward):
+            module.inner = _linear(module.inner, _JOINED.get(module.activation, "none"), dtype)
+            module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
+        if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
+            module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
+        for name, child in module.named_children():
+            if type(child) is nn.Linear and not isinstance(module, Energy):
+                setattr(module, name, _linear(child, "none", dtype))
+            elif type(child) is nn.Embedding and dtype == "int8":
+                setattr(module, name, embeddings.setdefault(child, Int8Embedding(child)))
+
+
+def _is_gelu(gating: object) -> bool:
+    return isinstance(gating, Gating) and gating.kind == "gelu"
+
+
+def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
+    if dtype == "int8":
+        return Int8Linear(linear, activation)
+    if dtype == "bf16":
+        return PackedLinear(linear, activation, torch.bfloat16)
+    return (PackedLinear if is_packed_faster(*linear.weight.shape) else PlainLinear)(linear, activation)
+
+
+@functools.cache
+def is_packed_faster(out_features: int, in_features: int) -> bool:
+    """Whether a layer of this size is faster with packed weights on this processor, by a measurement."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    x, linear = torch.ones(_TOKENS, in_features), nn.Linear(in_features, min(out_features, _WORDS))
+    return _seconds(PackedLinear(linear), x) < _seconds(PlainLinear(linear), x)
+
+
+@torch.inference_mode()
+def _seconds(layer: nn.Module, x: torch.Tensor, times: int = 5) -> float:
+    """The least time of a few calls."""
+    layer(x)
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        layer(x)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
