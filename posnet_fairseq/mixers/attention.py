@@ -26,6 +26,10 @@ class Attention(ContentBasedMixer):
             return super().mix(query, memory, context)
         q, k, v = self.project_queries(query, context), self.keys(memory, context), self.value(memory, context)
         mask = padding_energy(context.padding_mask, q.dtype)
+        if context.state is not None and q.device.type == "cpu" and not self.drop_probability:
+            # With few queries the kernel is several times slower than plain products on CPUs.
+            energy = (q * self.scale) @ k.mT
+            return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None

@@ -2,6 +2,8 @@
 
 The values of the last tokens lie in a ring of slots, token m in slot m modulo the number of slots. In a band with tails
 a token that leaves the ring is added to a sum, which has one more slot at the end. R + 1 slots suffice in both cases.
+Nothing is overwritten, as gradients and exported graphs need it. Without them
+:mod:`posnet_fairseq.ops.ancestors` is faster.
 """
 
 import torch
@@ -13,21 +15,6 @@ from posnet_fairseq.ops.band import Band
 def _size(band: Band) -> int:
     """Return the number of slots that tokens have, without that of the sum."""
     return band.clip_distance if band.tails else band.clip_distance + 1
-
-
-def write(slots: Tensor, new: Tensor, position: int, band: Band) -> None:
-    """Write the value of one step's token into its slot, in place of :func:`append`.
-
-    Args:
-        slots: (B, H, R + 1, d), as for :func:`append`. It is changed.
-        new: (B, H, 1, d).
-        position: of the token.
-        band: a causal band.
-    """
-    slot = slots[:, :, position % _size(band)]
-    if band.tails:
-        slots[:, :, -1] += slot
-    slot.copy_(new[:, :, 0])
 
 
 def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:

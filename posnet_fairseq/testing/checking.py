@@ -16,6 +16,7 @@ LAWS = (
     mixer_laws.the_future_changes_nothing,
     mixer_laws.steps_equal_the_full_pass,
     mixer_laws.steps_equal_the_full_pass_to_the_last_position,
+    mixer_laws.hypotheses_that_move_keep_their_past,
     mixer_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.storing_energies_changes_nothing,
     mixer_laws.saving_and_loading_change_nothing,

@@ -85,6 +85,12 @@ def steps_equal_the_full_pass(mixer: TokenMixer) -> None:
     """Also when hypotheses change places, and when a sentence of cross-attention has several."""
     if mixer.place == "encoder":
         return
+    for gradients in (True, False):  # without them states are overwritten
+        with torch.set_grad_enabled(gradients):
+            _steps_equal_the_full_pass(mixer)
+
+
+def _steps_equal_the_full_pass(mixer: TokenMixer) -> None:
     query, memory, arguments = call(mixer)
     expected = mixer(query, memory, **arguments)
     torch.testing.assert_close(steps(mixer, query, memory, arguments), expected, **CLOSE)
@@ -100,6 +106,28 @@ def steps_equal_the_full_pass(mixer: TokenMixer) -> None:
         expected = mixer(several, memory.repeat_interleave(3, dim=0), **wide)
         state = begin(mixer, memory, arguments, batch_size=6)
         torch.testing.assert_close(steps(mixer, several, memory, arguments, state), expected, **CLOSE)
+
+
+def hypotheses_that_move_keep_their_past(mixer: TokenMixer) -> None:
+    """Beam search moves hypotheses at every step; their number grows and shrinks."""
+    if not mixer.causal:
+        return
+    last = mixer.max_positions - 1
+    vectors = torch.randn(2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            state, past = mixer.init_state(2), torch.empty(2, 0, mixer.embed_dim, dtype=torch.float64)
+            for position in range(mixer.max_positions):
+                rows = 2 if position == 0 else 6 if position < last // 2 else 3
+                if position:
+                    order = torch.randint(len(past), (rows,))
+                    state.reorder(order)
+                    past = past[order]
+                new = torch.randn(rows, 1, mixer.embed_dim, dtype=torch.float64)
+                past = torch.cat([past, new], dim=1)
+                found = mixer.step(new, state, vectors)
+                if position in (1, 2, last // 2, last):
+                    torch.testing.assert_close(found, mixer(past, positions=vectors)[:, -1:], **CLOSE)
 
 
 def steps_equal_the_full_pass_to_the_last_position(mixer: TokenMixer) -> None:

@@ -73,7 +73,8 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
     mixer = build_mixer(name, "decoder", "gelu", **options)
     positions = vectors(steps)["positions"]
     mixer.max_positions, state, sizes = steps, mixer.init_state(3 * beam), set()
-    history = torch.empty(3 * beam, 0, 8, dtype=torch.float64)
+    rows = 3 * beam
+    history = torch.empty(rows, 0, 8, dtype=torch.float64)
     with torch.no_grad():
         for step in range(steps):
             new = torch.randn(len(history), 1, 8, dtype=torch.float64, generator=generator)
@@ -82,12 +83,13 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
             if step in (0, 1, 6, 7, 8, 20, 255, 1000):
                 full = mixer(history, history, positions=positions)
                 torch.testing.assert_close(output[:, 0], full[:, -1], **CLOSE)
-            sizes.add(sum(tensor.nbytes for tensor in state.rows.values()) / len(history))
+            sizes.add(state.rows["ancestors"].nbytes / len(history) + state.tables["values"].nbytes / rows)
             order = torch.randint(beam, (len(history) // beam, beam), generator=generator)
             order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
             state.reorder(order)
             history = history[order]
-    assert sizes == {8 * (mixer.band.clip_distance + 1) * mixer.embed_dim}  # bytes of a hypothesis, in float64
+    # Bytes of a hypothesis, in float64: values, their sums where there are tails, and the rows of ancestors.
+    assert sizes == {8 * (mixer.band.clip_distance + 1) * ((1 + mixer.tails) * mixer.embed_dim + 1)}
 
 
 def test_sums_of_long_sentences_stay_in_range_in_half_precision():

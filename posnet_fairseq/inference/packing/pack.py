@@ -18,6 +18,7 @@ from posnet_fairseq.transformer.layers import FeedForward
 
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
+_PROJECTIONS = ("query_proj", "key_proj", "out_proj")
 # Layers are timed with this number of tokens, and of a vocabulary with this number of its words.
 _TOKENS, _WORDS = 16, 4096
 
@@ -39,10 +40,15 @@ def pack(model: nn.Module, dtype: str) -> None:
         if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
             module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
         for name, child in module.named_children():
-            if type(child) is nn.Linear and not isinstance(module, Energy):
+            if type(child) is nn.Linear and _multiplies_tokens(module, name):
                 setattr(module, name, _linear(child, "none", dtype))
             elif type(child) is nn.Embedding and dtype == "int8":
                 setattr(module, name, embeddings.setdefault(child, Int8Embedding(child)))
+
+
+def _multiplies_tokens(module: nn.Module, name: str) -> bool:
+    """Whether a linear layer of a module is called with tokens; mixers may have others, of positions."""
+    return name in _PROJECTIONS if isinstance(module, TokenMixer) else not isinstance(module, Energy)
 
 
 def _is_gelu(gating: object) -> bool:

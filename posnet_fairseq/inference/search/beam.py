@@ -74,16 +74,16 @@ class BeamSearch:
         hypotheses = Hypotheses(tokens, settings.beam)
         for step in range(max_len + 1):
             width, beam = scores.size(1), 1 if step < restrictions.forced else settings.beam
-            log_probabilities, attention = ensemble.step(tokens)
-            broken = log_probabilities[:, :1].isnan().any(dim=0)  # of a row all are, or none is
-            log_probabilities = log_probabilities.unflatten(0, (-1, width))
-            restrictions.apply(log_probabilities, step, numbers)
+            following, normaliser, attention = ensemble.step(tokens)
+            broken = ~normaliser.isfinite().all(dim=0)
+            following, normaliser = (each.unflatten(0, (-1, width)) for each in (following, normaliser))
+            restrictions.apply(following, step, numbers)
             if sampler is None or step < restrictions.forced:
                 # Twice as many as go on, as half of them may end.
-                count = min(2 * beam, log_probabilities[0].numel() - 1) if beam > 1 else 1
-                found = best_candidates(log_probabilities, scores, count)
+                count = min(2 * beam, following[0].numel() - 1) if beam > 1 else 1
+                found = best_candidates(following, scores - normaliser[:, :, 0], count)
             else:
-                found = sampler(log_probabilities, scores, numbers, step)
+                found = sampler(following - normaliser, scores, numbers, step)
             rows = found.parents + torch.arange(len(numbers), device=device)[:, None] * width
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.ops import ancestors
 from posnet_fairseq.ops.band import Band, BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.ring import append, slot_order, write
+from posnet_fairseq.ops.ring import append, slot_order
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
@@ -55,18 +56,29 @@ class BandedMixer(PositionBasedMixer):
         if self.place == "cross" or self.drop_probability or context.need_weights:
             return super().mix_step(query, memory, context)
         assert memory is not None
-        weights = context.state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
-        new = split_heads(self.gating.value(memory), self.num_heads)
-        state, slots = context.state, context.state.get_or_create("values", lambda: self._empty_slots(new))
-        weights = context.row(weights).to(slots.dtype)
+        state, new = context.state, split_heads(self.gating.value(memory), self.num_heads)
         if state.in_place:
-            write(slots, new, state.position, self.band)
-            used = min(state.position + 1, slots.size(2))  # the others are empty
-            slots, weights = slots[:, :, :used], weights[..., :used]
-        else:
-            slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
-        mixed = weights @ slots
+            return self._mix_ancestors(new, context), None
+        weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
+        slots = state.get_or_create("values", lambda: self._empty_slots(new))
+        slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
+        mixed = context.row(weights).to(slots.dtype) @ slots
         return mixed.to(new.dtype), None
+
+    def _mix_ancestors(self, new: Tensor, context: MixingContext) -> Tensor:
+        """As :meth:`mix_step`, with a memory that is written in place."""
+        state: Any = context.state
+        weights = state.table("weights of ancestors", context.table_rows, lambda: self._weights_by_ancestor(context))
+        memory = state.tables.get("values")
+        if memory is None or memory.size(2) < len(new):
+            memory = state.tables["values"] = ancestors.room(new, self.band, memory)
+        rows = state.get_or_create("ancestors", lambda: ancestors.none(memory, len(new)))
+        ancestors.write(memory, rows, new, state.position)
+        return ancestors.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
+
+    def _weights_by_ancestor(self, context: MixingContext) -> Tensor:
+        weights = self._band_weights(context.table_rows, context.table_rows, context).weights
+        return ancestors.slot_order(weights[..., self.band.clip_distance :])
 
     def _empty_slots(self, new: Tensor) -> Tensor:
         batch, heads, _, width = new.shape

@@ -1,0 +1,89 @@
+"""Decoding state of constant size that is not moved when hypotheses are: what a hypothesis reads is found by ancestry.
+
+The value of each token lies where it was written: in the slot of its position, modulo the number of slots, and in the
+row that its hypothesis had then. A hypothesis knows its ancestors' rows in the last R + 1 slots. In a band with tails,
+beside each value lies the sum of all values up to it, so that all tokens beyond R steps back are one entry.
+"""
+
+import torch
+from torch import Tensor
+
+from posnet_fairseq.ops.band import Band
+
+
+def slot_order(weights: Tensor) -> Tensor:
+    """Return weights in the order of the slots at each step.
+
+    Args:
+        weights: (H, steps, R + 1), of the distances 0 to R from each step's token.
+    """
+    size = weights.size(2)
+    steps, slots = torch.arange(weights.size(1), device=weights.device), torch.arange(size, device=weights.device)
+    return weights.gather(2, ((steps[:, None] - slots) % size).expand(len(weights), -1, -1))
+
+
+def room(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
+    """Return memory with a row for each hypothesis, and what an older one has.
+
+    Args:
+        new: (R, H, 1, d), values of a step.
+        band: a causal band.
+        memory: the older one.
+
+    Returns:
+        (1 or 2, slots, R, H, d): the values, and in a band with tails their sums.
+    """
+    rows, heads, _, width = new.shape
+    dtype = torch.promote_types(new.dtype, torch.float32)  # for sums of many values
+    larger = torch.empty(1 + band.tails, band.clip_distance + 1, rows, heads, width, dtype=dtype, device=new.device)
+    if memory is not None:
+        larger[:, :, : memory.size(2)] = memory
+    return larger
+
+
+def none(memory: Tensor, rows: int) -> Tensor:
+    """Return the ancestors of R hypotheses before the first step, (R, slots)."""
+    return torch.zeros(rows, memory.size(1), dtype=torch.int64, device=memory.device)
+
+
+def write(memory: Tensor, ancestors: Tensor, new: Tensor, position: int) -> None:
+    """Write the values of one step's tokens.
+
+    Args:
+        memory: what :func:`room` returned. It is changed.
+        ancestors: (R, slots) rows of the ancestors of each hypothesis. It is changed.
+        new: (R, H, 1, d).
+        position: of the step.
+    """
+    rows, size = len(ancestors), ancestors.size(1)
+    slot = position % size
+    values = memory[0, slot, :rows]
+    values.copy_(new[:, :, 0])
+    if len(memory) == 2:
+        sums = memory[1, slot, :rows]
+        if position:
+            before = (position - 1) % size
+            torch.index_select(memory[1, before], 0, ancestors[:, before], out=sums)
+            sums += values
+        else:
+            sums.copy_(values)
+    ancestors[:, slot] = torch.arange(rows, dtype=ancestors.dtype, device=ancestors.device)
+
+
+def mix(memory: Tensor, ancestors: Tensor, weights: Tensor, position: int) -> Tensor:
+    """Return weighted sums of the values that each hypothesis descends from, (R, H, 1, d).
+
+    Args:
+        memory, ancestors, position: as for :func:`write`, after it.
+        weights: (H, slots), 0 where there is no token.
+    """
+    _, size, capacity, heads, width = memory.shape
+    rows, used = len(ancestors), min(position + 1, size)
+    first = torch.arange(used, device=memory.device) * capacity  # row of each slot
+    if used == size and len(memory) == 2:
+        first[(position + 1) % size] += size * capacity  # a sum
+    entries = ((first + ancestors[:, None, :used]) * heads) + torch.arange(heads, device=memory.device)[:, None]
+    each = weights[:, :used].to(memory.dtype).expand(rows, -1, -1).reshape(-1)
+    bags = torch.arange(0, rows * heads * used, used, device=memory.device)
+    mixed = torch.embedding_bag(memory.view(-1, width), entries.view(-1), bags, False, 0, False, each)[0]
+    return mixed.view(rows, heads, 1, width)

@@ -1,0 +1,135 @@
+"""Layers with weights laid out for inference compute what the layers that they replace compute."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from posnet_fairseq.inference.packing import pack as packing
+from posnet_fairseq.inference.packing.gating import JoinedGating
+from posnet_fairseq.inference.packing.linears import Int8Embedding, Int8Linear, PackedLinear, PlainLinear, int8_rows
+from posnet_fairseq.inference.packing.pack import pack
+from posnet_fairseq.registry import mixer_names
+from posnet_fairseq.transformer.causal import DecoderState
+from support.building import build_model, pad, sentences
+
+ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}
+activations = pytest.mark.parametrize("activation", ACTIVATIONS)
+WITH_LINEARS_OF_POSITIONS = {"rposnet", "aposnet", "arposnet", "transformer_xl", "alpha_translution"}
+shapes = pytest.mark.parametrize("shape", [(5, 24), (7, 1, 24), (2, 3, 24)], ids=str)
+
+
+def layer(bias=True):
+    torch.manual_seed(1)
+    return nn.Linear(24, 37, bias=bias)
+
+
+@shapes
+@activations
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [PlainLinear, PackedLinear])
+def test_float_layers_equal_the_original(kind, bias, activation, shape):
+    linear, x = layer(bias), torch.randn(shape)
+    with torch.inference_mode():
+        expected = ACTIVATIONS[activation](linear(x))
+        torch.testing.assert_close(kind(linear, activation)(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@shapes
+@activations
+def test_bfloat16_layer_rounds_inputs_and_weights(activation, shape):
+    linear, x = layer(), torch.randn(shape)
+    rounded = F.linear(x.bfloat16().double(), linear.weight.bfloat16().double(), linear.bias.bfloat16().double())
+    with torch.inference_mode():
+        found = PackedLinear(linear, activation, torch.bfloat16)(x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, ACTIVATIONS[activation](rounded).float(), rtol=2**-7, atol=2**-7)
+
+
+@shapes
+@activations
+def test_int8_layer_is_the_product_of_8_bit_numbers(activation, shape):
+    linear, x = layer(), torch.randn(shape)
+    rows, scales = int8_rows(linear.weight.detach())
+    # The range of the inputs holds zero and has 256 steps.
+    low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
+    step = (high - low) / 255
+    zero = round(-low / step)
+    inputs = ((x / step).round() + zero).clamp(0, 255) - zero
+    expected = (inputs.double() @ rows.double().T) * step * scales + linear.bias
+    with torch.inference_mode():
+        found = Int8Linear(linear, activation)(x)
+    torch.testing.assert_close(found, ACTIVATIONS[activation](expected).float(), rtol=1e-4, atol=2e-2)
+    assert (found - ACTIVATIONS[activation](linear(x))).abs().mean() < 0.02
+
+
+def test_rows_of_8_bits_are_as_near_as_they_can_be():
+    weight = torch.randn(6, 40) * torch.logspace(-4, 3, 6)[:, None]
+    weight[2] = 0
+    rows, scales = int8_rows(weight)
+    assert rows.abs().amax(dim=1).tolist() == [127, 127, 0, 127, 127, 127]
+    assert ((rows * scales[:, None] - weight).abs() <= scales[:, None] * 0.5001).all()
+    embedding = nn.Embedding.from_pretrained(weight)
+    found = Int8Embedding(embedding)(torch.tensor([[5, 2], [0, 1]]))
+    torch.testing.assert_close(found, (rows * scales[:, None]).float()[torch.tensor([[5, 2], [0, 1]])])
+
+
+def scores(model):
+    """Of a full pass, and of steps with hypotheses that change places."""
+    torch.manual_seed(2)
+    source, target = pad(sentences(9, 4)), pad(sentences(7, 7))
+    with torch.inference_mode():
+        encoded = model.encoder.encode(source)
+        found = [model.decoder.features(target, encoded).x]
+        encoded, state = model.encoder.encode(source), DecoderState()
+        for token in target.split(1, dim=1):
+            found.append(model.decoder.features(token, encoded, state).x)
+            state.reorder(torch.tensor([1, 0]))
+        return torch.cat([model.decoder.output_layer(each) for each in found], dim=1)
+
+
+OTHERS = [
+    ("attention", {"gate": "gelu"}),
+    ("shaw", {"gate": "glu", "cross_mixer": "rposnet", "cross_gate": "gelu", "length_ratio": "2"}),
+    ("rposnet", {"activation_fn": "gelu"}),
+    ("rposnet", {"activation_fn": "tanh"}),
+]
+
+
+@pytest.mark.parametrize(("mixer", "options"), [(name, {}) for name in mixer_names()] + OTHERS, ids=str)
+def test_packed_models_compute_the_same(monkeypatch, mixer, options):
+    monkeypatch.setattr(packing, "is_packed_faster", lambda out_features, in_features: in_features == 16)
+    model = build_model(mixer, **options)
+    for dtype, distance in (("float32", 1e-5), ("bf16", 0.03), ("int8", 0.06)):
+        packed = copy.deepcopy(model)
+        pack(packed, dtype)
+        linears = {type(module) for module in packed.modules() if hasattr(module, "in_features")}
+        assert nn.Linear not in linears or {mixer, options.get("cross_mixer")} & WITH_LINEARS_OF_POSITIONS
+        expected, found = scores(model), scores(packed)
+        assert (found - expected).norm() / expected.norm() < distance
+
+
+def test_what_follows_a_layer_becomes_part_of_it():
+    model = build_model("rposnet")
+    pack(model, "int8")
+    layer = model.decoder.layers[0]
+    assert isinstance(layer.self_attn.gating, JoinedGating)
+    assert isinstance(layer.feed_forward.inner, Int8Linear)
+    assert not isinstance(layer.cross_attn.gating, JoinedGating)
+    inner = layer.feed_forward.inner(torch.randn(40, 16))
+    assert (inner == 0).any()
+    assert (inner >= 0).all()
+    assert model.encoder.embed_tokens is model.decoder.embed_tokens
+    assert isinstance(model.encoder.embed_tokens, Int8Embedding)
+
+
+def test_the_faster_layer_is_taken(monkeypatch):
+    seconds = {PackedLinear: 2.0, PlainLinear: 1.0}
+    monkeypatch.setattr(packing, "_seconds", lambda layer, x: seconds[type(layer)])
+    packing.is_packed_faster.cache_clear()
+    assert not packing.is_packed_faster(37, 24)
+    seconds[PackedLinear] = 0.5
+    assert packing.is_packed_faster(37, 25)
+    packing.is_packed_faster.cache_clear()
