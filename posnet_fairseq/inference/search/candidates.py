@@ -19,12 +19,31 @@ class Candidates(NamedTuple):
     Attributes:
         scores: (S, C) log probability of the hypothesis with the continuation.
         words: (S, C) ids of the next tokens.
-        parents: (S, C) which hypothesis of the sentence is continued.
+        rows: (S, C) number in the batch of the hypothesis that is continued.
     """
 
     scores: Tensor
     words: Tensor
-    parents: Tensor
+    rows: Tensor
+
+    def without(self, ended: Tensor, count: int) -> "Candidates":
+        """The first continuations that do not end their hypothesis, (S, `count`).
+
+        Where there are too few, some that end come last, with the score -inf, from which nothing follows.
+
+        Args:
+            ended: (S, C) whether it ends.
+            count: number of continuations.
+        """
+        width = ended.size(1)
+        rank = torch.arange(width, device=ended.device) + ended * width
+        chosen = rank.topk(count, largest=False).indices
+        scores = self.scores.masked_fill(ended, -torch.inf)
+        return Candidates(*(each.gather(1, chosen) for each in (scores, self.words, self.rows)))
+
+    def select(self, sentences: Tensor) -> "Candidates":
+        """Those of some sentences, by their numbers in the batch."""
+        return Candidates(*(each.index_select(0, sentences) for each in self))
 
 
 def best_candidates(scores: Tensor, before: Tensor, count: int) -> Candidates:
@@ -39,49 +58,26 @@ def best_candidates(scores: Tensor, before: Tensor, count: int) -> Candidates:
         before: (S, W), added to those of each hypothesis.
         count: C, number of continuations, at most W·V.
     """
-    words = scores.size(2)
+    sentences, width, words = scores.shape
+    first_rows = torch.arange(0, sentences * width, width, device=scores.device)[:, None]
     blocks = words // BLOCK
     if blocks < 4 * count:
         found, chosen = (scores + before[:, :, None]).flatten(1).topk(count)
-        return Candidates(found, chosen % words, chosen // words)
+        return Candidates(found, chosen % words, first_rows + chosen // words)
     parts = scores[:, :, : blocks * BLOCK].unflatten(2, (blocks, BLOCK))
     maxima = parts.amax(dim=3).add_(before[:, :, None])
     chosen = maxima.flatten(1).topk(count, sorted=False).indices
-    sentences = torch.arange(len(scores), device=scores.device)[:, None]
     parents, starts = chosen // blocks, chosen % blocks * BLOCK
-    kept = (parts[sentences, parents, chosen % blocks] + before.gather(1, parents)[:, :, None]).flatten(1)
+    kept = (parts.flatten(0, 1)[first_rows + parents, chosen % blocks] + before.gather(1, parents)[:, :, None]).flatten(
+        1
+    )
     rest = (scores[:, :, blocks * BLOCK :] + before[:, :, None]).flatten(1)
     found, at = torch.cat([kept, rest], dim=1).topk(count)
     # Numbers of blocks, and of words beyond the last block.
     block, beyond = (at // BLOCK).clamp(max=count - 1), at - kept.size(1)
     in_block, left = beyond < 0, max(1, words % BLOCK)
     ids = torch.where(in_block, starts.gather(1, block) + at % BLOCK, blocks * BLOCK + beyond % left)
-    return Candidates(found, ids, torch.where(in_block, parents.gather(1, block), beyond // left))
-
-
-def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest entries of each row, largest first, and their indices, (R, count) each.
-
-    Equal to ``scores.topk(count)`` up to the order of equal entries, and 2 to 3 times as fast for large vocabularies:
-    the largest entries lie in the blocks with the largest maxima.
-
-    Args:
-        scores: (R, V).
-        count: at most V.
-    """
-    rows, words = scores.shape
-    blocks = words // BLOCK
-    if blocks < 4 * count:
-        return scores.topk(count)
-    parts = scores[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    chosen = parts.amax(dim=2).topk(count, sorted=False).indices
-    kept = parts[torch.arange(rows, device=scores.device)[:, None], chosen].flatten(1)
-    ids = (chosen[:, :, None] * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
-    if words % BLOCK:
-        rest = torch.arange(blocks * BLOCK, words, device=scores.device).expand(rows, -1)
-        kept, ids = torch.cat([kept, scores[:, blocks * BLOCK :]], dim=1), torch.cat([ids, rest], dim=1)
-    found, at = kept.topk(count)
-    return found, ids.gather(1, at)
+    return Candidates(found, ids, first_rows + torch.where(in_block, parents.gather(1, block), beyond // left))
 
 
 class Sampler:
@@ -113,21 +109,23 @@ class Sampler:
         """
         width = scores.size(1)
         likely, ids = self._likely(log_probabilities)
-        total = likely.exp().to(torch.float64).cumsum(dim=2)
+        # Relative to the likeliest: the only token that is allowed may be less likely than a number can say.
+        total = (likely - likely.amax(dim=2, keepdim=True)).exp().to(torch.float64).cumsum(dim=2)
         sums = total[:, :, -1:]
         # Strictly below the sum, rounded as it may be, so that no token of probability 0 is found.
         wanted = self._uniform[numbers, step].unflatten(1, (width, -1)) * sums
         wanted = torch.minimum(wanted, torch.nextafter(sums, torch.zeros_like(sums)))
-        found = torch.searchsorted(total, wanted, right=True)
+        found = torch.searchsorted(total, wanted, right=True).clamp(max=total.size(2) - 1)  # where NaN are summed
         words = found if ids is None else ids.gather(2, found)
         drawn = scores[:, :, None] + likely.gather(2, found)
-        parents = torch.arange(width, device=words.device)[:, None].expand_as(words)
-        return Candidates(drawn.flatten(1), words.flatten(1), parents.flatten(1))
+        rows = torch.arange(words.size(0) * width, device=words.device).view(-1, width, 1).expand_as(words)
+        return Candidates(drawn.flatten(1), words.flatten(1), rows.flatten(1))
 
     def _likely(self, log_probabilities: Tensor) -> tuple[Tensor, Tensor | None]:
         """Log probabilities to draw with, -inf for what is not drawn, and the tokens' ids, None if all are there."""
         if self._topk:
-            best, ids = largest(log_probabilities.flatten(0, 1), self._topk)
+            each = log_probabilities.flatten(0, 1)[:, None]
+            best, ids, _ = best_candidates(each, each.new_zeros(len(each), 1), self._topk)
             shape = (*log_probabilities.shape[:2], -1)
             return best.view(shape), ids.view(shape)
         if self._topp == 1:
