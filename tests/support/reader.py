@@ -172,7 +172,7 @@ class Reader:
 
     def _shell(self, command, text):
         text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in command.variables) + text
-        done = subprocess.run(["timeout", "120", "bash", "-ec", text], capture_output=True, text=True)
+        done = subprocess.run(["timeout", "900", "bash", "-ec", text], capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\nends with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def _rehearse(self, command, words):
