@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from posnet_fairseq.api import TranslationModel
+from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
 from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
-from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -60,7 +61,10 @@ class Work:
             torch.set_num_threads(max(1, torch.get_num_threads() // self._options.processes))
         translator = self.load()
         start = time.perf_counter()
-        return translator.translate(batch), worker_number(), time.perf_counter() - start
+        found = translator.translate(batch)
+        # What is printed does without the weights, each of which would reach another process as an open file.
+        found = [[replace(each, attention=None) for each in translations] for translations in found]
+        return found, worker_number(), time.perf_counter() - start
 
     def load(self) -> Translator:
         """The translator, on the device that is this process's own."""
@@ -69,13 +73,9 @@ class Work:
             device = f"cuda:{worker_number()}" if self._device == "cuda" else self._device
             text = text_options(options)
             self.model = TranslationModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text)
-            self._translator = self.model.translator(settings_of(options))
+            nbest = 1 if options.nbest is None else options.nbest
+            self._translator = self.model.translator(settings_of(options), nbest, options.print_alignment)
         return self._translator
-
-
-def settings_of(options: argparse.Namespace) -> SearchSettings:
-    """The settings of the search on a command line."""
-    return SearchSettings(options.beam, options.lenpen, options.max_len_a, options.max_len_b)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,10 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
     parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
     add_text_options(parser)
-    parser.add_argument("--beam", type=int, default=12, help="default: 12")
-    parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
-    parser.add_argument("--max-len-a", type=float, default=0.0, help="translations end at a·M + b tokens (default: 0)")
-    parser.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: 200)")
+    add_search_options(parser)
+    add_translation_options(parser)
     parser.add_argument(
         "--max-tokens", type=int, default=MAX_TOKENS, help=f"source tokens in a batch (default: {MAX_TOKENS})"
     )
@@ -129,7 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output == "-":
         check_stdout()
     else:
-        given = [options.input, *options.checkpoint, options.sentencepiece_model, options.bpe_codes]
+        given = [options.input, options.prefix, *options.checkpoint, options.sentencepiece_model, options.bpe_codes]
         check_place(options.output, "--output", [path for path in given if path])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     check_dtype(options.dtype, device)
@@ -143,8 +141,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output != "-" and reader.model:
         check_place(options.output, "--output", files_of_data(reader.model.folder))
 
+    if options.prefix == "-" == options.input:
+        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
     lines = read_lines(options.input)
-    batches = Batches(lines, translator, options.max_tokens, options.on_long)
+    prefixes = read_lines(options.prefix) if options.prefix else None
+    batches = Batches(lines, translator, options.max_tokens, options.on_long, prefixes)
     for note in batches.notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
     tokens, busy = 0, collections.defaultdict[int, float](float)
@@ -164,7 +165,12 @@ def main(arguments: list[str] | None = None) -> None:
                 yield found
 
         translations = batches.in_order(results(), [BLANK])
-    save_lines(options.output, [best.text for best, *_ in translations])
+    printed = [
+        line
+        for number, found in enumerate(translations)
+        for line in lines_of(number, found, options.nbest, options.print_alignment)
+    ]
+    save_lines(options.output, printed)
     # Without the seconds in which other processes start, which say nothing about the model.
     seconds = max(busy.values(), default=0.0)
     rate = (
