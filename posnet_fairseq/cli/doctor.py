@@ -22,7 +22,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
 
 PACKAGES = (
-    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
+    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core", "sentencepiece",
     "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 
