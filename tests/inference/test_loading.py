@@ -7,14 +7,13 @@ import sys
 import pytest
 import torch
 
-from posnet_fairseq.fairseq_plugin import trained_models
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.models import build_language_model, build_model
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model
-from support.checkpoints import checkpoint, language_model_checkpoint, precomputed
+from support.checkpoints import checkpoint, fairseqs_model, language_model_checkpoint, precomputed
 
 HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn", "sympy"}
 
@@ -32,7 +31,7 @@ def test_scores_are_those_of_fairseqs_model(tmp_path, mixer):
     sources, targets = pad(sentences(5, 9, 1)), pad(sentences(7, 3, 4))
     for chosen in (path, precomputed(path, "--or-copy")):
         state = read_checkpoint(chosen)
-        expected, _ = trained_models.build_model(state)(sources, None, targets)
+        expected, _ = fairseqs_model(state)(sources, None, targets)
         assert torch.equal(build_model(state)(sources, targets), expected)
 
 
@@ -42,7 +41,7 @@ def test_embeddings_of_two_dictionaries_and_learned_positions(tmp_path, kind):
     options = {"share_all_embeddings": False, "share_decoder_input_output_embed": kind == "learned"}
     state = read_checkpoint(checkpoint(tmp_path / "model.pt", "aposnet", position_embedding=kind, **options))
     sources, targets = pad(sentences(5, 9)), pad(sentences(7, 3))
-    expected, _ = trained_models.build_model(state)(sources, None, targets)
+    expected, _ = fairseqs_model(state)(sources, None, targets)
     model = build_model(state)
     assert torch.equal(model(sources, targets), expected)
     tied = model.decoder.output_projection.weight is model.decoder.embed_tokens.weight

@@ -1,5 +1,7 @@
 """Checkpoints of small models."""
 
+from argparse import Namespace
+
 import torch
 
 from posnet_fairseq.cli import precompute
@@ -26,6 +28,14 @@ def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options
     }
     torch.save(state, path)
     return path
+
+
+def fairseqs_model(state):
+    """The model of a checkpoint's content as fairseq builds and loads it, in evaluation mode."""
+    entries = synthetic.task(len(state["model"]["encoder.embed_tokens.weight"]))
+    model = MixerTransformer.build_model(Namespace(**state["cfg"]["model"]), entries)
+    model.load_state_dict(state["model"])
+    return model.eval()
 
 
 def language_model_checkpoint(path, mixer, model):
