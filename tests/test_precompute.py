@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from posnet_fairseq.cli import average, precompute
-from posnet_fairseq.fairseq_plugin.trained_models import build_model
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
-from support.checkpoints import checkpoint, precomputed
+from support.checkpoints import checkpoint, fairseqs_model, precomputed
 from support.commands import fails
 
 
@@ -25,7 +24,7 @@ def test_what_made_the_tables_is_dropped(tmp_path, capsys):
 
 
 def parameters(path):
-    return sum(parameter.numel() for parameter in build_model(read_checkpoint(path)).parameters())
+    return sum(parameter.numel() for parameter in fairseqs_model(read_checkpoint(path)).parameters())
 
 
 def test_shared_embeddings_stay_shared_in_half_precision(tmp_path):
@@ -47,7 +46,7 @@ def test_tables_of_a_shorter_length(tmp_path):
     assert state["model"]["encoder.layers.0.self_attn.weight"].shape == (4, 9, 9)
     assert state["model"]["decoder.positions.weight"].shape == (9, 16)
     tokens = torch.randint(4, 40, (2, 9))
-    full, short = build_model(read_checkpoint(path)), build_model(state)
+    full, short = fairseqs_model(read_checkpoint(path)), fairseqs_model(state)
     torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
     with pytest.raises(UsageError, match="9 positions of this model"):
         short(torch.randint(4, 40, (2, 10)), None, tokens)
@@ -56,9 +55,9 @@ def test_tables_of_a_shorter_length(tmp_path):
 @pytest.mark.parametrize("mixer", ["translution", "alpha_translution"])
 def test_matrices_of_offsets_stay_those_of_their_offsets_in_a_shorter_model(tmp_path, mixer):
     path = checkpoint(tmp_path / "model.pt", mixer, decoder_self_mixer="rposnet", translution_clip=12)
-    short = build_model(read_checkpoint(precomputed(path, "--max-length", 9)))
+    short = fairseqs_model(read_checkpoint(precomputed(path, "--max-length", 9)))
     tokens = torch.randint(4, 40, (2, 9))
-    full = build_model(read_checkpoint(path))
+    full = fairseqs_model(read_checkpoint(path))
     torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
 
 
@@ -86,7 +85,7 @@ def test_impossible_lengths(tmp_path, capsys, length, sentence):
 
 
 def test_precomputed_model_is_not_trained(tmp_path):
-    model = build_model(read_checkpoint(precomputed(checkpoint(tmp_path / "model.pt", "gaussiannet"))))
+    model = fairseqs_model(read_checkpoint(precomputed(checkpoint(tmp_path / "model.pt", "gaussiannet"))))
     with pytest.raises(UsageError, match="precomputed for inference"):
         model.train()
 

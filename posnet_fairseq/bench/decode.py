@@ -19,8 +19,9 @@ from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transform
 from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.fairseq_plugin.trained_models import build_model
-from posnet_fairseq.inference.checkpoints import about, read_checkpoint
+from posnet_fairseq.inference.checkpoints import about
+from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -57,7 +58,7 @@ def build(
         raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
     trained = {}
     for path in checkpoints:
-        state = read_checkpoint(path)
+        state = read_model(path)
         with about(path):
             trained[path] = build_model(state)
     for path, model in trained.items():

@@ -22,6 +22,7 @@ from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.model import Transformer
 from posnet_fairseq.transformer.sizes import SIZES
 
 BASELINE = "fairseq transformer"
@@ -115,7 +116,7 @@ def beam_search(
     """
     model.eval()
     # Weights are random: every sentence is made as long as it may be.
-    if isinstance(model, MixerTransformer):
+    if isinstance(model, MixerTransformer | Transformer):
         settings = SearchSettings(beam=beam, max_len_b=length, min_len=length)
         search = BeamSearch([model], task.target_dictionary, settings)
         sources = [row[row != task.source_dictionary.pad()] for row in sample["net_input"]["src_tokens"]]

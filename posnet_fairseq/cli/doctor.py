@@ -22,8 +22,8 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
 
 PACKAGES = (
-    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "omegaconf", "hydra-core", "sentencepiece",
-    "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
+    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
+    "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 
 

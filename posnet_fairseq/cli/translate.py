@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
-from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
+from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
@@ -82,7 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-translate", description="Translate plain text: a line in, a line out, in the same order."
     )
-    parser.add_argument("checkpoint", type=path_text, nargs="+", help="model to use; several make an ensemble")
+    parser.add_argument(
+        "checkpoint", type=path_text, nargs="+", help="checkpoint or model folder; several make an ensemble"
+    )
     parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
     parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
     add_text_options(parser)
@@ -127,7 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output == "-":
         check_stdout()
     else:
-        given = [options.input, options.prefix, *options.checkpoint, options.sentencepiece_model, options.bpe_codes]
+        given = [options.input, options.prefix, options.sentencepiece_model, options.bpe_codes]
+        given += files_of_models(options.checkpoint)
         check_place(options.output, "--output", [path for path in given if path])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     check_dtype(options.dtype, device)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from fairseq.search import Sampling
 from fairseq.sequence_generator import SequenceGenerator
 
 from posnet_fairseq.fairseq_plugin import synthetic
@@ -25,11 +24,6 @@ def fairseq_search(models, sources, attention=False, prefixes=None, **settings):
     chosen = SearchSettings(**{"max_len_b": 15} | settings)
     for model in models:
         model.decoder.need_attn = attention
-    strategy = None
-    if chosen.sampling:
-        strategy = Sampling(
-            DICTIONARY, chosen.sampling_topk or -1, -1 if chosen.sampling_topp == 1 else chosen.sampling_topp
-        )
     generator = SequenceGenerator(
         models,
         DICTIONARY,
@@ -41,7 +35,6 @@ def fairseq_search(models, sources, attention=False, prefixes=None, **settings):
         unk_penalty=chosen.unkpen,
         temperature=chosen.temperature,
         no_repeat_ngram_size=chosen.no_repeat_ngram_size,
-        search_strategy=strategy,
     )
     if chosen.no_repeat_ngram_size:
         _repair(generator.repeat_ngram_blocker)
