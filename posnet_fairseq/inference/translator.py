@@ -210,13 +210,16 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]
     return [*batches, batch] if batch else batches
 
 
-def fit_lengths(encoded: Sequence[Tensor], limit: int, on_long: str) -> tuple[dict[int, Tensor], list[str]]:
-    """Sources of no more tokens than the model takes, by number of line from 0 on, and sentences to warn with.
+def fit_lengths(
+    encoded: Sequence[Tensor], limit: int, on_long: str, first: int = 1
+) -> tuple[dict[int, Tensor], list[str]]:
+    """Sources of no more tokens than the model takes, by index of line from 0 on, and sentences to warn with.
 
     Args:
         encoded: (M,) token ids with the end symbol, each.
         limit: most tokens of a source.
         on_long: ``error``; ``truncate``, which cuts a source to the limit; ``skip``, which leaves the line empty.
+        first: number of the first line, for the sentences.
 
     Raises:
         UsageError: a source is too long, and `on_long` is ``error``.
@@ -224,7 +227,7 @@ def fit_lengths(encoded: Sequence[Tensor], limit: int, on_long: str) -> tuple[di
     fitted, notes = {}, []
     for index, tokens in enumerate(encoded):
         if len(tokens) > limit:
-            note = f"line {index + 1} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
+            note = f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
             if on_long == "error":
                 raise UsageError(f"{note}. Split it, or choose --on-long truncate or --on-long skip.")
             notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")

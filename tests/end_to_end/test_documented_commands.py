@@ -43,6 +43,8 @@ MENTIONS = {
     "posnet-translate --dtype bf16",
     "posnet-translate --fast",
     "posnet-translate --processes 4",
+    "posnet-translate --resume",
+    "posnet-translate --stream",
 }
 # A program's name is a mention, too, if the program needs more than its name.
 COMPLETE = {"posnet-doctor", "posnet-mixers"}
