@@ -15,13 +15,14 @@ from typing import Literal, TypedDict, Unpack, overload
 
 import torch
 
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
     MAX_TOKENS_LIMITS,
     ON_LONG,
     Batches,
-    SearchSettings,
     Translation,
     Translator,
 )
@@ -99,11 +100,9 @@ class TranslationModel:
         Raises:
             UsageError: a setting is out of range.
         """
-        from posnet_fairseq.fairseq_plugin.search import BeamSearch
-
         settings.check(len(self.vocabulary.target_dictionary))
         check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        search = BeamSearch(self._models, self.vocabulary, settings, nbest, attention)
+        search = BeamSearch(self._models, self.vocabulary.target_dictionary, settings, nbest, attention)
         return Translator(search, self.vocabulary, self._pipeline, self._max_source)
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from torch import Tensor
 
-from posnet_fairseq.inference.translator import BLANK, Translation, Translator, fit_lengths
+from posnet_fairseq.inference.translator import BLANK, Batch, Translation, Translator, fit_lengths
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, save_lines
 from posnet_fairseq.shared.incoming import IncomingLines
@@ -37,7 +37,7 @@ def check_stream(options: argparse.Namespace) -> None:
 def as_they_come(
     lines: IncomingLines,
     translator: Translator,
-    translate: Callable[[list[Tensor]], list[list[Translation]]],
+    translate: Callable[[Batch], list[list[Translation]]],
     max_tokens: int,
     on_long: str,
 ) -> Iterator[list[list[Translation]]]:
@@ -48,7 +48,7 @@ def as_they_come(
     Args:
         lines: to translate.
         translator: encodes them.
-        translate: translates a batch of sources.
+        translate: translates a batch.
         max_tokens: source tokens of a batch, padding included.
         on_long: what to do with a line of more tokens than the model takes: see :func:`fit_lengths`.
 
@@ -59,7 +59,7 @@ def as_they_come(
     while taken := lines.take(LINES):
         for batch in _batches(taken, number, translator, max_tokens, on_long):
             sources = [source for source in batch if source is not None]
-            found = iter(translate(sources) if sources else [])
+            found = iter(translate(Batch(sources)) if sources else [])
             yield [[BLANK] if source is None else next(found) for source in batch]
         number += len(taken)
 

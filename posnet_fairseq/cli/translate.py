@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
     MAX_TOKENS_LIMITS,
     ON_LONG,
+    Batch,
     Batches,
-    SearchSettings,
     Translation,
     Translator,
 )
@@ -57,13 +57,13 @@ class Work:
         return {**self.__dict__, "model": None, "_translator": None}
 
     @torch.inference_mode()
-    def __call__(self, sources: list[Tensor]) -> tuple[list[list[Translation]], int, float]:
+    def __call__(self, batch: Batch) -> tuple[list[list[Translation]], int, float]:
         """See :meth:`Translator.translate`; also the number of the process that did it, and its seconds."""
         if self._translator is None and "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, torch.get_num_threads() // self.options.processes))
         translator = self.load()
         start = time.perf_counter()
-        return translator.translate(sources), worker_number(), time.perf_counter() - start
+        return translator.translate(batch), worker_number(), time.perf_counter() - start
 
     def load(self) -> Translator:
         """The translator, on the device that is this process's own."""
@@ -241,8 +241,8 @@ def _translate_stream(work: Work) -> None:
     """Translate lines as they come."""
     options, speed = work.options, Speed()
 
-    def translate(sources: list[Tensor]) -> list[list[Translation]]:
-        found, worker, seconds = work(sources)
+    def translate(batch: Batch) -> list[list[Translation]]:
+        found, worker, seconds = work(batch)
         speed.add(found, worker, seconds)
         return found
 

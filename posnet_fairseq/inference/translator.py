@@ -1,6 +1,5 @@
 """Lines of plain text to translations, with any search between them."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -8,79 +7,28 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from posnet_fairseq.shared.errors import UsageError, check_range, flag
+from posnet_fairseq.inference.search.hypotheses import Hypothesis
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
 
 MAX_TOKENS = 2000
 ON_LONG = ("error", "truncate", "skip")
-# The least and the most of each setting. The rest would fill the memory, or overflow where lengths are raised to it.
-LIMITS: dict[str, tuple[int, int]] = {
-    "beam": (1, 10_000),
-    "lenpen": (-10, 10),
-    "max_len_a": (0, 1_000_000),
-    "max_len_b": (1, 1_000_000_000),
-}
 MAX_TOKENS_LIMITS = (1, 1_000_000_000)
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class SearchSettings:
-    """Settings of a beam search.
-
-    Attributes:
-        beam: hypotheses that are kept at each step.
-        lenpen: length penalty; a hypothesis is scored by its log probability over its length to this power.
-        max_len_a, max_len_b: a translation of M source tokens ends after at most a·M + b tokens.
-    """
-
-    beam: int = 12
-    lenpen: float = 1.0
-    max_len_a: float = 0.0
-    max_len_b: int = 200
-
-    def check(self, words: int | None = None) -> None:
-        """Refuse settings that are out of range.
-
-        Args:
-            words: entries of the target dictionary, if known: the beam must be smaller.
-
-        Raises:
-            UsageError: a setting is no number, or out of range.
-        """
-        for setting in dataclasses.fields(self):
-            value, whole = getattr(self, setting.name), isinstance(setting.default, int)
-            check_range(flag(setting.name), value, *LIMITS[setting.name], whole=whole)
-        if words is not None and self.beam >= words:
-            raise UsageError(f"--beam {self.beam}: the target dictionary has {words} entries. Give less than that.")
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A hypothesis of a search.
-
-    Attributes:
-        tokens: (N,) token ids with the end symbol, on the CPU.
-        score: log probability over length to the power of the length penalty.
-        attention: (N, M) weights that each target token gives to each source token, if the search returns them.
-    """
-
-    tokens: Tensor
-    score: float
-    attention: Tensor | None = None
-
-
 class Search(Protocol):
     """Finds hypotheses for a batch of sources."""
 
-    def __call__(self, sources: Sequence[Tensor]) -> list[list[Hypothesis]]:
+    def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first.
 
         Args:
             sources: (M,) token ids with the end symbol, each.
+            prefixes: (P,) token ids that the hypotheses of each source begin with.
         """
         ...
 
@@ -104,6 +52,19 @@ class Translation:
     source_tokens: tuple[str, ...]
     attention: Tensor | None = field(default=None, compare=False)
 
+    @property
+    def alignment(self) -> list[tuple[int, int]]:
+        """For each target token but the end symbol, the source token with the largest weight, as (source, target).
+
+        Raises:
+            UsageError: there are no cross-attention weights.
+        """
+        if len(self.tokens) < 2 or len(self.source_tokens) < 2:
+            return []
+        if self.attention is None:
+            raise UsageError("there are no cross-attention weights, so tokens cannot be aligned.")
+        return [(source, target) for target, source in enumerate(self.attention[:-1, :-1].argmax(dim=1).tolist())]
+
 
 # What a blank line is translated to, without the model.
 BLANK = Translation("", 0.0, (), ())
@@ -126,13 +87,13 @@ class Translator:
         """(M,) token ids of a line of plain text, with the end symbol."""
         return self.vocabulary.encode(self.pipeline.encode(line))
 
-    def translate(self, sources: Sequence[Tensor]) -> list[list[Translation]]:
-        """Translations of each source of a batch, best first.
+    def encode_prefix(self, line: str) -> Tensor:
+        """(P,) token ids of plain text that a translation begins with, without end symbol."""
+        return self.vocabulary.target_dictionary.encode_line(self.pipeline.encode_target(line))[:-1]
 
-        Args:
-            sources: (M,) token ids with the end symbol, each.
-        """
-        found = zip(sources, self.search(sources), strict=True)
+    def translate(self, batch: "Batch") -> list[list[Translation]]:
+        """Translations of each source of a batch, best first."""
+        found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
     def text_of(self, tokens: Tensor) -> str:
@@ -150,6 +111,19 @@ class Translator:
         )
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Encoded lines that are translated together.
+
+    Attributes:
+        sources: (M,) token ids with the end symbol, each.
+        prefixes: (P,) token ids that each translation begins with, without end symbol; None if none is given.
+    """
+
+    sources: list[Tensor]
+    prefixes: list[Tensor] | None = None
+
+
 class Batches:
     """Encoded lines in batches of similar length, and their results in the order of the lines.
 
@@ -158,31 +132,46 @@ class Batches:
         translator: encodes the lines.
         max_tokens: source tokens of a batch, padding included.
         on_long: what to do with a line of more tokens than the model takes: see :func:`fit_lengths`.
+        prefixes: plain text that the translation of each line begins with, if any is given.
 
     Attributes:
         notes: sentences about long lines.
         sentences: lines that are translated; blank and skipped ones are not.
 
     Raises:
-        UsageError: a line is too long, and `on_long` is ``error``.
+        UsageError: a line is too long, and `on_long` is ``error``; or there are not as many prefixes as lines.
     """
 
     def __init__(
-        self, lines: Sequence[str], translator: Translator, max_tokens: int = MAX_TOKENS, on_long: str = "error"
+        self,
+        lines: Sequence[str],
+        translator: Translator,
+        max_tokens: int = MAX_TOKENS,
+        on_long: str = "error",
+        prefixes: Sequence[str] | None = None,
     ) -> None:
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UsageError(
+                f"--prefix has {len(prefixes)} lines, and there are {len(lines)} to translate. Give one for each, "
+                "which may be empty."
+            )
         encoded = [translator.encode(line) for line in lines]
         self._encoded, self.notes = fit_lengths(encoded, translator.max_source, on_long)
         chosen = [index for index, line in enumerate(lines) if not is_blank(line) and index in self._encoded]
         lengths = [len(self._encoded[index]) for index in chosen]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         self._lines, self.sentences = len(lines), len(chosen)
+        self._prefixes = None
+        if prefixes is not None:
+            self._prefixes = {index: translator.encode_prefix(prefixes[index]) for index in chosen}
 
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __iter__(self) -> Iterator[list[Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         for batch in self._batches:
-            yield [self._encoded[index] for index in batch]
+            prefixes = None if self._prefixes is None else [self._prefixes[index] for index in batch]
+            yield Batch([self._encoded[index] for index in batch], prefixes)
 
     def in_order(self, results: Iterable[Sequence[Result]], blank: Result) -> list[Result]:
         """The results of all lines.

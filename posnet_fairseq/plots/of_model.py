@@ -9,10 +9,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from posnet_fairseq.fairseq_plugin.search import BeamSearch
 from posnet_fairseq.fairseq_plugin.trained_models import build_language_model, build_model
 from posnet_fairseq.inference.checkpoints import about, is_language_model, read_checkpoint
-from posnet_fairseq.inference.translator import SearchSettings
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.plots import matrices, page, profiles, style
@@ -81,7 +81,7 @@ def with_sentence(
     Raises:
         UsageError: the sentence is empty or too long.
     """
-    search = BeamSearch(models, vocabulary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
+    search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
     source = vocabulary.encode(text.encode(sentence))
     _check(sentence, source, models[0].encoder.max_positions())
     ((best,),) = search([source])

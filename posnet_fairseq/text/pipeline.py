@@ -17,6 +17,10 @@ class TextPipeline(Protocol):
         """Tokens between spaces, of plain text of the source language."""
         ...
 
+    def encode_target(self, line: str) -> str:
+        """Tokens between spaces, of plain text of the target language."""
+        ...
+
     def decode(self, tokens: str) -> str:
         """Plain text of tokens of the target language."""
         ...
@@ -38,6 +42,10 @@ class Pipeline:
         """Tokens between spaces, of plain text of the source language."""
         return self._source_pieces.split(self._source.split(line))
 
+    def encode_target(self, line: str) -> str:
+        """Tokens between spaces, of plain text of the target language."""
+        return self._target_pieces.split(self._target.split(line))
+
     def decode(self, tokens: str) -> str:
         """Plain text of tokens of the target language."""
         return self._target.join(self._target_pieces.join(tokens))
@@ -47,6 +55,10 @@ class Pretokenized:
     """Leaves text that is tokens already as it is."""
 
     def encode(self, line: str) -> str:
+        """The line itself."""
+        return line
+
+    def encode_target(self, line: str) -> str:
         """The line itself."""
         return line
 

@@ -52,7 +52,9 @@ class Decoder(CausalDecoder):
         Raises:
             UsageError: a sentence is longer than the model's positions.
         """
-        first, order, ratio = 0, None, self.length_ratio
+        # Once cross-attention has its states, they know γ; reading the buffer would make a GPU wait in every step.
+        ratio = encoded.cross_states[0].length_ratio if encoded.cross_states else self.length_ratio
+        first, order = 0, None
         if state is None:
             encoded, (tokens, order), rows = encoded.with_all_hypotheses(), self._front(tokens), tokens.size(1)
         else:

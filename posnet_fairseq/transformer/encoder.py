@@ -45,7 +45,15 @@ class EncoderOutput:
         Repetitions are stored once and counted in :attr:`beam` while those of a sentence follow one another. The
         states of cross-attention move along.
         """
-        sentences, beam = order_of_sentences(order, self.states.size(0), self.beam)
+        return self.select(*order_of_sentences(order, self.states.size(0), self.beam))
+
+    def select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
+        """The output for some sentences; the states of cross-attention move along.
+
+        Args:
+            sentences: (S',) their numbers; None for all, in their order.
+            beam: hypotheses of each sentence.
+        """
         for state in self.cross_states:
             state.select(sentences, beam)
         return self._select(sentences, beam)

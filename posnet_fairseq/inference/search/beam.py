@@ -1,0 +1,126 @@
+"""The search: beam search as fairseq does it, or sampling."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from posnet_fairseq.inference.search.candidates import Sampler, best_candidates
+from posnet_fairseq.inference.search.ensemble import Ensemble
+from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
+from posnet_fairseq.inference.search.restrictions import Restrictions
+from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.dictionary import Dictionary
+
+
+class BeamSearch:
+    """Search with a model or an ensemble.
+
+    A sentence is finished, and leaves the batch, when as many hypotheses as the beam has have ended, each among the
+    best of its step. The models' device is waited for once a step.
+
+    Args:
+        models: translation models or language models in evaluation mode, on one device.
+        dictionary: of the target.
+        settings: of the search.
+        nbest: most hypotheses to return for each source.
+        attention: also return the cross-attention weights.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        dictionary: Dictionary,
+        settings: SearchSettings,
+        nbest: int = 1,
+        attention: bool = False,
+    ) -> None:
+        self._models, self._dictionary, self._settings = models, dictionary, settings
+        self._nbest, self._attention = nbest, attention
+        decoders = [getattr(model, "decoder", model) for model in models]
+        self._is_language_model = not hasattr(models[0], "encoder")
+        self._max_positions = min(decoder.max_positions() for decoder in decoders)
+
+    @torch.inference_mode()
+    def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
+        """The best hypotheses of each source, best first.
+
+        Args:
+            sources: (M,) token ids with the end symbol, each. For a language model, beginnings of texts, which may be
+                empty, without end symbol.
+            prefixes: (P,) token ids that each hypothesis begins with, without end symbol; may be empty. Not for a
+                language model, where the sources are just that.
+
+        Raises:
+            UsageError: what the models compute is infinite or no number, or the settings leave no hypothesis.
+        """
+        settings, eos = self._settings, self._dictionary.eos()
+        device = next(self._models[0].parameters()).device
+        if prefixes is None:
+            prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
+        longest = max(map(len, sources))
+        max_len = min(int(settings.max_len_a * longest + settings.max_len_b), self._max_positions - 1)
+        restrictions = Restrictions(settings, self._dictionary, max_len, prefixes, device)
+        padded = pad_sequence(list(sources), batch_first=True, padding_value=self._dictionary.pad()).to(device)
+        ensemble = Ensemble(self._models, padded, self._attention, settings.temperature)
+        sampler = Sampler(sources, settings, max_len + 1, device) if settings.sampling else None
+
+        numbers = torch.arange(len(sources), device=device)  # of the sentences that are not finished
+        tokens = torch.full_like(numbers, eos)
+        scores = torch.zeros(len(sources), 1, device=device)  # of the hypotheses of each sentence
+        hypotheses = Hypotheses(tokens, settings.beam)
+        for step in range(max_len + 1):
+            width, beam = scores.size(1), 1 if step < restrictions.forced else settings.beam
+            log_probabilities, attention = ensemble.step(tokens)
+            broken = log_probabilities[:, :1].isnan().any(dim=0)  # of a row all are, or none is
+            log_probabilities = log_probabilities.unflatten(0, (-1, width))
+            restrictions.apply(log_probabilities, step, numbers)
+            if sampler is None or step < restrictions.forced:
+                # Twice as many as go on, as half of them may end.
+                count = min(2 * beam, log_probabilities[0].numel() - 1) if beam > 1 else 1
+                found = best_candidates(log_probabilities, scores, count)
+            else:
+                found = sampler(log_probabilities, scores, numbers, step)
+            rows = found.parents + torch.arange(len(numbers), device=device)[:, None] * width
+            ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
+            if attention is not None:
+                hypotheses.attend(attention)
+            normalised = found.scores[:, :beam] / (step + 1) ** settings.lenpen
+            unfinished = hypotheses.end(numbers, rows[:, :beam], normalised, ended[:, :beam])
+
+            *unfinished_now, is_broken = torch.cat([unfinished, broken]).tolist()  # the one wait
+            if is_broken:
+                raise self._broken()
+            if not any(unfinished_now) or step == max_len:
+                break
+            # The best that have not ended; where there are too few, an ended one that nothing can continue.
+            count = found.words.size(1)
+            ranks = torch.arange(count, device=device) + ended * count
+            chosen = ranks.topk(beam, largest=False).indices
+            scores = found.scores.masked_fill(ended, -torch.inf).gather(1, chosen)
+            rows, words = rows.gather(1, chosen), found.words.gather(1, chosen)
+            staying = None
+            if not all(unfinished_now):
+                staying = torch.tensor([i for i, more in enumerate(unfinished_now) if more], device=device)
+                scores, rows, words, numbers = (each[staying] for each in (scores, rows, words, numbers))
+            tokens, order = words.flatten(), rows.flatten()
+            hypotheses.extend(tokens, order)
+            moved = beam > 1 or staying is not None
+            restrictions.advance(tokens, order if moved else None)
+            if moved:
+                ensemble.reorder(order, staying)
+        best = hypotheses.best(self._nbest, eos, [len(source) for source in sources])
+        if not all(best):  # every end symbol has -inf
+            raise self._broken()
+        return best
+
+    def _broken(self) -> UsageError:
+        dtype = next(self._models[0].parameters()).dtype
+        advice = "Take an earlier checkpoint" if dtype == torch.float32 else "Choose --dtype float32"
+        return UsageError(
+            f"the numbers that the model computes in {dtype} become infinite or no numbers, so there is no "
+            f"translation. {advice}."
+        )

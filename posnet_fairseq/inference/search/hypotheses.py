@@ -1,0 +1,107 @@
+"""The hypotheses of a search: what each step added, and which have ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A hypothesis of a search.
+
+    Attributes:
+        tokens: (N,) token ids with the end symbol, on the CPU.
+        score: log probability over length to the power of the length penalty.
+        attention: (N, M) weights that each target token gives to each source token, if the search returns them.
+    """
+
+    tokens: Tensor
+    score: float
+    attention: Tensor | None = None
+
+
+class Hypotheses:
+    """Hypotheses as a tree, on the device of the models until the search is over.
+
+    Every row of every step is a node: its last token, and the node that it continues.
+
+    Args:
+        tokens: (S,) the tokens that the decoder starts with.
+        beam: hypotheses to collect for each sentence.
+    """
+
+    def __init__(self, tokens: Tensor, beam: int) -> None:
+        self._tokens, self._parents, self._first = [tokens], [torch.full_like(tokens, -1)], 0
+        self._attention: list[Tensor] = []
+        self._beam = beam
+        self._count = tokens.new_zeros(len(tokens))
+        # One more place takes what is not kept.
+        self._nodes = tokens.new_zeros(len(tokens), beam + 1)
+        self._scores = torch.zeros(len(tokens), beam + 1, device=tokens.device)
+
+    def end(self, numbers: Tensor, rows: Tensor, scores: Tensor, ended: Tensor) -> Tensor:
+        """Keep hypotheses that end in this step, in their order, until a sentence has enough.
+
+        Args:
+            numbers: (S,) of the sentences.
+            rows: (S, C) number of the hypothesis.
+            scores: (S, C) of the hypothesis with its end symbol.
+            ended: (S, C) whether it ends.
+
+        Returns:
+            (S,) whether a sentence needs more hypotheses.
+        """
+        count = self._count[numbers]
+        place = torch.where(ended, count[:, None] + ended.cumsum(dim=1) - 1, self._beam).clamp(max=self._beam)
+        self._nodes[numbers[:, None], place] = rows + self._first
+        self._scores[numbers[:, None], place] = scores
+        count = (count + ended.sum(dim=1)).clamp(max=self._beam)
+        self._count[numbers] = count
+        return count < self._beam
+
+    def extend(self, tokens: Tensor, order: Tensor) -> None:
+        """Go on to the next step.
+
+        Args:
+            tokens: (R,) the last token of each hypothesis.
+            order: (R,) which of the hypotheses before they continue.
+        """
+        self._parents.append(order + self._first)
+        self._first += len(self._tokens[-1])
+        self._tokens.append(tokens)
+
+    def attend(self, attention: Tensor) -> None:
+        """Keep the cross-attention weights of a step, (R, M)."""
+        self._attention.append(attention)
+
+    def best(self, nbest: int, eos: int, source_lengths: Sequence[int]) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence that have ended, best first.
+
+        Args:
+            nbest: at most this number of each sentence.
+            eos: id of the end symbol.
+            source_lengths: M of each sentence, without padding.
+        """
+        tokens, parents = torch.cat(self._tokens).tolist(), torch.cat(self._parents).tolist()
+        attention = torch.cat(self._attention).cpu() if self._attention else None
+        found = []
+        collected = zip(self._count.tolist(), self._nodes.tolist(), self._scores.tolist(), source_lengths, strict=True)
+        for count, nodes, scores, length in collected:
+            ended = sorted(zip(scores[:count], nodes[:count], strict=True), key=lambda pair: -pair[0])
+            of_sentence = []
+            for score, node in ended[:nbest]:
+                path = _path(node, parents)
+                ids = torch.tensor([*(tokens[node] for node in path[1:]), eos])
+                of_sentence.append(Hypothesis(ids, score, None if attention is None else attention[path, :length]))
+            found.append(of_sentence)
+        return found
+
+
+def _path(node: int, parents: list[int]) -> list[int]:
+    """The nodes from the first step to a node."""
+    path = [node]
+    while parents[path[-1]] >= 0:
+        path.append(parents[path[-1]])
+    return path[::-1]

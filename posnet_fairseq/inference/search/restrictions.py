@@ -1,0 +1,109 @@
+"""What a hypothesis must and must not continue with."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.dictionary import Dictionary
+
+
+class Restrictions:
+    """Changes log probabilities before continuations are chosen.
+
+    Args:
+        settings: of the search.
+        dictionary: of the target.
+        max_len: most tokens of a translation, the end symbol not counted.
+        prefixes: (P,) token ids that each translation begins with, without end symbol; may be empty.
+        device: of the models.
+
+    Attributes:
+        forced: number of steps in which every sentence has a prefix to follow.
+
+    Raises:
+        UsageError: the settings leave no translation.
+    """
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        dictionary: Dictionary,
+        max_len: int,
+        prefixes: Sequence[Tensor],
+        device: torch.device,
+    ) -> None:
+        longest = max(map(len, prefixes))
+        limit = f"the translations of this batch end after {max_len} tokens at most (--max-len-a, --max-len-b)"
+        if settings.min_len > max_len:
+            raise UsageError(f"--min-len {settings.min_len}: {limit}. Give less.")
+        if longest > max_len:
+            raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
+        self._pad, self._eos, self._unk = dictionary.pad(), dictionary.eos(), dictionary.unk()
+        self._settings, self._max_len = settings, max_len
+        self._prefixes = pad_sequence(list(prefixes), batch_first=True, padding_value=self._pad).to(device)
+        self.forced = min(map(len, prefixes))
+        self._longest = longest
+        self._history: Tensor | None = None
+
+    def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor) -> None:
+        """Set the log probabilities of what is not allowed to -inf, as fairseq does for each sentence by itself.
+
+        Args:
+            log_probabilities: (S, W, V), changed in place.
+            step: from 0.
+            numbers: (S,) of the sentences, in the order of the prefixes.
+        """
+        log_probabilities[:, :, self._pad] = -torch.inf
+        if self._settings.unkpen:
+            log_probabilities[:, :, self._unk] -= self._settings.unkpen
+        if step == self._max_len:
+            log_probabilities[:, :, : self._eos] = -torch.inf
+            log_probabilities[:, :, self._eos + 1 :] = -torch.inf
+            return
+        wanted = self._prefixes[numbers, step] if step < self._longest else None
+        if wanted is not None:
+            # Without a prefix to follow the wanted token is padding, which has -inf already.
+            index = wanted[:, None, None].expand(-1, log_probabilities.size(1), 1)
+            kept = log_probabilities.gather(2, index)
+        if self._history is not None:
+            forbid_repetitions(log_probabilities.flatten(0, 1), self._history, self._settings.no_repeat_ngram_size)
+        if step < self._settings.min_len:
+            log_probabilities[:, :, self._eos] = -torch.inf
+        if wanted is not None:
+            log_probabilities.masked_fill_((wanted != self._pad)[:, None, None], -torch.inf)
+            log_probabilities.scatter_(2, index, kept)
+
+    def advance(self, words: Tensor, order: Tensor | None) -> None:
+        """Take note of the hypotheses that the search continues with.
+
+        Args:
+            words: (R,) their last tokens.
+            order: (R,) which of the hypotheses before they continue; None if none moved.
+        """
+        if self._settings.no_repeat_ngram_size:
+            if self._history is None:
+                self._history = words[:, None]
+            else:
+                history = self._history if order is None else self._history.index_select(0, order)
+                self._history = torch.cat([history, words[:, None]], dim=1)
+
+
+def forbid_repetitions(log_probabilities: Tensor, history: Tensor, size: int) -> None:
+    """Set the log probabilities of tokens that would repeat a sequence of tokens to -inf.
+
+    Args:
+        log_probabilities: (R, V), changed in place.
+        history: (R, N) the tokens of each hypothesis.
+        size: length of the sequences.
+    """
+    if history.size(1) >= size:
+        seen = history.unfold(1, size, 1)
+        last = history[:, history.size(1) - size + 1 :]
+        repeated = (seen[:, :, :-1] == last[:, None]).all(dim=2)
+        # A sum, as one token may follow both what is repeated and what is not.
+        penalty = torch.zeros(repeated.shape, device=history.device).masked_fill(repeated, -torch.inf)
+        log_probabilities.scatter_add_(1, seen[:, :, -1], penalty)
