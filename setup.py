@@ -57,6 +57,7 @@ setup(
         "sympy",  # formulas of posnet-mixers; torch needs it too
         "torch>=2.6",  # from here on checkpoints are loaded without running code
         "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
+        "safetensors>=0.4",  # weights in model folders
         "protobuf",  # looks whether a sentencepiece model is whole
         "sacrebleu>=2.6,<2.7",
         "subword-nmt",

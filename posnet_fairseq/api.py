@@ -4,7 +4,7 @@ Example::
 
     import posnet_fairseq as posnet
 
-    model = posnet.load("averaged.pt")
+    model = posnet.load("model/")
     model.translate("A line of text.")
 """
 
@@ -15,6 +15,8 @@ from typing import Literal, TypedDict, Unpack, overload
 
 import torch
 
+from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import (
@@ -76,10 +78,6 @@ class TranslationModel:
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
     ) -> None:
-        # These import fairseq, which takes seconds.
-        from posnet_fairseq.fairseq_plugin.trained_models import load_models
-        from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
-
         place = check_device(device)
         check_dtype(dtype, place.type)
         models, self.vocabulary, self.folder = load_models(paths, data)
@@ -198,8 +196,9 @@ def load(
     `pretokenized`, `bpe_codes` or `sentencepiece_model` says how.
 
     Args:
-        paths: checkpoint; several make an ensemble.
-        data: directory with the dictionaries and the card. Default: the one that the first model was trained on.
+        paths: checkpoint, or model folder of posnet-export; several make an ensemble.
+        data: directory with the dictionaries and the card. Default: the first model's folder, or the directory that it
+            was trained on.
         device: device of torch, such as ``cuda``.
         dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``.
         fast: store position-based energies as tables, as posnet-precompute does.
@@ -213,11 +212,11 @@ def load(
     with _errors_of_arguments():
         several = [paths] if isinstance(paths, str | Path) else paths
         if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
-            raise UsageError(f"paths {paths!r:.50}: give the path of a checkpoint, or a list of paths.")
+            raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
         if data is not None and not isinstance(data, str | Path):
             raise UsageError(f"data {data!r:.50}: give the path of a directory.")
         if not several:
-            raise UsageError("paths is empty. Give a checkpoint.")
+            raise UsageError("paths is empty. Give a model.")
         return TranslationModel(several, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
 
 

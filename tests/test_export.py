@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from posnet_fairseq.cli import export as command
-from posnet_fairseq.cli.export import _greedy
 from posnet_fairseq.inference.onnx import write
+from posnet_fairseq.inference.onnx_export import greedy
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator
 from posnet_fairseq.inference.precompute import precompute
 from support.building import MAX_POSITIONS, build_model, pad, sentences
@@ -32,7 +32,7 @@ def test_graphs_translate_as_the_model(tmp_path, options):
     graphs = OnnxTranslator(tmp_path)
     for lengths in ((5, 9, 1), (MAX_POSITIONS,), (2, 2)):
         sources = pad(sentences(*lengths))
-        assert graphs.translate(sources.numpy(), MAX_POSITIONS) == _greedy(model, sources)
+        assert graphs.translate(sources.numpy(), MAX_POSITIONS) == greedy(model, sources)
 
 
 def test_command(tmp_path, capsys):

@@ -1,96 +1,114 @@
-"""posnet-export: a precomputed model for other engines."""
+"""posnet-export: a model folder, with everything that translation needs."""
 
 import argparse
-import importlib.util
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from torch import Tensor
 
-from posnet_fairseq.fairseq_plugin.trained_models import build_model
-from posnet_fairseq.inference import onnx as export
-from posnet_fairseq.inference.checkpoints import about, read_checkpoint
-from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
+from posnet_fairseq.cli._text import add_text_options, text_options
+from posnet_fairseq.inference.checkpoints import State, about, is_language_model
+from posnet_fairseq.inference.model_folder import read_model, write_model
+from posnet_fairseq.inference.model_readme import readme
+from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.vocabularies import (
+    read_language_model_vocabulary,
+    read_vocabulary,
+    refuse_other_dictionaries,
+)
+from posnet_fairseq.runs.scores import scores_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import a_path, check_place, path_text
+from posnet_fairseq.shared.files import a_path, path_text
+from posnet_fairseq.shared.folders import check_new_folder, new_folder
+from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.rules import write_rules
 
-SENTENCES, STEPS = 8, 40
-
-
-def _greedy(model: Any, sources: Tensor) -> list[list[int]]:
-    """Token ids of the model's own greedy translation of each source, the end symbol included."""
-    pad, eos = model.decoder.padding_idx, model.decoder.dictionary.eos()
-    encoder_out = model.encoder(sources)
-    state: dict[str, Any] = {}
-    prefix = torch.full((len(sources), 1), eos)
-    for _ in range(min(STEPS, model.decoder.max_positions())):
-        scores, _ = model.decoder(prefix, encoder_out=encoder_out, incremental_state=state)
-        if not scores.isfinite().all():
-            raise UsageError("the model's scores are infinite or no numbers. Take an earlier checkpoint.")
-        scores[..., pad] = -torch.inf
-        prefix = torch.cat([prefix, scores.argmax(dim=-1)], dim=1)
-    return [until(row, eos) for row in prefix[:, 1:].tolist()]
+# Tables of energies are stored unless they make the weights larger than this.
+GROWTH = 1.5
 
 
-def _random_sources(model: Any) -> Tensor:
-    """(B, M) token ids of sentences of random words and lengths, padded on the right."""
-    pad, eos = model.encoder.padding_idx, model.decoder.dictionary.eos()
-    longest = min(STEPS, model.encoder.max_positions())
-    generator = torch.Generator().manual_seed(1)
-    words = model.encoder.embed_tokens.num_embeddings
-    sources = torch.randint(min(eos + 2, words - 1), words, (SENTENCES, longest), generator=generator)
-    for row, length in zip(sources, torch.randint(1, longest + 1, (SENTENCES,), generator=generator), strict=True):
-        row[length - 1] = eos
-        row[length:] = pad
-    return sources
+def _prepared(path: str, state: State, vocabulary: Vocabulary) -> Any:
+    """The model, with stored energies unless they are too large."""
+    build: Any = build_language_model if is_language_model(state) else build_model
+    with about(path):
+        model = build(state, vocabulary)
+    if is_precomputed(model) or not mixers_with_energies(model):
+        return model
+    before = _parameters(model)
+    precompute(model)
+    growth = _parameters(model) / before
+    if growth <= GROWTH:
+        print("energies that depend on positions only are stored as tables: it translates as before, faster")
+        return model
+    print(
+        f"energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
+        "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
+    )
+    return build(state, vocabulary)
+
+
+def _parameters(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="posnet-export",
+        description="Write a folder with everything that a model needs to translate, or a language model to continue "
+        "texts: weights, options, dictionaries, subwords and rules of tokenisation. Wherever a checkpoint is given to "
+        "translate with, the folder can be given.",
+    )
+    parser.add_argument("checkpoint", type=path_text, help="a trained, averaged or precomputed model")
+    parser.add_argument("--out", type=a_path, metavar="FOLDER", help="folder to write, which must not exist (required)")
+    add_text_options(parser)
+    parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="also write the encoder and a step of the decoder as graphs for onnxruntime, and check that they "
+        "translate as the model does",
+    )
+    return parser
+
+
+def _parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    options, others = parser.parse_known_args(arguments)
+    if options.onnx and len(others) == 1 and options.out is None:
+        raise UsageError(f"--onnx {others[0]}: --onnx is a switch. Give --out {others[0]} --onnx.")
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if options.out is None:
+        parser.error("the following arguments are required: --out")
+    return options
 
 
 @command
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-export."""
-    parser = argparse.ArgumentParser(
-        prog="posnet-export",
-        description="Write the encoder and a step of the decoder of a precomputed model as graphs for onnxruntime, and "
-        "check that they translate as the model does.",
-    )
-    parser.add_argument("checkpoint", type=path_text, help="checkpoint that posnet-precompute wrote")
-    parser.add_argument(
-        "--onnx", type=a_path, required=True, metavar="FOLDER", help="folder to write, which must not exist"
-    )
-    options = parser.parse_args(arguments)
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f"{', '.join(missing)} missing. Run pip install -e '.[export]' in the posnet folder.")
-    folder = options.onnx
-    if os.path.lexists(folder):
-        raise UsageError(f"--onnx {folder} is there already. Give another folder, or remove it.")
-    check_place(folder, "--onnx")
-    state = read_checkpoint(options.checkpoint)
-    with about(options.checkpoint):
-        model = build_model(state).float()
-    export.check(model, options.checkpoint)
+    options = _parsed(arguments)
+    check_new_folder(options.out, "--out")
+    if options.onnx:
+        from posnet_fairseq.inference import onnx_export
 
-    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}.") as temporary:
-        with Console(stderr=True).status("tracing the encoder and a step of the decoder"):
-            export.write(model, temporary)
-        sources = _random_sources(model)
-        expected = _greedy(model, sources)
-        found = OnnxTranslator(temporary).translate(sources.numpy(), min(STEPS, model.decoder.max_positions()))
-        same = sum(map(list.__eq__, found, expected))
-        if same < SENTENCES:
-            raise UsageError(
-                f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing "
-                "was written. Please report this with the versions that posnet-doctor prints."
-            )
-        folder.mkdir()
-        for path in Path(temporary).iterdir():
-            path.rename(folder / path.name)
-    print(f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token.")
-    for path in sorted(folder.iterdir()):
-        print(f"{path}: {path.stat().st_size / 2**20:,.1f} MiB")
+        onnx_export.check_installed()
+    state = read_model(options.checkpoint)
+    read = read_language_model_vocabulary if is_language_model(state) else read_vocabulary
+    vocabulary, data = read(state, options.data)
+    model = _prepared(options.checkpoint, state, vocabulary)
+    if not is_language_model(state):
+        refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
+    with about(options.checkpoint):
+        weights = weights_of(model, state)
+    text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)))
+    with new_folder(options.out) as folder:
+        write_rules(folder, data, vocabulary.languages, **text_options(options))
+        write_model(folder, state, weights, data)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        if options.onnx:
+            onnx_export.write_checked(model.float(), folder, options.checkpoint)
+    for path in sorted(options.out.iterdir()):
+        print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.fairseq_plugin.trained_models import load_language_model, load_models
-from posnet_fairseq.inference.checkpoints import is_language_model, read_checkpoint
+from posnet_fairseq.inference.checkpoints import is_language_model
+from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.models import load_language_model, load_models
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text
@@ -26,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare}")
 
     weights = what.add_parser("weights", help="mixing weights, energies and profiles by distance of a checkpoint")
-    weights.add_argument("checkpoint", type=path_text)
+    weights.add_argument("checkpoint", type=path_text, help="checkpoint or model folder")
     weights.add_argument(
         "--sentence",
         help="plain text of the source language, which the model translates, or for a language model any text; all "
@@ -35,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     weights.set_defaults(draw=_weights)
 
     gates = what.add_parser("gates", help="latent weights β of gates (PosNet Eqs. 5-7 and 19) for a sentence")
-    gates.add_argument("checkpoint", type=path_text)
+    gates.add_argument("checkpoint", type=path_text, help="checkpoint or model folder")
     gates.add_argument("--sentence", required=True, help="as for weights")
     gates.set_defaults(draw=_gates)
     for one in (weights, gates):
@@ -88,7 +89,7 @@ def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
     from posnet_fairseq.plots import of_model
 
     title = f"{options.checkpoint}: {options.sentence}"
-    if is_language_model(read_checkpoint(options.checkpoint)):
+    if is_language_model(read_model(options.checkpoint)):
         model, vocabulary, folder = load_language_model(options.checkpoint, options.data)
         text = pipeline(options, vocabulary, folder)
         return of_model.with_text(model, vocabulary, text, options.sentence), title

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from posnet_fairseq.bench.counting import trained_parameters
 from posnet_fairseq.fairseq_plugin.binarised import longest_sentences
-from posnet_fairseq.fairseq_plugin.trained_models import build_model
 from posnet_fairseq.inference.checkpoints import (
     POSITION_LIMITS,
     State,
@@ -17,7 +16,9 @@ from posnet_fairseq.inference.checkpoints import (
     read_checkpoint,
     write_checkpoint,
 )
+from posnet_fairseq.inference.models import build_model, weights_of
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -114,13 +115,12 @@ def main(arguments: list[str] | None = None) -> None:
         for part in ("model", "task"):
             state["cfg"][part] |= dict.fromkeys(POSITION_LIMITS, options.max_length)
     precompute(model)
-    dtype = state["model"]["encoder.embed_tokens.weight"].dtype
-    weights = model.to(dtype).state_dict()
-    if not all(weight.isfinite().all() for weight in weights.values()):
-        raise UsageError(
-            f"{options.checkpoint}: its tables would hold infinite numbers or none in {dtype}. Translate with it as it "
-            "is, or take an earlier checkpoint."
-        )
+    with about(options.checkpoint):
+        weights = weights_of(model, state)
+    # For fairseq, which compares them with the options that it is given.
+    weights |= {
+        name: state["model"][name] for name in state["model"].keys() - without_mixer_versions(state["model"]).keys()
+    }
     write_checkpoint(for_inference(state, weights, precomputed=str(options.checkpoint)), options.out)
     print(before)
     print(f"{options.out}: {trained_parameters(model):,} parameters, {_size(options.out)}")

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from posnet_fairseq.fairseq_plugin.loading import refuse_not_finite
 from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.inference.checkpoints import (
     State,
@@ -18,6 +17,7 @@ from posnet_fairseq.inference.checkpoints import (
 )
 from posnet_fairseq.inference.precompute import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
+from posnet_fairseq.inference.weights import refuse_not_finite
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.selection import best_and_following
 

@@ -68,6 +68,8 @@ def load_content(path: str | Path) -> object:
         UsageError: it is missing, or cannot be read.
     """
     path = Path(path)
+    if Path(path, "config.json").is_file():
+        raise UsageError(f"{path} is a model folder, not a checkpoint. Give the checkpoint that it was made of.")
     if path.is_dir():
         raise UsageError(f"{path} is a directory. Give a checkpoint in it, such as {path / 'checkpoint_best.pt'}.")
     if not path.is_file():
@@ -177,13 +179,18 @@ def model_options(state: State) -> dict[str, Any]:
         UsageError: an option is missing or of another type than its field.
     """
     saved, options = state["cfg"]["model"], {}
-    config: Any = LanguageModelOptions if is_language_model(state) else TransformerOptions
-    for option in dataclasses.fields(config):
+    for option in known_options(state):
         value = options[option.name] = saved.get(option.name)
         fault = _fault_of_option(option, value)
         if fault:
             raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")
     return options
+
+
+def known_options(state: State) -> tuple[dataclasses.Field, ...]:
+    """The options that a model of this architecture has."""
+    config: Any = LanguageModelOptions if is_language_model(state) else TransformerOptions
+    return dataclasses.fields(config)
 
 
 def _fault_of_option(option: dataclasses.Field, value: object) -> str | None:

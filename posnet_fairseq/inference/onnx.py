@@ -24,6 +24,7 @@ from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
@@ -200,7 +201,7 @@ def write(model: Any, folder: str | Path) -> None:
     decoder, longest = model.decoder, {"source": model.encoder.max_positions(), "target": model.decoder.max_positions()}
     rows, source = Dim("rows"), Dim("source", max=longest["source"])
     # The examples that the graphs are traced with: two steps into three sentences.
-    tokens = torch.full((3, EXAMPLE), decoder.dictionary.eos())
+    tokens = torch.full((3, EXAMPLE), Dictionary().eos())
     padding_mask, *memory = Encoder(model)(tokens)
     memory, states, shapes = iter(memory), [], []
     for part in parts:
@@ -231,7 +232,7 @@ def write(model: Any, folder: str | Path) -> None:
     )
     facts = {
         "pad": decoder.padding_idx,
-        "eos": decoder.dictionary.eos(),
+        "eos": Dictionary().eos(),
         "longest": longest,
         "starts": {part.label: list(part.start.shape[1:]) for part in parts if part.place == "self_attn"},
         "versions": {"posnet": __version__, "torch": torch.__version__},

@@ -64,7 +64,7 @@ def prepare_for_inference(model: Model, device: torch.device, dtype: str = "floa
 
 def _quantized(model: Model) -> Model:
     # Where source, target and output share embeddings, only the product with them gets 8-bit weights.
-    projection: Any = model.get_submodule("decoder.output_projection")
+    projection: Any = getattr(model, "decoder", model).output_projection
     projection.weight = nn.Parameter(projection.weight.detach())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch announces that this will move to a package of its own

@@ -35,12 +35,13 @@ def precompute(model: Any) -> None:
     stay; position vectors are no longer computed for mixers.
 
     Args:
-        model: translation model in evaluation mode. It is changed.
+        model: translation model or language model in evaluation mode. It is changed.
     """
     for mixer in mixers_with_energies(model):
         store(mixer, *_where(model, mixer.place))
-    for side in (model.encoder, model.decoder):
-        side.positions.serve_words_only()
+    for side in (getattr(model, "encoder", None), getattr(model, "decoder", model)):
+        if side is not None:
+            side.positions.serve_words_only()
 
 
 @torch.no_grad()
@@ -62,14 +63,12 @@ def store(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingCon
 
 def _where(model: Any, place: str) -> tuple[int, int, MixingContext]:
     """The largest numbers of queries and keys of the mixers in a place, and a context for all of them."""
-    encoder, decoder = model.encoder.positions, model.decoder.positions
-    if place == "encoder":
-        length = encoder.max_positions
-        return length, length, MixingContext(positions=encoder.for_mixers(length))
+    if place != "cross":
+        side = model.encoder if place == "encoder" else getattr(model, "decoder", model)
+        length = side.positions.max_positions
+        return length, length, MixingContext(positions=side.positions.for_mixers(length))
+    encoder, decoder, ratio = model.encoder.positions, model.decoder.positions, model.decoder.length_ratio
     length = decoder.max_positions
-    if place == "decoder":
-        return length, length, MixingContext(positions=decoder.for_mixers(length))
-    ratio = model.decoder.length_ratio
     positions = decoder.for_mixers(positions_read(length, ratio))
     memory_positions = encoder.for_mixers(encoder.max_positions)
     return length, encoder.max_positions, MixingContext(positions, memory_positions, length_ratio=ratio)

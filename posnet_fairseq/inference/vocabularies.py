@@ -46,8 +46,14 @@ def read_language_model_vocabulary(state: State, data: str | Path | None = None)
 
 
 def data_folder(state: State) -> Path:
-    """The directory of data that a checkpoint's content was trained on; of several, the first."""
-    return Path(str(state["cfg"]["task"].get("data")).split(":")[0])
+    """The directory of data that a checkpoint's content was trained on, of several the first; or a model folder."""
+    data = state["cfg"]["task"].get("data")
+    return data if is_folder(state) else Path(str(data).split(":")[0])
+
+
+def is_folder(state: State) -> bool:
+    """Whether this is the content of a model folder, which has its own dictionaries."""
+    return isinstance(state["cfg"]["task"].get("data"), Path)
 
 
 def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | None:
@@ -140,7 +146,7 @@ def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:
     """The directory of a model's dictionaries, and who says so."""
     if data:
         return Path(data), "--data"
-    return data_folder(state), "the directory of its training"
+    return data_folder(state), "the model's folder" if is_folder(state) else "the directory of its training"
 
 
 def _read_dictionary(folder: Path, name: str, given: str) -> Dictionary:

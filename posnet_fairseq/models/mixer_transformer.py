@@ -13,6 +13,7 @@ from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.inference.precompute import is_precomputed
+from posnet_fairseq.inference.weights import refuse_other_length_ratio
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch
@@ -87,13 +88,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         Raises:
             UsageError: see :meth:`ExplainedLoading.load_state_dict`; or the length ratios differ.
         """
-        stored = state_dict.get("decoder.length_ratio_version")
-        if self.given_length_ratio and stored is not None and tuple(stored.tolist()) != self.given_length_ratio:
-            source, target = stored.tolist()
-            raise UsageError(
-                f"the checkpoint was trained with a length ratio of {source / target:.6g}, but --length-ratio says "
-                f"{self.given_length_ratio[0] / self.given_length_ratio[1]:.6g}. Leave the option out or give the same."
-            )
+        refuse_other_length_ratio(self.given_length_ratio, state_dict.get("decoder.length_ratio_version"))
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 
 

@@ -111,7 +111,8 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
             if source is None:
                 model(read)
             else:
-                model(source[None], torch.tensor([len(source)], device=source.device), read)
+                encoder, decoder = model.get_submodule("encoder"), model.get_submodule("decoder")
+                decoder(read, encoder(source[None]))
         found = [_mixing(mixer, calls[name], _layer_of(name), names[mixer.place]) for name, mixer in mixers.items()]
     return sorted(found, key=lambda mixing: (PLACES.index(mixing.place), mixing.layer))
 

@@ -9,20 +9,21 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from posnet_fairseq.fairseq_plugin.trained_models import build_language_model, build_model
-from posnet_fairseq.inference.checkpoints import about, is_language_model, read_checkpoint
+from posnet_fairseq.inference.checkpoints import about, is_language_model
+from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.models import build_language_model, build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
-from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.plots import matrices, page, profiles, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, replacing
 from posnet_fairseq.shared.progress import ProgressReporter, shown
-from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
+from posnet_fairseq.transformer.language_model import LanguageModel
+from posnet_fairseq.transformer.model import Transformer
 
 POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
 
@@ -37,11 +38,13 @@ def without_sentence(path: str | Path) -> list[Mixing]:
     Raises:
         UsageError: the checkpoint has no such mixers.
     """
-    state = read_checkpoint(path)
+    state = read_model(path)
     with about(path):
         model = build_language_model(state) if is_language_model(state) else build_model(state)
-    encoder = getattr(model, "encoder", None)
-    source, target = None if encoder is None else _unknown_words(encoder), _unknown_words(model.decoder)
+    if isinstance(model, Transformer):
+        source, target = _unknown_words(model.encoder), _unknown_words(model.decoder)
+    else:
+        source, target = None, _unknown_words(model)
     columns, rows = ([str(n) for n in range(0 if tokens is None else len(tokens))] for tokens in (source, target))
     names = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     mixings = observe(model, source, target, names)
@@ -61,11 +64,11 @@ def without_sentence(path: str | Path) -> list[Mixing]:
 
 def _unknown_words(side: Any) -> Tensor:
     """Token ids of a sentence of unknown words."""
-    return torch.full((min(POSITIONS, side.max_positions()),), side.dictionary.unk())
+    return torch.full((min(POSITIONS, side.max_positions()),), Dictionary().unk())
 
 
 def with_sentence(
-    models: Sequence[MixerTransformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
+    models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
     """The mixers of a translation model on a sentence and the model's own translation of it.
 
@@ -91,7 +94,7 @@ def with_sentence(
     return observe(models[0], source, target, names), text.decode(vocabulary.target_dictionary.string(target))
 
 
-def with_text(model: MixerLanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
+def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
     """The mixers of a language model on a text.
 
     Args:
@@ -102,7 +105,7 @@ def with_text(model: MixerLanguageModel, vocabulary: Vocabulary, text: TextPipel
         UsageError: the text is empty or too long.
     """
     target = vocabulary.encode(text.encode(sentence))
-    _check(sentence, target, model.decoder.max_positions())
+    _check(sentence, target, model.max_positions())
     return observe(model, None, target, {"decoder": (_read(_named(target, vocabulary.target_dictionary)),) * 2})
 
 

@@ -216,14 +216,14 @@ def _pour(temporary: Path, place: Path) -> None:
 
 def _rename(temporary: Path, place: Path) -> None:
     """Put a file in the place of another one, with the permissions of that one."""
-    temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~_umask())
+    temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~umask())
     try:
         temporary.replace(place)
     except OSError as error:
         raise UsageError(f"cannot write {place}: {error.strerror}. Choose another place.") from error
 
 
-def _umask() -> int:
+def umask() -> int:
     """Return the permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)

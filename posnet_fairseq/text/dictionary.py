@@ -155,6 +155,11 @@ class Vocabulary:
         """Source and target."""
         return self.source_lang, self.target_lang
 
+    @property
+    def dictionaries(self) -> tuple[Dictionary, Dictionary]:
+        """Those of source and target."""
+        return self.source_dictionary, self.target_dictionary
+
     def encode(self, tokens: str) -> torch.Tensor:
         """(M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
         return self.source_dictionary.encode_line(tokens)

@@ -1,4 +1,4 @@
-"""The translation model."""
+"""The translation model and the language model."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from posnet_fairseq.transformer.checks import check
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder
+from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
 from posnet_fairseq.transformer.placement import mixer_at
 
@@ -51,6 +52,20 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
     ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
     return Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
+
+
+def build_language_model(cfg: Any, words: int) -> LanguageModel:
+    """A language model with random weights.
+
+    Args:
+        cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_gpt_arch`.
+        words: entries of the dictionary.
+
+    Raises:
+        UsageError: the options make no model.
+    """
+    check(cfg)
+    return LanguageModel(cfg, word_embedding(words, cfg.decoder_embed_dim), PADDING)
 
 
 def word_embedding(words: int, embed_dim: int) -> nn.Embedding:

@@ -1,0 +1,174 @@
+"""Model folders: a trained model with everything that its use needs, and nothing that runs code.
+
+| file | content |
+|---|---|
+| ``config.json`` | version of the format, architecture, languages, options of the model |
+| ``model.safetensors`` | weights; those that two modules share, once |
+| ``dict.LANGUAGE.txt``, ``dict.txt`` | dictionaries, of a language model its only one |
+| ``dataset.json`` and the files that it names | how text is split into tokens |
+
+A folder is read as the content of a checkpoint whose data are in the folder itself, so that all that follows is the
+same for both.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from posnet_fairseq import __version__
+from posnet_fairseq.inference.checkpoints import (
+    State,
+    Weights,
+    about,
+    is_language_model,
+    known_options,
+    model_arch,
+    model_options,
+    read_checkpoint,
+)
+from posnet_fairseq.inference.vocabularies import languages_of
+from posnet_fairseq.shared.errors import DamagedError, UsageError
+from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FORMAT = 1
+_LANGUAGES = ("source_lang", "target_lang")
+_LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
+
+
+def read_model(path: str | Path) -> State:
+    """The content of a checkpoint or a model folder.
+
+    Raises:
+        UsageError: it is missing, damaged, unsafe, or the model of another program.
+    """
+    if not Path(path).is_dir():
+        return read_checkpoint(path)
+    if not Path(path, CONFIG).exists():
+        raise UsageError(
+            f"{path} is a directory. Give a checkpoint in it, such as {Path(path, 'checkpoint_best.pt')}, or a model "
+            f"folder that posnet-export wrote: it has a {CONFIG}."
+        )
+    return _read_folder(Path(path))
+
+
+def _read_folder(folder: Path) -> State:
+    path = folder / CONFIG
+    config = _parsed(path)
+    found = config.get("format")
+    if type(found) is not int or found < 1:
+        raise UsageError(
+            f"{path} is of no model of posnet: it tells no format. Give a folder that posnet-export wrote."
+        )
+    if found > FORMAT:
+        raise UsageError(
+            f"{path} has the format {found}, and this posnet ({__version__}) reads formats up to {FORMAT}. Install a "
+            "newer posnet, or export the model with this one."
+        )
+    arch, options = config.get("architecture"), config.get("options")
+    languages = [config.get(name) for name in _LANGUAGES]
+    if arch not in (*arch_names(), *gpt_arch_names()):
+        raise UsageError(f"{path}: there is no architecture {arch!r:.100}. {_AGAIN}")
+    if not isinstance(options, dict):
+        raise UsageError(f"{path}: its options are {options!r:.50}, no JSON object. {_AGAIN}")
+    task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
+    state: State = {"cfg": {"model": options | {"_name": arch}, "task": task}}
+    unknown = sorted(options.keys() - {option.name for option in known_options(state)})
+    if unknown:
+        raise UsageError(f"{path}: no model of posnet has the option {unknown[0]:.100}. {_AGAIN}")
+    with about(path):
+        for language in () if is_language_model(state) else languages:
+            if not isinstance(language, str) or not language or Path(language).name != language or len(language) > 100:
+                raise UsageError(f"the language {language!r:.50} is no name such as de. {_AGAIN}")
+        model_options(state)
+    return state | {"model": _read_weights(folder / WEIGHTS, options)}
+
+
+_AGAIN = "Copy the folder again, or export the model again."
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        UsageError: there is none.
+    """
+    _check_file(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.loads(file.read(_LARGEST_CONFIG))
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} is no JSON as posnet-export writes it ({error!s:.100}). {_AGAIN}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}. Check the path.") from error
+    return content
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        what = "it is no regular file" if path.exists() else "there is no such file"
+        raise UsageError(f"{path}: {what}, and without it the folder is no whole model. {_AGAIN}")
+
+
+def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
+    """Weights by name, shared ones under each of their names.
+
+    Raises:
+        UsageError: the file is missing, damaged, or of numbers that no model has.
+    """
+    _check_file(path)
+    try:
+        weights = load_file(path)
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # sizes that overflow, unknown types
+        raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {_AGAIN}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}. Check the path.") from error
+    for name, weight in weights.items():
+        if weight.dtype not in _DTYPES:
+            raise UsageError(f"{path}: the weight {name:.100} has numbers of the type {weight.dtype}. {_AGAIN}")
+    return weights | {name: weights[stored] for name, stored in _shared(options).items() if stored in weights}
+
+
+def _shared(options: dict[str, Any]) -> dict[str, str]:
+    """Names of weights that are other weights, too, and the names that these are stored under."""
+    words, output = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
+    if options.get("share_all_embeddings"):
+        return dict.fromkeys((words, output), "encoder.embed_tokens.weight")
+    return {output: words} if options.get("share_decoder_input_output_embed") else {}
+
+
+def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
+    """Write configuration, weights and dictionaries of a model into a folder.
+
+    Args:
+        folder: which is there.
+        state: content of the model's checkpoint or folder.
+        weights: by name.
+        data: directory with its dictionaries.
+    """
+    options, task = model_options(state), state["cfg"]["task"]
+    for name, value in options.items():
+        if value == f"${{task.{name}}}":
+            options[name] = task.get(name, value)
+    options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
+    config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": model_arch(state)}
+    names = ["dict.txt"]
+    if not is_language_model(state):
+        languages = languages_of(state, data)
+        assert languages is not None  # dictionaries were found by them
+        config |= dict(zip(_LANGUAGES, languages, strict=True))
+        names = [f"dict.{language}.txt" for language in languages]
+    for name in names:
+        shutil.copyfile(data / name, folder / name)
+    write_lines(folder / CONFIG, [json.dumps(config | {"options": options}, indent=1, ensure_ascii=False)])
+    once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
+    save_file(once, folder / WEIGHTS)

@@ -1,0 +1,42 @@
+"""The scores of a finished run, for whoever gets its model."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from posnet_fairseq.runs.record import Record
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.records import read_json
+
+
+def scores_of(checkpoint: Path) -> list[str]:
+    """A list in Markdown of the scores that a run's stages translate and score found, with their signatures.
+
+    Args:
+        checkpoint: ``averaged.pt`` or ``precomputed.pt`` of a run.
+
+    Returns:
+        lines; none if the file is of no run that was scored since it was made.
+    """
+    run, report = checkpoint.parent, checkpoint.parent / "report" / "report.json"
+    if checkpoint.name not in ("averaged.pt", "precomputed.pt"):
+        return []
+    with contextlib.suppress(OSError, UsageError, KeyError, TypeError, ValueError, AttributeError):
+        stages = [Record(run / f"{stage}.json") for stage in ("translate", "score")]
+        if all(stage.finished for stage in stages) and report.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns:
+            return _listed(read_json(report), stages[0].content["settings"])
+    return []
+
+
+def _listed(report: Any, settings: dict[str, str]) -> list[str]:
+    (test_set,) = report["test_sets"]
+    (scores,) = test_set["scores"].values()
+    search = ", ".join(f"{name.removeprefix('--')} {settings[name]}" for name in ("--beam", "--lenpen"))
+    return [
+        f"Test set of the data, {test_set['size']:,} sentences; {search}.",
+        "",
+        *(
+            f"- {metric['label']} {scores[metric['name']]['value']:.2f} (`{metric['signature']}`)"
+            for metric in test_set["metrics"]
+        ),
+    ]
