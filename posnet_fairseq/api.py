@@ -19,6 +19,7 @@ from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -37,8 +38,8 @@ __all__ = ["Translation", "TranslationModel", "load"]
 _ARGUMENTS = {
     f"--{name.replace('_', '-')}": name
     for name in (
-        "data device dtype fast pretokenized bpe_codes sentencepiece_model beam lenpen max_len_a max_len_b max_tokens "
-        "on_long nbest attention"
+        "shortlist data device dtype fast pretokenized bpe_codes sentencepiece_model beam lenpen max_len_a max_len_b "
+        "max_tokens on_long nbest attention"
     ).split()
 }
 
@@ -60,7 +61,8 @@ class TranslationModel:
     Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
 
     Args:
-        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model: see :func:`load`.
+        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, shortlist: see
+            :func:`load`.
 
     Attributes:
         vocabulary: languages and dictionaries.
@@ -77,6 +79,7 @@ class TranslationModel:
         pretokenized: bool = False,
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
+        shortlist: str | Path | None = None,
     ) -> None:
         place = check_device(device)
         check_dtype(dtype, place.type)
@@ -84,6 +87,7 @@ class TranslationModel:
         self._pipeline = choose_pipeline(
             self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
         )
+        self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
         self._models = [prepare_for_inference(model, place, dtype, fast) for model in models]
         self._max_source = min(model.encoder.max_positions() for model in models)
 
@@ -100,7 +104,9 @@ class TranslationModel:
         """
         settings.check(len(self.vocabulary.target_dictionary))
         check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        search = BeamSearch(self._models, self.vocabulary.target_dictionary, settings, nbest, attention)
+        search = BeamSearch(
+            self._models, self.vocabulary.target_dictionary, settings, nbest, attention, self._shortlist
+        )
         return Translator(search, self.vocabulary, self._pipeline, self._max_source)
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.
@@ -189,6 +195,7 @@ def load(
     pretokenized: bool = False,
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
+    shortlist: str | Path | None = None,
 ) -> TranslationModel:
     """A trained translation model, ready to translate.
 
@@ -205,6 +212,7 @@ def load(
         pretokenized: text is tokens between spaces already, and translations stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.
         sentencepiece_model: split text by this model.
+        shortlist: file that posnet-export wrote: search among the target words that the source words were seen with.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
@@ -217,7 +225,10 @@ def load(
             raise UsageError(f"data {data!r:.50}: give the path of a directory.")
         if not several:
             raise UsageError("paths is empty. Give a model.")
-        return TranslationModel(several, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+        if shortlist is not None and not isinstance(shortlist, str | Path):
+            raise UsageError(f"shortlist {shortlist!r:.50}: give the path of a file.")
+        text = (pretokenized, bpe_codes, sentencepiece_model)
+        return TranslationModel(several, data, device, dtype, fast, *text, shortlist)
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from typing import TextIO
 
 from torch import Tensor
 
-from posnet_fairseq.inference.translator import BLANK, Batch, Translation, Translator, fit_lengths
+from posnet_fairseq.inference.translator import BLANK, Batch, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import is_blank, save_lines
+from posnet_fairseq.shared.files import save_lines
 from posnet_fairseq.shared.incoming import IncomingLines
 from posnet_fairseq.shared.output_paths import descriptor, resolved
 
@@ -50,7 +50,7 @@ def as_they_come(
         translator: encodes them.
         translate: translates a batch.
         max_tokens: source tokens of a batch, padding included.
-        on_long: what to do with a line of more tokens than the model takes: see :func:`fit_lengths`.
+        on_long: what to do with a line of more tokens than the model takes: see :meth:`Translator.fit`.
 
     Raises:
         UsageError: a line cannot be translated. The translations of all lines in front of it are yielded first.
@@ -77,16 +77,16 @@ def _batches(
     longest = 0
     for index, line in enumerate(lines):
         source = None
-        if not is_blank(line):
+        if not translator.skips(line):
             try:
-                fitted, notes = fit_lengths([translator.encode(line)], translator.max_source, on_long, number + index)
+                fitted, notes = translator.fit([translator.encode(line)], on_long, number + index)
             except UsageError:
                 yield batch
                 raise
             for note in notes:
                 print(f"posnet-translate: {note}", file=sys.stderr)
             source = fitted.get(0)
-        length = 0 if source is None else len(source)
+        length = 0 if source is None else translator.size(source)
         if batch and max(longest, length) * (len(batch) + 1) > max_tokens:
             yield batch
             batch, longest = [], 0

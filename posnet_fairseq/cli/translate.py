@@ -71,7 +71,11 @@ class Work:
             options = self.options
             device = f"cuda:{worker_number()}" if self._device == "cuda" else self._device
             text = text_options(options)
-            self.model = TranslationModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text)
+            self.model = TranslationModel(
+                *(options.checkpoint, options.data, device, options.dtype, options.fast),
+                **text,
+                shortlist=options.shortlist,
+            )
             self._translator = self.model.translator(settings_of(options))
         return self._translator
 
@@ -125,6 +129,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
         "or is left empty",
     )
+    parser.add_argument(
+        "--shortlist",
+        type=path_text,
+        help="search among the target words that the source words of a batch were seen with: a file that posnet-export "
+        "--shortlist-from wrote. Faster, and less exact (default: all words)",
+    )
     parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
     parser.add_argument(
         "--dtype",
@@ -165,7 +175,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
-    given = [options.input, *options.checkpoint, options.sentencepiece_model, options.bpe_codes]
+    given = [options.input, *options.checkpoint, options.sentencepiece_model, options.bpe_codes, options.shortlist]
     inputs = [path for path in given if path]
     if options.output == "-":
         check_stdout()

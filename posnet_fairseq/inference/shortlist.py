@@ -166,7 +166,7 @@ def _corpus(path: str, words: int, most: int) -> Corpus:
             f"{path}.bin has words that the model's dictionary, of {words} entries, does not have. Give the data that "
             "the model was trained on."
         )
-    chosen = np.unique(np.linspace(0, len(sizes) - 1, min(most, len(sizes)), dtype=np.int64)) if len(sizes) else []
+    chosen = np.linspace(0, max(len(sizes) - 1, 0), min(most, len(sizes)), dtype=np.int64)
     starts = np.cumsum(sizes, dtype=np.int64) - sizes
     return Corpus(tokens, starts[chosen], np.maximum(sizes[chosen] - 1, 0))
 

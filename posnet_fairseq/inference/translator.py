@@ -96,6 +96,18 @@ class Translator:
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
+    def skips(self, line: str) -> bool:
+        """Whether a line is left empty."""
+        return is_blank(line)
+
+    def size(self, source: Tensor) -> int:
+        """Tokens that a source counts for in a batch."""
+        return len(source)
+
+    def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
+        """See :func:`fit_lengths`."""
+        return fit_lengths(encoded, self.max_source, on_long, first)
+
     def text_of(self, tokens: Tensor) -> str:
         """Plain text of (N,) token ids."""
         return self.pipeline.decode(self.vocabulary.target_dictionary.string(tokens))
@@ -156,9 +168,9 @@ class Batches:
                 "which may be empty."
             )
         encoded = [translator.encode(line) for line in lines]
-        self._encoded, self.notes = fit_lengths(encoded, translator.max_source, on_long)
-        chosen = [index for index, line in enumerate(lines) if not is_blank(line) and index in self._encoded]
-        lengths = [len(self._encoded[index]) for index in chosen]
+        self._encoded, self.notes = translator.fit(encoded, on_long)
+        chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in self._encoded]
+        lengths = [translator.size(self._encoded[index]) for index in chosen]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         self._lines, self.sentences = len(lines), len(chosen)
         self._prefixes = None

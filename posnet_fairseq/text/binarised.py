@@ -31,7 +31,7 @@ def check(path: str | Path) -> np.ndarray | None:
     return _checked(path)[0]
 
 
-def _checked(path: str | Path) -> tuple[np.ndarray | None, type[np.number] | None]:
+def _checked(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     """See :func:`check`; also the type of the token ids."""
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     for file in (index, data):
@@ -59,7 +59,7 @@ def _checked(path: str | Path) -> tuple[np.ndarray | None, type[np.number] | Non
             f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "
             "them is cut short, damaged or of other data. Binarise the text again."
         )
-    return sizes, kind
+    return sizes, np.dtype(kind)
 
 
 def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +74,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
         UsageError: one of the files is damaged, or of another format than fairseq-preprocess writes by default.
     """
     sizes, kind = _checked(path)
-    if sizes is None or kind is None or np.dtype(kind).kind == "f":
+    if sizes is None or kind is None or kind.kind == "f":
         raise UsageError(
             f"{path}.idx is not of the memory-mapped format. Binarise the text again, with --dataset-impl mmap."
         )
