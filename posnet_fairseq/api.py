@@ -9,6 +9,7 @@ Example::
 """
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack, overload
@@ -29,28 +30,42 @@ from posnet_fairseq.inference.translator import (
     Translation,
     Translator,
 )
-from posnet_fairseq.shared.errors import UsageError, check_range, name_arguments
+from posnet_fairseq.shared.errors import UsageError, check_range, flag, name_arguments
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
 # Sentences of commands speak of flags; in Python they are arguments.
 _ARGUMENTS = {
-    f"--{name.replace('_', '-')}": name
+    flag(name): name
     for name in (
-        "shortlist data device dtype fast pretokenized bpe_codes sentencepiece_model beam lenpen max_len_a max_len_b "
-        "max_tokens on_long nbest attention"
-    ).split()
+        *"data device dtype fast pretokenized bpe_codes sentencepiece_model max_tokens on_long nbest attention".split(),
+        *("prefix", "shortlist", *(setting.name for setting in dataclasses.fields(SearchSettings))),
+    )
 }
 
 
-class _Settings(TypedDict, total=False):
-    """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
+class _SearchSettings(TypedDict, total=False):
+    """Those of :class:`SearchSettings`."""
 
     beam: int
     lenpen: float
     max_len_a: float
     max_len_b: int
+    min_len: int
+    unkpen: float
+    temperature: float
+    no_repeat_ngram_size: int
+    sampling: bool
+    sampling_topk: int
+    sampling_topp: float
+    seed: int
+
+
+class _Settings(_SearchSettings, total=False):
+    """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
+
+    prefix: str | Sequence[str] | None
     max_tokens: int
     on_long: str
 
@@ -142,12 +157,10 @@ class TranslationModel:
         *,
         nbest: int | None = None,
         attention: bool = False,
-        beam: int = SearchSettings.beam,
-        lenpen: float = SearchSettings.lenpen,
-        max_len_a: float = SearchSettings.max_len_a,
-        max_len_b: int = SearchSettings.max_len_b,
+        prefix: str | Sequence[str] | None = None,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
+        **settings: Unpack[_SearchSettings],
     ) -> str | list[str] | list[Translation] | list[list[Translation]]:
         """Translate a line, or lines.
 
@@ -156,12 +169,11 @@ class TranslationModel:
             nbest: return as :class:`Translation` the best translations of each line, at most this number and at most
                 `beam`. Default: return the text of the best one.
             attention: with `nbest`, return cross-attention weights.
-            beam: hypotheses that are kept at each step.
-            lenpen: length penalty; a translation is scored by its log probability over its length to this power.
-            max_len_a, max_len_b: a translation of M source tokens ends after at most a·M + b tokens.
+            prefix: plain text of the target language that the translation must begin with, for each line; "" for none.
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".
+            **settings: of the search, see :class:`posnet_fairseq.inference.search.settings.SearchSettings`.
 
         Returns:
             for a line: its text, or with `nbest` a list of its translations, best first. For a sequence: a list of
@@ -173,13 +185,12 @@ class TranslationModel:
         with _errors_of_arguments():
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
-            translator = self.translator(
-                SearchSettings(beam, lenpen, max_len_a, max_len_b), 1 if nbest is None else nbest, attention
-            )
+            translator = self.translator(SearchSettings(**settings), 1 if nbest is None else nbest, attention)
             check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
             if on_long not in ON_LONG:
                 raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
-            batches = Batches(_checked(lines), translator, max_tokens, on_long)
+            prefixes = None if prefix is None else _checked(prefix, "prefix")
+            batches = Batches(_checked(lines), translator, max_tokens, on_long, prefixes)
             found = batches.in_order(map(translator.translate, batches), [BLANK])
         results = found if nbest is not None else [best.text for best, *_ in found]
         return results[0] if isinstance(lines, str) else results
@@ -240,16 +251,17 @@ def _errors_of_arguments() -> Iterator[None]:
         raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
 
 
-def _checked(lines: str | Sequence[str]) -> list[str]:
-    """The lines of text that were given.
+def _checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
+    """The lines of text that were given by an argument.
 
     Raises:
         UsageError: they are not text.
     """
     given = [lines] if isinstance(lines, str) else lines
     if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise UsageError(f"lines is {given!r:.50}, not text: give a str, or a list of str.")
+        raise UsageError(f"{name} is {given!r:.50}, not text: give a str, or a list of str.")
     for number, line in enumerate(given, start=1):
         if not isinstance(line, str):
-            raise UsageError(f"line {number} is {line!r:.50}, not text: give a str, or a list of str.")
+            one = name.removesuffix("s")
+            raise UsageError(f"{one} {number} is {line!r:.50}, not text: give a str, or a list of str.")
     return list(given)

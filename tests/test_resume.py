@@ -65,6 +65,18 @@ def whole(run, tmp_path):
     return data
 
 
+@pytest.mark.parametrize("options", [["--nbest", "2", "--print-alignment"], ["--prefix", "begin"]])
+def test_lists_and_beginnings_are_kept(run, tmp_path, options):
+    (tmp_path / "begin").write_text("".join(f"{line[:5]}\n" for line in SOURCES))
+    run(*options)
+    expected = (tmp_path / "out").read_bytes()
+    run(*options, code=130, batches=2)
+    assert "were done before" in run(*options, "--resume")
+    assert (tmp_path / "out").read_bytes() == expected
+    run("--prefix", "begin", code=130, batches=2)
+    assert "difference in: input." in run("--resume", code=2)
+
+
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
 def test_interrupted_after_any_batch_it_writes_the_same(run, whole, tmp_path, resume):
     batches = 4

@@ -177,10 +177,22 @@ def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
     assert "2 sentences in" in found.err
 
 
+def test_lists_are_numbered_from_the_first_line(stream, expected):
+    def talk(write, read, _):
+        for number, line in enumerate(SOURCES):
+            write(f"{line}\n".encode())
+            shown = read().split("\n")[:-1]
+            assert len(shown) == (2 if expected[number] else 1)
+            assert shown[0].split(" ||| ")[:2] == [str(number), expected[number]]
+
+    assert stream(talk, "--nbest", "2") == 0
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--output", "file"], "--output file: --stream writes to pipes, line by line. Leave it out"),
+        (["--prefix", "file"], "--prefix file: --stream takes no beginnings"),
         (["--processes", "2"], "--processes 2: --stream works in one process"),
         (["--input", "none"], "none: No such file or directory. Check the path"),
     ],

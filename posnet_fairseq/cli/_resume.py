@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ from posnet_fairseq.shared.records import digest
 
 _ENDING = ".partial"
 _LONGEST = 255  # bytes of a name on Linux
-# Options that change no translation, or that are looked at otherwise: the files of the data, the device.
-_WITHOUT_EFFECT = {"input", "output", "processes", "resume", "stream", "data", "cpu"}
+# Options that change no translation, or that are looked at otherwise: the text, the files of the data, the device.
+_WITHOUT_EFFECT = {"input", "prefix", "output", "processes", "resume", "stream", "data", "cpu"}
 _BINARISED = {".idx", ".bin"}
 
 
@@ -90,22 +91,22 @@ def place_beside(output: str, inputs: Sequence[str | Path]) -> Path | None:
 
 
 def work_of(
-    options: argparse.Namespace, parser: argparse.ArgumentParser, data: Path, device: str, lines: Sequence[str]
+    options: argparse.Namespace, parser: argparse.ArgumentParser, data: Path, device: str, *texts: Sequence[str] | None
 ) -> dict[str, Any]:
-    """All that translations depend on: lines, contents of files, options, device and versions.
+    """All that translations depend on: texts, contents of files, options, device and versions.
 
     Args:
         options: of the command line.
         parser: which read them.
         data: directory that the dictionaries were read from.
         device: type of the devices.
-        lines: to translate.
+        texts: lines to translate, and what the translations begin with.
     """
     paths = {action.dest for action in parser._actions if action.type is path_text}
     work: dict[str, Any] = {
         "posnet": __version__,
         "torch": torch.__version__,
-        "input": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
+        "input": hashlib.sha256(json.dumps(texts).encode()).hexdigest(),
         "device": device,
         "data": [digest(path, "sha256") for path in _files(data)],
     }
@@ -128,18 +129,16 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _entries(translation: Translation) -> dict[str, Any]:
-    """A translation as values that json writes without a loss."""
-    attention = translation.attention
-    return vars(translation) | {"attention": None if attention is None else attention.tolist()}
+    """All of a translation that is printed, as values that json writes without a loss."""
+    return {name: value for name, value in vars(translation).items() if name != "attention"}
 
 
 def _translations(found: list[dict[str, Any]]) -> list[Translation]:
     """The translations of a line."""
-    return [
-        Translation(
-            **each
-            | {name: tuple(each[name]) for name in ("tokens", "source_tokens")}
-            | {"attention": None if each["attention"] is None else torch.tensor(each["attention"])}
-        )
-        for each in found
-    ]
+    translations = []
+    for each in found:
+        pairs = each["alignment"]
+        alignment = None if pairs is None else tuple((source, target) for source, target in pairs)
+        tokens = {name: tuple(each[name]) for name in ("tokens", "source_tokens")}
+        translations.append(Translation(**each | tokens | {"alignment": alignment}))
+    return translations

@@ -30,6 +30,8 @@ def check_stream(options: argparse.Namespace) -> None:
         raise UsageError(
             f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output."
         )
+    if options.prefix:
+        raise UsageError(f"--prefix {options.prefix}: --stream takes no beginnings. Leave one of the two out.")
     if options.processes > 1:
         raise UsageError(f"--processes {options.processes}: --stream works in one process. Leave one of the two out.")
 

@@ -6,16 +6,17 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
+from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
-from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -63,7 +64,10 @@ class Work:
             torch.set_num_threads(max(1, torch.get_num_threads() // self.options.processes))
         translator = self.load()
         start = time.perf_counter()
-        return translator.translate(batch), worker_number(), time.perf_counter() - start
+        found = translator.translate(batch)
+        # What is printed does without the weights, each of which would reach another process as an open file.
+        found = [[replace(each, attention=None) for each in translations] for translations in found]
+        return found, worker_number(), time.perf_counter() - start
 
     def load(self) -> Translator:
         """The translator, on the device that is this process's own."""
@@ -76,7 +80,8 @@ class Work:
                 **text,
                 shortlist=options.shortlist,
             )
-            self._translator = self.model.translator(settings_of(options))
+            nbest = 1 if options.nbest is None else options.nbest
+            self._translator = self.model.translator(settings_of(options), nbest, options.print_alignment)
         return self._translator
 
 
@@ -102,11 +107,6 @@ class Speed:
         return f"{text}, {self._sentences / seconds:.1f} sentences and {self._tokens / seconds:.1f} tokens a second"
 
 
-def settings_of(options: argparse.Namespace) -> SearchSettings:
-    """The settings of the search on a command line."""
-    return SearchSettings(options.beam, options.lenpen, options.max_len_a, options.max_len_b)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-translate", description="Translate plain text: a line in, a line out, in the same order."
@@ -115,10 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
     parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
     add_text_options(parser)
-    parser.add_argument("--beam", type=int, default=12, help="default: 12")
-    parser.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
-    parser.add_argument("--max-len-a", type=float, default=0.0, help="translations end at a·M + b tokens (default: 0)")
-    parser.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: 200)")
+    add_search_options(parser)
+    add_translation_options(parser)
     parser.add_argument(
         "--max-tokens", type=int, default=MAX_TOKENS, help=f"source tokens in a batch (default: {MAX_TOKENS})"
     )
@@ -175,8 +173,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
-    given = [options.input, *options.checkpoint, options.sentencepiece_model, options.bpe_codes, options.shortlist]
-    inputs = [path for path in given if path]
+    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
+    inputs = [options.input, *options.checkpoint, *filter(None, optional)]
     if options.output == "-":
         check_stdout()
     else:
@@ -201,17 +199,20 @@ def main(arguments: list[str] | None = None) -> None:
     if options.stream:
         _translate_stream(work)
         return
+    if options.prefix == "-" == options.input:
+        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
     lines = read_lines(options.input)
-    batches = Batches(lines, translator, options.max_tokens, options.on_long)
+    prefixes = read_lines(options.prefix) if options.prefix else None
+    batches = Batches(lines, translator, options.max_tokens, options.on_long, prefixes)
     for note in batches.notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
     finished = None
     if beside is not None:
-        about = work_of(options, parser, reader.model.folder, device, lines)
+        about = work_of(options, parser, reader.model.folder, device, lines, prefixes)
         finished = FinishedBatches(beside, about, options.resume)
     speed = Speed()
     translations = _translate(work, batches, finished, speed)
-    save_lines(options.output, [best.text for best, *_ in translations])
+    save_lines(options.output, _printed(translations, 0, options))
     if finished is not None:
         finished.remove()
     print(f"posnet-translate: {speed}", file=sys.stderr)
@@ -256,8 +257,18 @@ def _translate_stream(work: Work) -> None:
         speed.add(found, worker, seconds)
         return found
 
-    lines = IncomingLines(options.input)
+    lines, number = IncomingLines(options.input), 0
     with writer_to(options.output) as write:
         for found in as_they_come(lines, work.load(), translate, options.max_tokens, options.on_long):
-            write([best.text for best, *_ in found])
+            write(_printed(found, number, options))
+            number += len(found)
     print(f"posnet-translate: {speed}", file=sys.stderr)
+
+
+def _printed(translations: Sequence[Sequence[Translation]], first: int, options: argparse.Namespace) -> list[str]:
+    """The lines of output for lines of input, of which the first has the number `first`."""
+    return [
+        line
+        for number, found in enumerate(translations, first)
+        for line in lines_of(number, found, options.nbest, options.print_alignment)
+    ]

@@ -43,7 +43,9 @@ class Translation:
         tokens: N tokens of the target, the end symbol ``</s>`` included.
         source_tokens: M tokens of the source, the end symbol included.
         attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
-            if they were not asked for, or the cross-attention mixer has none.
+            if they were not asked for.
+        alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
+            other than the end symbol, that it gives the largest weight. None without weights.
     """
 
     text: str
@@ -51,19 +53,7 @@ class Translation:
     tokens: tuple[str, ...]
     source_tokens: tuple[str, ...]
     attention: Tensor | None = field(default=None, compare=False)
-
-    @property
-    def alignment(self) -> list[tuple[int, int]]:
-        """For each target token but the end symbol, the source token with the largest weight, as (source, target).
-
-        Raises:
-            UsageError: there are no cross-attention weights.
-        """
-        if len(self.tokens) < 2 or len(self.source_tokens) < 2:
-            return []
-        if self.attention is None:
-            raise UsageError("there are no cross-attention weights, so tokens cannot be aligned.")
-        return [(source, target) for target, source in enumerate(self.attention[:-1, :-1].argmax(dim=1).tolist())]
+    alignment: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
 
 
 # What a blank line is translated to, without the model.
@@ -120,7 +110,15 @@ class Translator:
             tokens=tuple(target_dictionary[index] for index in hypothesis.tokens.tolist()),
             source_tokens=tuple(source_dictionary[index] for index in source.tolist()),
             attention=hypothesis.attention,
+            alignment=None if hypothesis.attention is None else _alignment(hypothesis.attention),
         )
+
+
+def _alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
+    """As :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
+    if attention.size(1) < 2:  # the source is an end symbol
+        return ()
+    return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,7 @@ class Batches:
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
-                f"--prefix has {len(prefixes)} lines, and there are {len(lines)} to translate. Give one for each, "
-                "which may be empty."
+                f"--prefix: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may be empty."
             )
         encoded = [translator.encode(line) for line in lines]
         self._encoded, self.notes = translator.fit(encoded, on_long)

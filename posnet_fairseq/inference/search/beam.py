@@ -76,49 +76,44 @@ class BeamSearch:
         ensemble = Ensemble(self._models, padded, self._attention, settings.temperature, allowed)
         sampler = Sampler(sources, settings, max_len + 1, device) if settings.sampling else None
 
-        numbers = torch.arange(len(sources), device=device)  # of the sentences that are not finished
+        numbers = torch.arange(len(sources), device=device)  # of the sentences in the batch
         tokens = torch.full_like(numbers, eos)
-        scores = torch.zeros(len(sources), 1, device=device)  # of the hypotheses of each sentence
+        scores = torch.zeros(len(sources), 1, device=device)  # of the hypotheses of each of them
         hypotheses = Hypotheses(tokens, settings.beam)
         for step in range(max_len + 1):
-            width, beam = scores.size(1), 1 if step < restrictions.forced else settings.beam
+            # As long as all are forced, the hypotheses of a sentence do not differ.
+            is_forced = step < restrictions.forced
+            beam = 1 if is_forced else settings.beam
             log_probabilities, attention = ensemble.step(tokens)
             broken = log_probabilities[:, :1].isnan().any(dim=0)  # of a row all are, or none is
-            log_probabilities = log_probabilities.unflatten(0, (-1, width))
+            log_probabilities = log_probabilities.unflatten(0, scores.shape)
             restrictions.apply(log_probabilities, step, numbers)
-            if sampler is None or step < restrictions.forced:
-                # Twice as many as go on, as half of them may end.
+            if sampler is None or is_forced:
+                # Twice the beam, as each hypothesis may end. Padding is never one of them.
                 count = min(2 * beam, log_probabilities[0].numel() - 1) if beam > 1 else 1
                 found = best_candidates(log_probabilities, scores, count)
             else:
                 found = sampler(log_probabilities, scores, numbers, step)
-            rows = found.parents + torch.arange(len(numbers), device=device)[:, None] * width
+
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:
                 hypotheses.attend(attention)
             normalised = found.scores[:, :beam] / (step + 1) ** settings.lenpen
-            unfinished = hypotheses.end(numbers, rows[:, :beam], normalised, ended[:, :beam])
-
-            *unfinished_now, is_broken = torch.cat([unfinished, broken]).tolist()  # the one wait
+            more = hypotheses.end(numbers, found.rows[:, :beam], normalised, ended[:, :beam])
+            *unfinished, is_broken = torch.cat([more, broken]).tolist()  # the device is waited for here
             if is_broken:
                 raise self._broken()
-            if not any(unfinished_now) or step == max_len:
+            if not any(unfinished) or step == max_len:
                 break
-            # The best that have not ended; where there are too few, an ended one that nothing can continue.
-            count = found.words.size(1)
-            ranks = torch.arange(count, device=device) + ended * count
-            chosen = ranks.topk(beam, largest=False).indices
-            scores = found.scores.masked_fill(ended, -torch.inf).gather(1, chosen)
-            rows, words = rows.gather(1, chosen), found.words.gather(1, chosen)
-            staying = None
-            if not all(unfinished_now):
-                staying = torch.tensor([i for i, more in enumerate(unfinished_now) if more], device=device)
-                scores, rows, words, numbers = (each[staying] for each in (scores, rows, words, numbers))
-            tokens, order = words.flatten(), rows.flatten()
+
+            found, staying = found.without(ended, beam), None
+            if not all(unfinished):
+                staying = torch.tensor([index for index, needed in enumerate(unfinished) if needed], device=device)
+                found, numbers = found.select(staying), numbers[staying]
+            scores, tokens, order = found.scores, found.words.flatten(), found.rows.flatten()
             hypotheses.extend(tokens, order)
-            moved = beam > 1 or staying is not None
-            restrictions.advance(tokens, order if moved else None)
-            if moved:
+            restrictions.advance(tokens, order)
+            if beam > 1 or staying is not None:  # greedy hypotheses stay where they are
                 ensemble.reorder(order, staying)
         best = hypotheses.best(self._nbest, eos, [len(source) for source in sources], allowed)
         if not all(best):  # every end symbol has -inf

@@ -19,12 +19,31 @@ class Candidates(NamedTuple):
     Attributes:
         scores: (S, C) log probability of the hypothesis with the continuation.
         words: (S, C) ids of the next tokens.
-        parents: (S, C) which hypothesis of the sentence is continued.
+        rows: (S, C) number in the batch of the hypothesis that is continued.
     """
 
     scores: Tensor
     words: Tensor
-    parents: Tensor
+    rows: Tensor
+
+    def without(self, ended: Tensor, count: int) -> "Candidates":
+        """The first continuations that do not end their hypothesis, (S, `count`).
+
+        Where there are too few, some that end come last, with the score -inf, from which nothing follows.
+
+        Args:
+            ended: (S, C) whether it ends.
+            count: number of continuations.
+        """
+        width = ended.size(1)
+        rank = torch.arange(width, device=ended.device) + ended * width
+        chosen = rank.topk(count, largest=False).indices
+        scores = self.scores.masked_fill(ended, -torch.inf)
+        return Candidates(*(each.gather(1, chosen) for each in (scores, self.words, self.rows)))
+
+    def select(self, sentences: Tensor) -> "Candidates":
+        """Those of some sentences, by their numbers in the batch."""
+        return Candidates(*(each.index_select(0, sentences) for each in self))
 
 
 def best_candidates(log_probabilities: Tensor, scores: Tensor, count: int) -> Candidates:
@@ -40,7 +59,8 @@ def best_candidates(log_probabilities: Tensor, scores: Tensor, count: int) -> Ca
     best, index = largest(log_probabilities.view(-1, words), min(count, words))
     each = best.size(1)
     found, chosen = (best.view(sentences, width, each) + scores[:, :, None]).flatten(1).topk(count)
-    return Candidates(found, index.view(sentences, -1).gather(1, chosen), chosen // each)
+    rows = torch.arange(0, sentences * width, width, device=scores.device)[:, None] + chosen // each
+    return Candidates(found, index.view(sentences, -1).gather(1, chosen), rows)
 
 
 def largest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -97,16 +117,17 @@ class Sampler:
         """
         width = scores.size(1)
         likely, ids = self._likely(log_probabilities)
-        total = likely.exp().to(torch.float64).cumsum(dim=2)
+        # Relative to the likeliest, which may be the only token that is allowed, and less likely than numbers get small.
+        total = (likely - likely.amax(dim=2, keepdim=True)).exp().to(torch.float64).cumsum(dim=2)
         sums = total[:, :, -1:]
         # Strictly below the sum, rounded as it may be, so that no token of probability 0 is found.
         wanted = self._uniform[numbers, step].unflatten(1, (width, -1)) * sums
         wanted = torch.minimum(wanted, torch.nextafter(sums, torch.zeros_like(sums)))
-        found = torch.searchsorted(total, wanted, right=True)
+        found = torch.searchsorted(total, wanted, right=True).clamp(max=total.size(2) - 1)  # where NaN are summed
         words = found if ids is None else ids.gather(2, found)
         drawn = scores[:, :, None] + likely.gather(2, found)
-        parents = torch.arange(width, device=words.device)[:, None].expand_as(words)
-        return Candidates(drawn.flatten(1), words.flatten(1), parents.flatten(1))
+        rows = torch.arange(words.size(0) * width, device=words.device).view(-1, width, 1).expand_as(words)
+        return Candidates(drawn.flatten(1), words.flatten(1), rows.flatten(1))
 
     def _likely(self, log_probabilities: Tensor) -> tuple[Tensor, Tensor | None]:
         """Log probabilities to draw with, -inf for what is not drawn, and the tokens' ids, None if all are there."""

@@ -36,13 +36,15 @@ class Restrictions:
         prefixes: Sequence[Tensor],
         device: torch.device,
     ) -> None:
+        self._pad, self._eos, self._unk = dictionary.pad(), dictionary.eos(), dictionary.unk()
         longest = max(map(len, prefixes))
         limit = f"the translations of this batch end after {max_len} tokens at most (--max-len-a, --max-len-b)"
+        if any(bool(((prefix == self._pad) | (prefix == self._eos)).any()) for prefix in prefixes):
+            raise UsageError("a beginning contains </s> or <pad>, which stand behind a text only. Leave them out.")
         if settings.min_len > max_len:
             raise UsageError(f"--min-len {settings.min_len}: {limit}. Give less.")
         if longest > max_len:
             raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
-        self._pad, self._eos, self._unk = dictionary.pad(), dictionary.eos(), dictionary.unk()
         self._settings, self._max_len = settings, max_len
         self._prefixes = pad_sequence(list(prefixes), batch_first=True, padding_value=self._pad).to(device)
         self.forced = min(map(len, prefixes))
@@ -77,19 +79,17 @@ class Restrictions:
             log_probabilities.masked_fill_((wanted != self._pad)[:, None, None], -torch.inf)
             log_probabilities.scatter_(2, index, kept)
 
-    def advance(self, words: Tensor, order: Tensor | None) -> None:
+    def advance(self, words: Tensor, order: Tensor) -> None:
         """Take note of the hypotheses that the search continues with.
 
         Args:
             words: (R,) their last tokens.
-            order: (R,) which of the hypotheses before they continue; None if none moved.
+            order: (R,) which of the hypotheses before they continue.
         """
         if self._settings.no_repeat_ngram_size:
-            if self._history is None:
-                self._history = words[:, None]
-            else:
-                history = self._history if order is None else self._history.index_select(0, order)
-                self._history = torch.cat([history, words[:, None]], dim=1)
+            words = words[:, None]
+            before = self._history
+            self._history = words if before is None else torch.cat([before.index_select(0, order), words], dim=1)
 
 
 def forbid_repetitions(log_probabilities: Tensor, history: Tensor, size: int) -> None:

@@ -1,0 +1,83 @@
+"""Options of the search, and its results as lines, for the commands that search."""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+
+from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.shared.files import path_text
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`settings_of` reads, and ``--nbest``."""
+    search = parser.add_argument_group("search")
+    search.add_argument("--beam", type=int, default=12, help="hypotheses kept at each step; 1 is greedy (default: 12)")
+    search.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
+    search.add_argument(
+        "--max-len-a",
+        type=float,
+        default=0.0,
+        help="hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch (default: 0)",
+    )
+    search.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: 200)")
+    search.add_argument("--min-len", type=int, default=1, help="fewest tokens, the end symbol not counted (default: 1)")
+    search.add_argument("--unkpen", type=float, default=0.0, help="penalty for <unk> (default: 0)")
+    search.add_argument("--temperature", type=float, default=1.0, help="divides scores before softmax (default: 1)")
+    search.add_argument(
+        "--no-repeat-ngram-size", type=int, default=0, help="repeat no sequence of this number of tokens (default: 0)"
+    )
+    search.add_argument("--sampling", action="store_true", help="draw --beam hypotheses at random instead")
+    search.add_argument("--sampling-topk", type=int, default=0, help="draw among the K likeliest tokens (default: all)")
+    search.add_argument(
+        "--sampling-topp",
+        type=float,
+        default=1.0,
+        help="draw among the fewest likeliest tokens whose probabilities sum to this at least (default: 1, all)",
+    )
+    search.add_argument(
+        "--seed", type=int, default=1, help="of --sampling; equal lines get equal hypotheses (default: 1)"
+    )
+    search.add_argument(
+        "--nbest",
+        type=int,
+        help="print this number of hypotheses of each line, best first, as Moses does: "
+        "NUMBER ||| TEXT ||| SCORE, where numbers count from 0 (default: the text of the best one)",
+    )
+
+
+def settings_of(options: argparse.Namespace) -> SearchSettings:
+    """The settings of the search on a command line."""
+    names = [setting.name for setting in dataclasses.fields(SearchSettings)]
+    return SearchSettings(**{name: getattr(options, name) for name in names})
+
+
+def add_translation_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a search for translations that searches for other texts do not have."""
+    parser.add_argument(
+        "--prefix", type=path_text, help="file with what each translation must begin with, line by line; may be empty"
+    )
+    parser.add_argument(
+        "--print-alignment",
+        action="store_true",
+        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
+        "model, from 0",
+    )
+
+
+def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
+    """The lines of output for a line of input.
+
+    Args:
+        number: of the line, from 0.
+        translations: of the line, best first.
+        nbest: value of ``--nbest``.
+        alignment: whether ``--print-alignment`` is given.
+    """
+    lines = []
+    for each in translations if nbest else translations[:1]:
+        fields = [each.text] if nbest is None else [str(number), each.text, f"{each.score:.6f}"]
+        if alignment:
+            fields.append(" ".join(f"{source}-{target}" for source, target in each.alignment or ()))
+        lines.append(" ||| ".join(fields))
+    return lines

@@ -1,0 +1,229 @@
+"""The parts of a step of the search: top-k, restrictions, what waits for the device, and numbers that are none."""
+
+import collections
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from posnet_fairseq.inference.search.candidates import BLOCK, best_candidates, largest
+from posnet_fairseq.inference.search.decoding import Decoding
+from posnet_fairseq.inference.search.ensemble import Ensemble
+from posnet_fairseq.inference.search.restrictions import forbid_repetitions
+from posnet_fairseq.mixers.bases import decoding_state
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.shared.errors import UsageError
+from support.building import build_model, pad
+from support.searching import search, sentences
+
+
+@pytest.mark.parametrize("words", [8 * BLOCK, 40 * BLOCK, 40 * BLOCK + 1, 41 * BLOCK - 1, 5])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_largest_is_topk(words, count):
+    scores = torch.randn(7, words)
+    scores[0, -count:] = scores[1, 0] = 9.0 + torch.arange(count).float()[:1]
+    scores[0, -count:] += torch.arange(count)
+    scores[2, 3:] = -torch.inf
+    values, ids = largest(scores, count)
+    assert torch.equal(values, scores.topk(count).values)
+    assert torch.equal(scores.gather(1, ids), values)
+    assert all(len(set(row)) == count for row in ids.tolist())
+
+
+def test_best_candidates_are_those_of_all_hypotheses():
+    log_probabilities, scores = torch.randn(3, 4, 2000).log_softmax(2), torch.randn(3, 4)
+    found = best_candidates(log_probabilities, scores, 8)
+    values, index = (log_probabilities + scores[:, :, None]).flatten(1).topk(8)
+    assert torch.equal(found.scores, values)
+    assert torch.equal(found.words, index % 2000)
+    assert torch.equal(found.rows, index // 2000 + 4 * torch.arange(3)[:, None])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 3), (40, 32000), (9, 70_001)])
+def test_the_softmax_may_take_the_place_of_its_scores(dtype, shape):
+    scores = torch.randn(shape).to(dtype)
+    expected = scores.float().div(0.7).log_softmax(1)
+    ensemble = Ensemble([], torch.zeros(1, 1), temperature=0.7)
+    assert torch.equal(ensemble._log_probabilities(scores.clone()), expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_repetitions(size):
+    history = torch.randint(3, (50, 9))
+    scores = torch.randn(50, 3)
+    forbidden = scores.clone()
+    forbid_repetitions(forbidden, history, size)
+    for tokens, row, before in zip(history.tolist(), forbidden, scores, strict=True):
+        seen = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+        for word in range(3):
+            repeats = tuple([*tokens, word][-size:]) in seen
+            assert row[word] == (-torch.inf if repeats else before[word])
+
+
+class Waits(TorchDispatchMode):
+    """Counts operations that make a GPU wait: they read numbers, or have a result whose size depends on them."""
+
+    READING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "item", "is_nonzero")
+
+    def __init__(self):
+        super().__init__()
+        self.counted = collections.Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        boolean = name in ("index", "index_put_") and any(
+            each is not None and each.dtype == torch.bool for each in args[1]
+        )
+        if name.startswith(self.READING) or boolean:
+            self.counted[name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+class Readings(TorchFunctionMode):
+    """Counts methods that bring tensors to Python, some of which are no operations on a CPU."""
+
+    READING = ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__", "__iter__")
+
+    def __init__(self):
+        super().__init__()
+        self.counted = collections.Counter()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name in self.READING:
+            self.counted[name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def waits(model, steps, **settings):
+    """Of a search of a number of steps: operations, and methods, that wait."""
+    begin = sentences(4, 6)
+    with Waits() as operations, Readings() as methods:
+        search([model], begin, max_len_b=steps, min_len=steps, **settings)
+    return operations.counted, methods.counted
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"beam": 1}, {"beam": 4}, {"beam": 4, "attention": True}, {"sampling": True}, {"no_repeat_ngram_size": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("mixer", ["attention", "rposnet", "aposnet", "lightconv"])
+def test_a_step_waits_once(mixer, settings):
+    """Ten more steps: ten more lists of what is unfinished, and nothing else."""
+    reads_length_ratio = {"cross_mixer": mixer, "length_ratio": "1.25"} if mixer.endswith("posnet") else {}
+    model = build_model(mixer, **reads_length_ratio)
+    short, long = waits(model, 5, **settings), waits(model, 15, **settings)
+    assert long[0] == short[0]
+    assert long[1] - short[1] == {"tolist": 10}
+
+
+def test_waits_are_noticed():
+    with Waits() as operations, Readings() as methods:
+        numbers = torch.arange(3)
+        bool(numbers.any()), numbers[numbers > 1], numbers.sum().item(), torch.equal(numbers, numbers), numbers.tolist()
+    assert operations.counted == {"_local_scalar_dense": 2, "index": 1, "equal": 1}
+    assert methods.counted == {"__bool__": 1, "item": 1, "tolist": 1}
+
+
+def recorded(monkeypatch, owner, name):
+    """A list of the arguments that a method is called with from now on."""
+    calls, method = [], getattr(owner, name)
+
+    def recording(self, *arguments):
+        calls.append(arguments)
+        return method(self, *arguments)
+
+    monkeypatch.setattr(owner, name, recording)
+    return calls
+
+
+def test_greedy_search_reorders_when_a_sentence_leaves_only(monkeypatch):
+    orders = []
+    reorder = Decoding.reorder
+    monkeypatch.setattr(
+        Decoding,
+        "reorder",
+        lambda self, *moved: orders.append([each.tolist() for each in moved]) or reorder(self, *moved),
+    )
+    prefixes = [torch.tensor([5, 6]), torch.tensor([7]), torch.tensor([8, 9, 10])]
+    model = build_model("rposnet")
+    search([model], sentences(4, 5, 6), beam=1, max_len_b=3, prefixes=prefixes)
+    assert not orders
+    found = search([model], sentences(4, 5, 6), beam=1, min_len=0, unkpen=100, temperature=5)
+    lengths = {len(best.tokens) for (best,) in found}
+    assert len(orders) == len(lengths) - 1
+
+
+def test_decoding_does_not_compare_orders(monkeypatch):
+    """It is told which sentences stay."""
+    monkeypatch.delattr(decoding_state, "order_of_sentences")
+    search([build_model("rposnet")], sentences(4, 5), beam=3)
+
+
+@pytest.mark.parametrize("mixer", ["attention", "rposnet"])
+def test_decoding_equals_the_full_pass(mixer):
+    model, rows = build_model(mixer), sentences(5, 3)
+    decoding = Decoding(model, pad(rows), need_attention=True)
+    tokens = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 10], [2, 11, 12, 13]])
+    with torch.inference_mode():
+        scores, attention = decoding.step(tokens[:2, 0])
+        assert torch.allclose(scores, model(pad(rows), None, tokens[:2, :1])[0][:, -1], atol=1e-5)
+        decoding.reorder(torch.tensor([0, 0, 1, 1]))
+        histories, sources = tokens[[0, 0, 1, 1], :1], pad(rows)[[0, 0, 1, 1]]
+        for order, staying in ((torch.tensor([1, 0, 3, 2]), None), (torch.tensor([2, 2]), torch.tensor([1]))):
+            new = torch.randint(4, 40, (len(histories), 1))
+            histories = torch.cat([histories, new], dim=1)
+            scores, attention = decoding.step(new[:, 0])
+            expected = model(sources, None, histories)[0]
+            assert torch.allclose(scores, expected[:, -1], atol=1e-5)
+            assert attention.shape == (len(histories), 5)
+            decoding.reorder(order, staying)
+            histories, sources = histories[order], sources[order]
+        scores, _ = decoding.step(torch.tensor([20, 21]))
+        histories = torch.cat([histories, torch.tensor([[20], [21]])], dim=1)
+        assert torch.allclose(scores, model(sources, None, histories)[0][:, -1], atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 5}, {"sampling": True}], ids=str)
+def test_numbers_that_are_none(value, settings):
+    model = build_model("rposnet")
+    with torch.no_grad():
+        model.decoder.final_norm.bias.fill_(value)
+    with pytest.raises(UsageError, match=r"become infinite or no numbers, .* Take an earlier checkpoint"):
+        search([model], sentences(4, 6), **settings)
+
+
+def test_one_broken_model_of_an_ensemble_is_noticed():
+    models = [build_model("rposnet"), build_model("attention")]
+    with torch.no_grad():
+        models[1].decoder.final_norm.bias.fill_(torch.nan)
+    with pytest.raises(UsageError, match="become infinite or no numbers"):
+        search(models, sentences(4, 6))
+    with pytest.raises(UsageError, match="Choose --dtype float32"):
+        search([models[1].bfloat16()], sentences(4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"min_len": 16}, "--min-len 16: the translations of this batch end after 15 tokens at most"),
+        ({"min_len": 24, "max_len_b": 200}, "--min-len 24: the translations of this batch end after 23 tokens at most"),
+        ({"prefixes": [torch.arange(4, 20)]}, "a beginning of 16 tokens is given, and .* end after 15 tokens"),
+        ({"prefixes": [torch.tensor([5, 2])]}, "a beginning contains </s> or <pad>"),
+    ],
+)
+def test_what_leaves_no_hypothesis_is_refused(settings, sentence):
+    with pytest.raises(UsageError, match=f"^{sentence}"):
+        search([build_model("rposnet")], sentences(4), **settings)
+
+
+def test_states_that_never_move_are_not_copied(monkeypatch):
+    """The states of cross-attention, of which hypotheses share those of their sentence."""
+    moved = recorded(monkeypatch, DecodingState, "select")
+    search([build_model("rposnet")], sentences(4, 6), beam=4, min_len=9, max_len_b=9)
+    assert moved
+    assert all(order is None for order, _ in moved)
