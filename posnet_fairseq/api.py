@@ -45,7 +45,7 @@ _ARGUMENTS = {
 }
 
 
-class _SearchSettings(TypedDict, total=False):
+class SearchArguments(TypedDict, total=False):
     """Those of :class:`SearchSettings`."""
 
     beam: int
@@ -62,7 +62,7 @@ class _SearchSettings(TypedDict, total=False):
     seed: int
 
 
-class _Settings(_SearchSettings, total=False):
+class _Settings(SearchArguments, total=False):
     """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
 
     prefix: str | Sequence[str] | None
@@ -160,7 +160,7 @@ class TranslationModel:
         prefix: str | Sequence[str] | None = None,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
-        **settings: Unpack[_SearchSettings],
+        **settings: Unpack[SearchArguments],
     ) -> str | list[str] | list[Translation] | list[list[Translation]]:
         """Translate a line, or lines.
 
@@ -182,15 +182,15 @@ class TranslationModel:
         Raises:
             UsageError: `lines` is not text, an argument is out of range, or a line is too long.
         """
-        with _errors_of_arguments():
+        with errors_of_arguments():
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
             translator = self.translator(SearchSettings(**settings), 1 if nbest is None else nbest, attention)
             check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
             if on_long not in ON_LONG:
                 raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
-            prefixes = None if prefix is None else _checked(prefix, "prefix")
-            batches = Batches(_checked(lines), translator, max_tokens, on_long, prefixes)
+            prefixes = None if prefix is None else checked(prefix, "prefix")
+            batches = Batches(checked(lines), translator, max_tokens, on_long, prefixes)
             found = batches.in_order(map(translator.translate, batches), [BLANK])
         results = found if nbest is not None else [best.text for best, *_ in found]
         return results[0] if isinstance(lines, str) else results
@@ -228,7 +228,7 @@ def load(
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    with _errors_of_arguments():
+    with errors_of_arguments():
         several = [paths] if isinstance(paths, str | Path) else paths
         if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
@@ -243,7 +243,7 @@ def load(
 
 
 @contextlib.contextmanager
-def _errors_of_arguments() -> Iterator[None]:
+def errors_of_arguments() -> Iterator[None]:
     """Let every :class:`UsageError` of a block name arguments of Python instead of flags."""
     try:
         yield
@@ -251,7 +251,7 @@ def _errors_of_arguments() -> Iterator[None]:
         raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
 
 
-def _checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
+def checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
     """The lines of text that were given by an argument.
 
     Raises:
