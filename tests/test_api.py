@@ -1,13 +1,16 @@
 """The Python API, with models that were not trained. That it translates as posnet-translate: tests/end_to_end."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+from typing import get_type_hints
 
 import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
 from support.checkpoints import checkpoint
@@ -68,6 +71,29 @@ def test_translations(model):
     assert (one, one.attention) == (found[0][0], None)
 
 
+def test_a_translation_begins_as_it_must(model):
+    lines, prefixes = ["w1 w2 w3 w10", "w1", "w11 w12"], ["w12 w10", "", "w1"]
+    free = model.translate(lines, beam=2, max_len_b=9)
+    found = model.translate(lines, beam=2, max_len_b=9, prefix=prefixes)
+    assert [text.split()[: len(prefix.split())] for text, prefix in zip(found, prefixes, strict=True)] == [
+        prefix.split() for prefix in prefixes
+    ]
+    assert (found[0] != free[0], found[1] == free[1]) == (True, True)
+    assert model.translate(lines[0], beam=2, max_len_b=9, prefix=prefixes[0]) == found[0]
+
+
+def test_settings_of_the_search_are_arguments():
+    """The types that mypy is told of are those of the settings."""
+    settings = {setting.name: setting.type for setting in dataclasses.fields(SearchSettings)}
+    assert settings == get_type_hints(api._SearchSettings)
+
+
+def test_sampling(model):
+    settings = {"sampling": True, "beam": 3, "nbest": 3, "max_len_b": 9}
+    first, again, other = (model.translate("w1 w2", seed=seed, **settings) for seed in (1, 1, 2))
+    assert first == again != other
+
+
 def test_text_may_be_split_otherwise(path):
     model = api.load([path, path], pretokenized=True, fast=True)
     (best,) = model.translate("w1 w@@ w2", nbest=1, max_len_b=5)
@@ -93,6 +119,13 @@ def test_precisions(path, arguments):
         ({"on_long": "cut"}, "on_long 'cut': choose one of error, truncate, skip"),
         ({"nbest": 0}, "nbest 0: give 1 or more, and at most 12"),
         ({"nbest": 5, "beam": 4}, "nbest 5: give 1 or more, and at most 4"),
+        ({"sampling": 1}, "sampling 1: give True or False"),
+        ({"sampling_topk": 3}, "sampling_topk 3: beam search does not read it. Give sampling too"),
+        ({"temperature": 0}, "temperature 0: give 0.001 or more"),
+        ({"min_len": 9, "max_len_b": 8}, r"min_len 9: the translations of this batch end .* \(max_len_a, max_len_b\)"),
+        ({"prefix": ["w1", "w2"]}, "prefix: 2 are given for 1 lines. Give one for each"),
+        ({"prefix": b"w1"}, "prefix is b'w1', not text"),
+        ({"prefix": [1]}, "prefix 1 is 1, not text"),
         ({"attention": True}, "attention is returned with translations: give nbest too"),
         ({"lines": b"w1"}, "lines is b'w1', not text"),
         ({"lines": {"w1"}}, "lines is {'w1'}, not text"),

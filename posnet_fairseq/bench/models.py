@@ -17,6 +17,8 @@ from torch import nn
 from posnet_fairseq.bench.tables import table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch
@@ -102,10 +104,10 @@ def _training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, An
 def beam_search(
     model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int
 ) -> Callable[[], list[Any]]:
-    """A function that translates a batch, as fairseq-generate does, to sentences of a given length.
+    """A function that translates a batch to sentences of a given length, as posnet-translate or fairseq-generate do.
 
     Args:
-        model: a translation model.
+        model: a translation model of posnet's, or of fairseq's.
         task: with its dictionaries.
         sample: the batch.
         beam: number of hypotheses.
@@ -113,6 +115,11 @@ def beam_search(
     """
     model.eval()
     # Weights are random: every sentence is made as long as it may be.
+    if isinstance(model, MixerTransformer):
+        settings = SearchSettings(beam=beam, max_len_b=length, min_len=length)
+        search = BeamSearch([model], task.target_dictionary, settings)
+        sources = [row[row != task.source_dictionary.pad()] for row in sample["net_input"]["src_tokens"]]
+        return lambda: search(sources)
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, max_len_b=length, min_len=length)
     inputs = {"net_input": {name: sample["net_input"][name] for name in ("src_tokens", "src_lengths")}}
     return lambda: generator.generate([model], inputs)

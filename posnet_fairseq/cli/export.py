@@ -33,24 +33,22 @@ SHORTLIST = "shortlist.safetensors"
 GROWTH = 1.5
 
 
-def _prepared(path: str, state: State, vocabulary: Vocabulary) -> Any:
-    """The model, with stored energies unless they are too large."""
+def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str]:
+    """The model, with stored energies unless they are too large, and a sentence on that or ""."""
     build: Any = build_language_model if is_language_model(state) else build_model
     with about(path):
         model = build(state, vocabulary)
     if is_precomputed(model) or not mixers_with_energies(model):
-        return model
+        return model, ""
     before = _parameters(model)
     precompute(model)
     growth = _parameters(model) / before
     if growth <= GROWTH:
-        print("energies that depend on positions only are stored as tables: it translates as before, faster")
-        return model
-    print(
-        f"energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
+        return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
+    return build(state, vocabulary), (
+        f"Energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
         "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
     )
-    return build(state, vocabulary)
 
 
 def _parameters(model: torch.nn.Module) -> int:
@@ -106,9 +104,11 @@ def main(arguments: list[str] | None = None) -> None:
 
         onnx_export.check_installed()
     state = read_model(options.checkpoint)
+    if options.onnx and is_language_model(state):
+        raise UsageError(f"--onnx: {options.checkpoint} is a language model; graphs are made of translation models.")
     read = read_language_model_vocabulary if is_language_model(state) else read_vocabulary
     vocabulary, data = read(state, options.data)
-    model = _prepared(options.checkpoint, state, vocabulary)
+    model, note = _prepared(options.checkpoint, state, vocabulary)
     if not is_language_model(state):
         refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
@@ -128,5 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
             shortlist.save(folder / SHORTLIST, vocabulary)
         if options.onnx:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
+    if note:
+        print(note)
     for path in sorted(options.out.iterdir()):
         print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

@@ -64,9 +64,7 @@ def _read_folder(folder: Path) -> State:
     config = _parsed(path)
     found = config.get("format")
     if type(found) is not int or found < 1:
-        raise UsageError(
-            f"{path} is of no model of posnet: it tells no format. Give a folder that posnet-export wrote."
-        )
+        raise UsageError(f"{path} tells no format, so it is of no model of posnet. Give a folder of posnet-export.")
     if found > FORMAT:
         raise UsageError(
             f"{path} has the format {found}, and this posnet ({__version__}) reads formats up to {FORMAT}. Install a "

@@ -68,7 +68,7 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
         return architecture.build_transformer(Namespace(**options), *words)
 
     if max_length is not None:
-        with torch.device("meta"):
+        with torch.device("meta"), _NoRandomNumbers():
             limits = {name: tensor.shape for name, tensor in build().state_dict().items()}
         weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
     return _with_weights(build, weights)
@@ -180,13 +180,21 @@ def _options(state: State) -> dict[str, Any]:
     return options
 
 
+# Within torch.nn.init functions no mode sees the methods of tensors.
+_DRAWING = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+
+
 class _NoRandomNumbers(TorchFunctionMode):
-    """Nothing is drawn for weights that are loaded at once: a second for a model of 60 million of them."""
+    """Nothing is drawn for weights that are loaded at once: a second for a model of 60 million of them.
+
+    On the meta device, drawing would also import all of torch's compiler.
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (Tensor.normal_, Tensor.uniform_):
-            return args[0]
-        return function(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if function in _DRAWING:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
@@ -195,7 +203,7 @@ def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
     Raises:
         UsageError: they do not fit.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _NoRandomNumbers():
         sketch = build()
     weights = fitting_weights(sketch, weights)
     with _NoRandomNumbers():

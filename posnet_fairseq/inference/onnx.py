@@ -1,7 +1,7 @@
 """The graphs of a precomputed model for other engines: an encoder, and a step of the decoder.
 
 A step takes and returns the decoder's state. The parts that belong to self-attention start as zeros or empty, as
-``model.json`` says; the parts that belong to cross-attention come from the encoder.
+``graphs.json`` says; the parts that belong to cross-attention come from the encoder.
 """
 
 import json
@@ -29,6 +29,7 @@ from posnet_fairseq.transformer.causal import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
 OPSET = 20
+GRAPHS, FACTS = ("encoder", "step"), "graphs.json"
 PLACES = ("self_attn", "cross_attn")
 # Tokens of the sentences that graphs are traced with.
 EXAMPLE = 5
@@ -190,7 +191,7 @@ def with_spare_rows(model: nn.Module) -> nn.Module:
 
 
 def write(model: Any, folder: str | Path) -> None:
-    """Write ``encoder.onnx``, ``step.onnx`` and ``model.json``, which tells how the state starts.
+    """Write ``encoder.onnx``, ``step.onnx`` and ``graphs.json``, which tells how the state starts.
 
     Args:
         model: translation model that :func:`check` accepts, in evaluation mode on the CPU. It is changed.
@@ -237,7 +238,7 @@ def write(model: Any, folder: str | Path) -> None:
         "starts": {part.label: list(part.start.shape[1:]) for part in parts if part.place == "self_attn"},
         "versions": {"posnet": __version__, "torch": torch.__version__},
     }
-    (folder / "model.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def _export(

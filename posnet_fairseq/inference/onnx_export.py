@@ -1,12 +1,14 @@
-"""Graphs for onnxruntime, written only if they translate as the model does."""
+"""Graphs for onnxruntime, written only if they translate as the model does, and graphs with 8-bit weights."""
 
 import importlib.util
+import logging
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
@@ -30,7 +32,7 @@ def check_installed() -> None:
 
 @torch.no_grad()
 def write_checked(model: Any, folder: Path, name: str) -> None:
-    """Write the graphs of :func:`posnet_fairseq.inference.onnx.write`, and translate random sentences with them.
+    """Write graphs, also with 8-bit weights, and translate random sentences with them.
 
     Args:
         model: translation model in evaluation mode, float32, on the CPU. It is changed.
@@ -43,16 +45,44 @@ def write_checked(model: Any, folder: Path, name: str) -> None:
     onnx.check(model, name)
     with Console(stderr=True).status("tracing the encoder and a step of the decoder"):
         onnx.write(model, folder)
+        write_int8(model, folder)
     sources = random_sources(model)
-    expected = greedy(model, sources)
-    found = OnnxTranslator(folder).translate(sources.numpy(), min(STEPS, model.decoder.max_positions()))
-    same = sum(map(list.__eq__, found, expected))
+    expected, steps = greedy(model, sources), min(STEPS, model.decoder.max_positions())
+    same, same_int8 = (
+        sum(map(list.__eq__, OnnxTranslator(folder, int8).translate(sources.numpy(), steps), expected))
+        for int8 in (False, True)
+    )
     if same < SENTENCES:
         raise UsageError(
             f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing was "
             "written. Please report this with the versions that posnet-doctor prints."
         )
-    print(f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token.")
+    print(
+        f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token; {same_int8} "
+        "of them also with 8-bit weights."
+    )
+
+
+def write_int8(model: Any, folder: Path) -> None:
+    """Write ``encoder.int8.onnx`` and ``step.int8.onnx``: products of 8-bit numbers, with a scale for each row.
+
+    The output projection has a weight of its own there: shared with the embedding, it would be converted and transposed
+    at each step, which takes longer than everything else.
+
+    Args:
+        model: as for :func:`posnet_fairseq.inference.onnx.write`.
+        folder: directory that exists.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    projection = model.decoder.output_projection
+    projection.weight = nn.Parameter(projection.weight.detach().clone())
+    logging.getLogger().setLevel(logging.ERROR)  # it advises a step that is not needed here
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        onnx.write(model, temporary)
+        for part in onnx.GRAPHS:
+            graph, quantized = Path(temporary, f"{part}.onnx"), folder / f"{part}.int8.onnx"
+            quantize_dynamic(graph, quantized, per_channel=True, weight_type=QuantType.QInt8)
 
 
 def greedy(model: Any, sources: Tensor) -> list[list[int]]:

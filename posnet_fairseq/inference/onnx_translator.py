@@ -10,16 +10,17 @@ class OnnxTranslator:
     """Translates greedily with onnxruntime: the best next token at each step.
 
     Args:
-        folder: directory that :func:`write` filled.
+        folder: directory that posnet-export wrote with ``--onnx``.
+        int8: use the graphs with 8-bit weights.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, int8: bool = False) -> None:
         import onnxruntime
 
-        folder = Path(folder)
-        self.facts = json.loads((folder / "model.json").read_text())
+        folder, end = Path(folder), ".int8" if int8 else ""
+        self.facts = json.loads((folder / "graphs.json").read_text())
         self.encoder, self.step = (
-            onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(str(folder / f"{name}{end}.onnx"), providers=["CPUExecutionProvider"])
             for name in ("encoder", "step")
         )
 

@@ -5,7 +5,7 @@ import torch
 from posnet_fairseq.cli import precompute
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
-from support.building import model_options
+from support.building import WORDS, language_model_options, model_options
 
 
 def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options):
@@ -23,6 +23,22 @@ def checkpoint(path, mixer="attention", updates=1, loss=1.0, words=40, **options
         "optimizer_history": [{"num_updates": updates, "best_loss": None}],
         "extra_state": {"val_loss": loss},
         "last_optimizer_state": {"large": torch.zeros(3)},
+    }
+    torch.save(state, path)
+    return path
+
+
+def language_model_checkpoint(path, mixer, model):
+    """A checkpoint of a language model of `support.building`, with its dictionary beside it."""
+    synthetic.dictionary(WORDS).save(str(path.parent / "dict.txt"))
+    task = {"_name": "language_modeling", "data": str(path.parent)}
+    state = {
+        "args": None,
+        "cfg": {"model": vars(language_model_options(mixer)) | {"_name": f"gpt_a_{mixer}"}, "task": task},
+        "model": model.state_dict(),
+        "optimizer_history": [{"num_updates": 1, "best_loss": None}],
+        "extra_state": {"val_loss": 1.0},
+        "last_optimizer_state": None,
     }
     torch.save(state, path)
     return path

@@ -88,6 +88,17 @@ COMMANDS = [
         makes=("new.txt",),
     ),
     Command(
+        f"{_TRANSLATE} --pretokenized --max-len-b 30 --prefix {{prefix}}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "input": Given(TEXT, "text/test.xx"),
+            "output": Given(OUTPUT, "new.txt"),
+            "data": Given(FOLDER, "data"),
+            "prefix": Given(TEXT, "text/test.yy"),
+        },
+        makes=("new.txt",),
+    ),
+    Command(
         "posnet-export {checkpoint} --onnx {onnx}",
         {"checkpoint": Given(CHECKPOINT, "fast.pt"), "onnx": Given(NEW_FOLDER, "graphs")},
         makes=("graphs", "graphs/*"),

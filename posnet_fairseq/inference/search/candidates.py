@@ -117,7 +117,7 @@ class Sampler:
         """
         width = scores.size(1)
         likely, ids = self._likely(log_probabilities)
-        # Relative to the likeliest, which may be the only token that is allowed, and less likely than numbers get small.
+        # Relative to the likeliest: the only token that is allowed may be less likely than a number can say.
         total = (likely - likely.amax(dim=2, keepdim=True)).exp().to(torch.float64).cumsum(dim=2)
         sums = total[:, :, -1:]
         # Strictly below the sum, rounded as it may be, so that no token of probability 0 is found.

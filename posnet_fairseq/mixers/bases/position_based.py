@@ -142,7 +142,9 @@ class PositionBasedMixer(TokenMixer):
         for index, energy in enumerate(energies):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
-                self.energies[index] = StoredEnergy(torch.empty_like(table, device=device), energy.reach)
+                # empty_like would import sympy on the meta device.
+                empty = torch.empty(table.shape, dtype=table.dtype, device=device)
+                self.energies[index] = StoredEnergy(empty, energy.reach)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def operations(self, size: MixingSize) -> float:

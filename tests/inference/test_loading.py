@@ -1,0 +1,98 @@
+"""Models of checkpoints without fairseq: equal to fairseq's, and loaded with torch and little else."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from posnet_fairseq.fairseq_plugin import trained_models
+from posnet_fairseq.inference.checkpoints import read_checkpoint
+from posnet_fairseq.inference.models import build_language_model, build_model
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from support.building import WORDS, pad, sentences
+from support.building import build_language_model as fairseq_language_model
+from support.checkpoints import checkpoint, language_model_checkpoint, precomputed
+
+HEAVY = {"fairseq", "fairseq_cli", "hydra", "omegaconf", "scipy", "pandas", "matplotlib", "sklearn", "sympy"}
+
+
+def options_of(mixer):
+    """The mixer in cross-attention too, if it can stand there."""
+    options = {"cross_mixer": mixer} if "cross" in get_mixer(mixer).places else {}
+    return options | ({"length_ratio": "1.25"} if options and get_mixer(mixer).reads_length_ratio else {})
+
+
+@pytest.mark.parametrize("mixer", mixer_names())
+@torch.no_grad()
+def test_scores_are_those_of_fairseqs_model(tmp_path, mixer):
+    path = checkpoint(tmp_path / "model.pt", mixer, **options_of(mixer))
+    sources, targets = pad(sentences(5, 9, 1)), pad(sentences(7, 3, 4))
+    for chosen in (path, precomputed(path, "--or-copy")):
+        state = read_checkpoint(chosen)
+        expected, _ = trained_models.build_model(state)(sources, None, targets)
+        assert torch.equal(build_model(state)(sources, targets), expected)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+@torch.no_grad()
+def test_embeddings_of_two_dictionaries_and_learned_positions(tmp_path, kind):
+    options = {"share_all_embeddings": False, "share_decoder_input_output_embed": kind == "learned"}
+    state = read_checkpoint(checkpoint(tmp_path / "model.pt", "aposnet", position_embedding=kind, **options))
+    sources, targets = pad(sentences(5, 9)), pad(sentences(7, 3))
+    expected, _ = trained_models.build_model(state)(sources, None, targets)
+    model = build_model(state)
+    assert torch.equal(model(sources, targets), expected)
+    tied = model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+    assert tied == options["share_decoder_input_output_embed"]
+
+
+@pytest.mark.parametrize("mixer", ["attention", "rposnet", "lightconv"])
+@torch.no_grad()
+def test_language_models(tmp_path, mixer):
+    model = fairseq_language_model(mixer)
+    tokens = pad(sentences(9, 4, 1))
+    ours = build_language_model(read_checkpoint(language_model_checkpoint(tmp_path / "model.pt", mixer, model)))
+    assert torch.equal(ours(tokens), model(tokens)[0])
+
+
+def test_a_model_of_one_dictionary_takes_no_two(tmp_path):
+    from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+
+    state = read_checkpoint(checkpoint(tmp_path / "model.pt", "rposnet"))
+    one, other = (Dictionary(f"{letter}{number}" for number in range(WORDS - 4)) for letter in "ab")
+    with pytest.raises(UsageError, match="one dictionary for both languages"):
+        build_model(state, Vocabulary("xx", "yy", one, other))
+
+
+def test_a_length_ratio_that_is_none(tmp_path):
+    state = read_checkpoint(checkpoint(tmp_path / "model.pt", "rposnet", cross_mixer="rposnet", length_ratio="1.25"))
+    state["model"]["decoder.length_ratio_version"] = torch.tensor([5, 0])
+    with pytest.raises(UsageError, match="length ratio of 5 to 0"):
+        build_model(state)
+    state["model"]["decoder.length_ratio_version"] = torch.tensor([4, 3])
+    with pytest.raises(UsageError, match=r"--length-ratio says 1\.25"):
+        build_model(state)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model"])
+def test_translating_loads_torch_and_nothing_else_that_is_large(tmp_path, name):
+    from posnet_fairseq.cli import export
+
+    path = checkpoint(tmp_path / "model.pt", "rposnet", cross_mixer="arposnet", length_ratio="1.25")
+    export.main([str(path), "--out", str(tmp_path / "model"), "--pretokenized"])
+    program = (
+        "import json, sys\n"
+        "from posnet_fairseq.cli.translate import main\n"
+        "main(sys.argv[1:])\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    arguments = [str(tmp_path / name), "--pretokenized", "--beam", "2", "--max-len-b", "3"]
+    command = [sys.executable, "-c", program, *arguments]
+    ran = subprocess.run(command, input="w1 w2\n", capture_output=True, text=True, check=True)
+    loaded = set(json.loads(ran.stdout.splitlines()[-1]))
+    assert "torch" in loaded
+    assert not HEAVY & {module.partition(".")[0] for module in loaded}
+    assert not {"torch._dynamo", "torch._inductor", "torch.onnx", "onnxruntime"} & loaded

@@ -1,0 +1,118 @@
+"""The options of the search in posnet-translate, and the lines that it prints."""
+
+import re
+
+import pytest
+import torch
+
+from posnet_fairseq import api
+from posnet_fairseq.cli import translate
+from posnet_fairseq.cli._search import lines_of
+from posnet_fairseq.inference.translator import Translation
+from support.checkpoints import checkpoint
+
+LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
+SETTINGS = ["--beam", "3", "--max-len-b", "6"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    torch.manual_seed(2)
+    return checkpoint(tmp_path_factory.mktemp("model") / "model.pt", "rposnet")
+
+
+@pytest.fixture
+def translated(model, tmp_path):
+    """A function: the lines that posnet-translate prints."""
+    (tmp_path / "in").write_text("".join(line + "\n" for line in LINES))
+
+    def run(*options):
+        paths = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+        translate.main([str(model), "--pretokenized", *paths, *SETTINGS, *options])
+        return (tmp_path / "out").read_text().split("\n")[:-1]
+
+    return run
+
+
+@pytest.fixture
+def python(model):
+    """A function: the translations in Python."""
+    loaded = api.load(model, pretokenized=True)
+    return lambda **options: loaded.translate(LINES, beam=3, max_len_b=6, nbest=3, **options)
+
+
+def test_nbest(translated, python):
+    printed = translated("--nbest", "2")
+    expected = [(n, each.text, each.score) for n, found in enumerate(python()) for each in found[:2]]
+    assert len(printed) == 7  # one of the blank line
+    for line, (number, text, score) in zip(printed, expected, strict=True):
+        found_number, found_text, found_score = line.split(" ||| ")
+        assert (int(found_number), found_text) == (number, text)
+        assert float(found_score) == pytest.approx(score, abs=1e-5)
+
+
+def test_alignments(translated, python):
+    printed = translated("--print-alignment")
+    assert printed[1] == " ||| "
+    for line, source, (best, *_) in zip(printed, LINES, python(attention=True), strict=True):
+        text, pairs = line.split(" ||| ")
+        assert text == best.text
+        found = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+        assert [target for _, target in found] == list(range(len(text.split())))
+        if source:
+            # The end symbol is no word to align to.
+            assert [source for source, _ in found] == best.attention[:-1, :-1].argmax(dim=1).tolist()
+    assert [
+        line.rpartition(" ||| ")[0].split(" ||| ")[1] for line in translated("--nbest", "1", "--print-alignment")
+    ] == [line.partition(" ||| ")[0] for line in printed]
+
+
+def test_processes_find_the_same(translated):
+    options = ["--nbest", "3", "--print-alignment", "--max-tokens", "5"]
+    assert translated(*options, "--processes", "2") == translated(*options)
+
+
+def test_beginnings(translated, tmp_path):
+    prefixes = ["w7 w8", "w9", "", "w3"]
+    (tmp_path / "prefixes").write_text("".join(prefix + "\n" for prefix in prefixes))
+    found = translated("--prefix", str(tmp_path / "prefixes"), "--max-tokens", "5")
+    assert found[0].startswith("w7 w8 ")
+    assert (found[1], found[2]) == ("", translated()[2])
+    assert found[3].startswith("w3 ")
+
+
+def test_settings_reach_the_search(translated):
+    usual = translated()
+    longer = translated("--min-len", "6")
+    assert all(len(line.split()) == 6 for line in longer if line)
+    for options in (["--temperature", "9", "--lenpen", "3"], ["--max-len-b", "2"], ["--unkpen", "-9"]):
+        assert translated(*options) != usual
+    assert any("<unk>" in line for line in translated("--unkpen", "-9"))
+    unrepeated = [line.split() for line in translated("--no-repeat-ngram-size", "1", "--min-len", "6")]
+    assert all(len(set(words)) == len(words) for words in unrepeated)
+    assert any(len(set(line.split())) < 6 for line in longer if line)
+
+
+def test_sampling(translated):
+    drawn = translated("--sampling", "--seed", "3")
+    assert drawn == translated("--sampling", "--seed", "3", "--max-tokens", "1")
+    assert drawn != translated("--sampling", "--seed", "4")
+    greedy = translated("--sampling", "--sampling-topk", "1", "--beam", "1")
+    assert greedy == translated("--beam", "1") == translated("--sampling", "--sampling-topp", "1e-6", "--beam", "1")
+
+
+def test_lines_of_nbest_lists_are_those_of_moses():
+    best = Translation("a b", -0.5, ("a", "b", "</s>"), ("c", "</s>"), None, ((0, 0), (0, 1)))
+    other = Translation("a", -1.0, ("a", "</s>"), ("c", "</s>"), None, ((0, 0),))
+    assert lines_of(7, [best, other], None, False) == ["a b"]
+    assert lines_of(7, [best, other], None, True) == ["a b ||| 0-0 0-1"]
+    assert lines_of(7, [best, other], 2, False) == ["7 ||| a b ||| -0.500000", "7 ||| a ||| -1.000000"]
+    assert lines_of(7, [best], 1, True) == ["7 ||| a b ||| -0.500000 ||| 0-0 0-1"]
+
+
+def test_help_says_the_defaults(capsys):
+    with pytest.raises(SystemExit):
+        translate.main(["--help"])
+    shown = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "length penalty (default: 1)" in shown
+    assert "NUMBER ||| TEXT ||| SCORE" in shown
