@@ -163,7 +163,8 @@ def load_language_model(
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
     with errors_of_arguments():
-        for name, value in (("path", path), ("data", data)):
-            if not isinstance(value, str | Path) and not (name == "data" and value is None):
-                raise UsageError(f"{name} {value!r:.50}: give the path of a {'directory' if data else 'model'}.")
+        if not isinstance(path, str | Path):
+            raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
+        if data is not None and not isinstance(data, str | Path):
+            raise UsageError(f"data {data!r:.50}: give the path of a directory.")
         return TextModel(path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
