@@ -10,6 +10,7 @@ import pytest
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
+from posnet_fairseq.cli import export
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
@@ -169,6 +170,7 @@ def test_long_lines(model):
 def test_documented_examples(path, monkeypatch, capsys):
     """The blocks of docs/python-api.md, one after the other as a reader types them."""
     monkeypatch.chdir(path.parent)
+    export.main(["averaged.pt", "--out", "model"])
     text = (documents.ROOT / "docs/python-api.md").read_text()
     blocks = [(line, code) for line, language, code in documents.blocks(text) if language == "python"]
     assert blocks

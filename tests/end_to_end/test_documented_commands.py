@@ -30,7 +30,8 @@ EXCEPTIONS = {
 }
 # Parts of commands that the text mentions: their --help must know the options.
 MENTIONS = {
-    "fairseq-interactive --task language_modeling",
+    "posnet-export --onnx",
+    "posnet-precompute --max-length",
     "posnet-prepare corpus",
     "posnet-plot compare",
     "posnet-plot curves",

@@ -135,7 +135,7 @@ ROWS = [Row(name, TRANSLATE, says, before=before) for name, before, says in FILE
 # The other commands that read a model; each is given what differs most from the rest.
 COMMANDS = {
     "precompute": "posnet-precompute bad.pt --out out.pt",
-    "export": "posnet-export bad.pt --onnx graphs",
+    "export": "posnet-export bad.pt --out new",
     "plot": "posnet-plot weights bad.pt --out figures",
     "plot of a sentence": "posnet-plot weights bad.pt --sentence 'a1 a2' --pretokenized --out figures",
     "bench": "posnet-bench decode --mixers --checkpoints bad.pt --lengths 4 --beams 1 --rounds 1 --size tiny",

@@ -178,8 +178,8 @@ LOST = [
         after("posnet-plot weights model.pt --sentence 'a1 a2' --out again"),
         ("again/*",),
     ),
-    Row("graphs in an old folder", "posnet-export model.pt --onnx text", "text is there already"),
-    Row("graphs in a link", "posnet-export model.pt --onnx a", "a is there already", before=linked("a", "nothing")),
+    Row("a model in an old folder", "posnet-export model.pt --out text", "text is there already"),
+    Row("a model in a link", "posnet-export model.pt --out a", "a is there already", before=linked("a", "nothing")),
     Row("a dataset around its text", f"{CORPUS} --out text", "exists already, and this posnet-prepare did not make it"),
     Row(
         "a dataset around its text, below",

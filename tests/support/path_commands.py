@@ -136,10 +136,23 @@ COMMANDS = [
         for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
     ),
     Command(
-        "posnet-export {checkpoint} --onnx {onnx}",
-        {"checkpoint": Given(CHECKPOINT, "fast.pt"), "onnx": Given(NEW_FOLDER, "graphs")},
-        makes=("graphs", "graphs/*"),
-        quick=False,
+        "posnet-export {checkpoint} --out {out} --data {data} --bpe-codes {codes}",
+        {
+            "checkpoint": Given(CHECKPOINT, "fast.pt"),
+            "out": Given(NEW_FOLDER, "folder"),
+            "data": Given(FOLDER, "data"),
+            "codes": Given(FILE, "codes"),
+        },
+        makes=("folder", "folder/*"),
+    ),
+    Command(
+        "posnet-export {checkpoint} --out {out} --sentencepiece-model {pieces}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "out": Given(NEW_FOLDER, "folder"),
+            "pieces": Given(FILE, "pieces.model"),
+        },
+        makes=("folder", "folder/*"),
     ),
     *(
         Command(

@@ -51,7 +51,7 @@ SMALLER = {
 # Behind $TRAIN, besides: there are many.
 ROW = "--max-update 1 --disable-validation"
 
-_MAKES = re.compile(r"--(out|output|onnx|save-dir|destdir|results-path)")
+_MAKES = re.compile(r"--(out|output|save-dir|destdir|results-path)")
 _BY_SHELL = re.compile(r"""[|&;<>`*?]|\$\(""")
 _ASSIGNED = re.compile(r"[A-Z_]+=")
 

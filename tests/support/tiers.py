@@ -76,7 +76,10 @@ THOROUGH = {
         "test_fairseq_bad_checkpoints": "11 s",
     },
     "test_bench.py": {"test_posnet_prepare_and_the_command_lines_write_equal_files": "12 s"},
-    "test_export.py": {"test_graphs_that_differ_are_not_kept": "7 s: exports a model"},
+    "test_export.py": {
+        "test_graphs_in_the_folder": "20 s: traces a model twice; quick: test_graphs_translate_as_the_model",
+        "test_graphs_that_differ_are_not_kept": "10 s: traces a model",
+    },
 }
 
 
@@ -142,6 +145,7 @@ ONE_OF_EACH_KIND = {
         for name in "averaging links machines names numerics overwriting preparing scoring training translation".split()
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
+    "hostile/test_hostile_folders.py": {"test_row": damage},
     "laws/test_laws.py": {ALL: usual_case},
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
