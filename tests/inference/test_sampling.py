@@ -117,3 +117,12 @@ def test_what_is_forced_is_drawn_however_unlikely_it_is():
         assert hypothesis.score < -500
         assert hypothesis.tokens[:8].tolist() == prefixes[0].tolist()
         assert hypothesis.tokens[-1] == 2
+
+
+def test_what_has_ended_is_not_continued():
+    model, sources = build_model("attention"), sentences(6, 4, 5)
+    found = search([model], sources, beam=12, sampling=True, temperature=10.0)  # an end symbol every 40 tokens
+    lengths = [len(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
+    assert len(lengths) == 36
+    assert len(set(lengths)) > 3
+    assert all(2 not in hypothesis.tokens[:-1] for hypotheses in found for hypothesis in hypotheses)

@@ -77,20 +77,33 @@ def test_trained_models(mixer, beam, name):
         assert len({len(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses}) > 4
 
 
-def test_finished_sentences_leave_the_batch(monkeypatch):
-    model, rows = trained("rposnet"), []
-    features = type(model.decoder).features
+def rows_of_steps(monkeypatch, model):
+    """A list of the numbers of hypotheses of each step from now on."""
+    rows, features = [], type(model.decoder).features
 
     def counting(self, tokens, *rest):
         rows.append(len(tokens))
         return features(self, tokens, *rest)
 
     monkeypatch.setattr(type(model.decoder), "features", counting)
+    return rows
+
+
+def test_finished_sentences_leave_the_batch(monkeypatch):
+    model = trained("rposnet")
+    rows = rows_of_steps(monkeypatch, model)
     found = search([model], sentences(4, 10, 6), beam=4)
     assert rows[:2] == [3, 12]  # the hypotheses of a sentence are equal at first
     assert rows[1:] == sorted(rows[1:], reverse=True)
     assert set(rows[1:]) == {12, 8, 4}
     assert all(len(hypotheses) == 4 for hypotheses in found)
+
+
+def test_hypotheses_that_begin_alike_are_one(monkeypatch):
+    model = build_model("rposnet")
+    rows = rows_of_steps(monkeypatch, model)
+    search([model], sentences(4, 6), beam=4, prefixes=[torch.arange(4, 7), torch.arange(4, 9)], max_len_b=6, min_len=6)
+    assert rows == [2, 2, 2, 2, 8, 8, 8]
 
 
 @pytest.mark.parametrize("beam", BEAMS)

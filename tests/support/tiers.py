@@ -42,6 +42,9 @@ THOROUGH = {
         "test_hydra": "6 s",
         "test_training_resumes_to_the_same_weights": "2 s",
     },
+    "inference/test_search_commands.py": {
+        "test_processes_find_the_same": "10 s: starts two processes",
+    },
     "laws/test_laws.py": {
         "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
     },
@@ -133,6 +136,12 @@ def damage(callspec):
     yield from program_and_end(callspec)
 
 
+def rposnet_first(callspec):
+    """Of searches with trained models: each beam with one of them, and the usual settings."""
+    mixer, name = callspec.params["mixer"], callspec.params["name"]
+    yield callspec.params["beam"], (mixer != "rposnet", name != "as they are")
+
+
 # {file: {test function: kinds}}: of tests that differ in parameters alone, the first of each kind is quick. A function
 # of pytest's callspec gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
 ONE_OF_EACH_KIND = {
@@ -146,6 +155,7 @@ ONE_OF_EACH_KIND = {
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "hostile/test_hostile_folders.py": {"test_row": damage},
+    "inference/test_search.py": {"test_trained_models": rposnet_first},
     "laws/test_laws.py": {ALL: usual_case},
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
