@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from posnet_fairseq import __version__
-from posnet_fairseq.cli._text import files_of_data
+from posnet_fairseq.cli._text import files_of_data, files_of_models
 from posnet_fairseq.inference.translator import Translation
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, path_text
@@ -119,8 +119,7 @@ def work_of(
 
 def _contents(path: str) -> list[str]:
     """Hashes of a file, or of all files of a model's folder."""
-    files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [path]
-    return [digest(file, "sha256") for file in files]
+    return [digest(file, "sha256") for file in sorted(files_of_models([path])) if file.is_file()]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Options about plain text that several commands have."""
 
 import argparse
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def pipeline(options: argparse.Namespace, vocabulary: Vocabulary, folder: Path) 
 def text_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that say how text is split into tokens, by name."""
     return {name: getattr(options, name) for name in ("pretokenized", "bpe_codes", "sentencepiece_model")}
+
+
+def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """Yield the paths of checkpoints, and of all files of model folders."""
+    for path in map(Path, paths):
+        yield from path.iterdir() if path.is_dir() else (path,)
 
 
 def files_of_data(folder: str | Path) -> list[Path]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from posnet_fairseq.cli._search import add_search_options, lines_of, settings_of
-from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
+from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.generation import BEAM, MAX_LEN_A, MAX_LEN_B, TextModel
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS, MAX_TOKENS_LIMITS, Batches, Translation
@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output == "-":
         check_stdout()
     else:
-        given = [options.input, options.checkpoint, options.sentencepiece_model, options.bpe_codes]
-        check_place(options.output, "--output", [path for path in given if path])
+        optional = filter(None, (options.sentencepiece_model, options.bpe_codes))
+        check_place(options.output, "--output", [options.input, *files_of_models([options.checkpoint]), *optional])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     check_dtype(options.dtype, device)
     model = TextModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text_options(options))

@@ -15,7 +15,7 @@ from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
 from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
-from posnet_fairseq.cli._text import add_text_options, files_of_data, text_options
+from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
@@ -111,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-translate", description="Translate plain text: a line in, a line out, in the same order."
     )
-    parser.add_argument("checkpoint", type=path_text, nargs="+", help="model to use; several make an ensemble")
+    parser.add_argument(
+        "checkpoint", type=path_text, nargs="+", help="checkpoint or model folder; several make an ensemble"
+    )
     parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
     parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
     add_text_options(parser)
@@ -174,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
     optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
-    inputs = [options.input, *options.checkpoint, *filter(None, optional)]
+    inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
     if options.output == "-":
         check_stdout()
     else:

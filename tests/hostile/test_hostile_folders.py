@@ -143,6 +143,7 @@ AFTER = ("figures", "figures/*")
 ROWS += [
     Row("a whole folder", TRANSLATE, "12 sentences", code=0),
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
+    Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
     Row("plot of a folder", "posnet-plot weights model --out figures", "shows every head", code=0, makes=AFTER),
     Row("precompute", "posnet-precompute model --out new.pt", "model is a model folder, not a checkpoint"),
     Row("average", "posnet-average model --num 1 --out new.pt", "model holds no numbered checkpoints"),
