@@ -98,6 +98,7 @@ setup(
             "posnet-bench=posnet_fairseq.cli.bench:main",
             "posnet-doctor=posnet_fairseq.cli.doctor:main",
             "posnet-export=posnet_fairseq.cli.export:main",
+            "posnet-generate=posnet_fairseq.cli.generate:main",
             "posnet-length-ratio=posnet_fairseq.cli.length_ratio:main",
             "posnet-mixers=posnet_fairseq.cli.mixers:main",
             "posnet-plot=posnet_fairseq.cli.plot:main",

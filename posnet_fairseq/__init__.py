@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posnet_eval.api import score
     from posnet_fairseq.api import load
+    from posnet_fairseq.generation import load_language_model
     from posnet_fairseq.mixers.bases.building import build_mixer, mixer_names
 
 # Public names by the module that defines them. They are imported when they are used: torch takes a second.
@@ -19,10 +20,11 @@ _PUBLIC = {
     "build_mixer": "posnet_fairseq.mixers.bases.building",
     "mixer_names": "posnet_fairseq.mixers.bases.building",
     "load": "posnet_fairseq.api",
+    "load_language_model": "posnet_fairseq.generation",
     "score": "posnet_eval.api",
 }
 
-__all__ = ["__version__", "build_mixer", "load", "mixer_names", "score"]
+__all__ = ["__version__", "build_mixer", "load", "load_language_model", "mixer_names", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -40,12 +41,12 @@ _ARGUMENTS = {
     flag(name): name
     for name in (
         *"data device dtype fast pretokenized bpe_codes sentencepiece_model max_tokens on_long nbest attention".split(),
-        *("prefix", *(setting.name for setting in dataclasses.fields(SearchSettings))),
+        *("prefix", "shortlist", *(setting.name for setting in dataclasses.fields(SearchSettings))),
     )
 }
 
 
-class _SearchSettings(TypedDict, total=False):
+class SearchArguments(TypedDict, total=False):
     """Those of :class:`SearchSettings`."""
 
     beam: int
@@ -62,7 +63,7 @@ class _SearchSettings(TypedDict, total=False):
     seed: int
 
 
-class _Settings(_SearchSettings, total=False):
+class _Settings(SearchArguments, total=False):
     """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
 
     prefix: str | Sequence[str] | None
@@ -76,7 +77,8 @@ class TranslationModel:
     Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
 
     Args:
-        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model: see :func:`load`.
+        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, shortlist: see
+            :func:`load`.
 
     Attributes:
         vocabulary: languages and dictionaries.
@@ -93,6 +95,7 @@ class TranslationModel:
         pretokenized: bool = False,
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
+        shortlist: str | Path | None = None,
     ) -> None:
         place = check_device(device)
         check_dtype(dtype, place.type)
@@ -100,6 +103,7 @@ class TranslationModel:
         self._pipeline = choose_pipeline(
             self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
         )
+        self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
         self._models = [prepare_for_inference(model, place, dtype, fast) for model in models]
         self._max_source = min(model.encoder.max_positions() for model in models)
 
@@ -116,7 +120,9 @@ class TranslationModel:
         """
         settings.check(len(self.vocabulary.target_dictionary))
         check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        search = BeamSearch(self._models, self.vocabulary.target_dictionary, settings, nbest, attention)
+        search = BeamSearch(
+            self._models, self.vocabulary.target_dictionary, settings, nbest, attention, self._shortlist
+        )
         return Translator(search, self.vocabulary, self._pipeline, self._max_source)
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.
@@ -155,7 +161,7 @@ class TranslationModel:
         prefix: str | Sequence[str] | None = None,
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
-        **settings: Unpack[_SearchSettings],
+        **settings: Unpack[SearchArguments],
     ) -> str | list[str] | list[Translation] | list[list[Translation]]:
         """Translate a line, or lines.
 
@@ -177,15 +183,15 @@ class TranslationModel:
         Raises:
             UsageError: `lines` is not text, an argument is out of range, or a line is too long.
         """
-        with _errors_of_arguments():
+        with errors_of_arguments():
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
             translator = self.translator(SearchSettings(**settings), 1 if nbest is None else nbest, attention)
             check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
             if on_long not in ON_LONG:
                 raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
-            prefixes = None if prefix is None else _checked(prefix, "prefix")
-            batches = Batches(_checked(lines), translator, max_tokens, on_long, prefixes)
+            prefixes = None if prefix is None else checked(prefix, "prefix")
+            batches = Batches(checked(lines), translator, max_tokens, on_long, prefixes)
             found = batches.in_order(map(translator.translate, batches), [BLANK])
         results = found if nbest is not None else [best.text for best, *_ in found]
         return results[0] if isinstance(lines, str) else results
@@ -201,6 +207,7 @@ def load(
     pretokenized: bool = False,
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
+    shortlist: str | Path | None = None,
 ) -> TranslationModel:
     """A trained translation model, ready to translate.
 
@@ -217,11 +224,12 @@ def load(
         pretokenized: text is tokens between spaces already, and translations stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.
         sentencepiece_model: split text by this model.
+        shortlist: file that posnet-export wrote: search among the target words that the source words were seen with.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    with _errors_of_arguments():
+    with errors_of_arguments():
         several = [paths] if isinstance(paths, str | Path) else paths
         if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
@@ -229,11 +237,14 @@ def load(
             raise UsageError(f"data {data!r:.50}: give the path of a directory.")
         if not several:
             raise UsageError("paths is empty. Give a model.")
-        return TranslationModel(several, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+        if shortlist is not None and not isinstance(shortlist, str | Path):
+            raise UsageError(f"shortlist {shortlist!r:.50}: give the path of a file.")
+        text = (pretokenized, bpe_codes, sentencepiece_model)
+        return TranslationModel(several, data, device, dtype, fast, *text, shortlist)
 
 
 @contextlib.contextmanager
-def _errors_of_arguments() -> Iterator[None]:
+def errors_of_arguments() -> Iterator[None]:
     """Let every :class:`UsageError` of a block name arguments of Python instead of flags."""
     try:
         yield
@@ -241,7 +252,7 @@ def _errors_of_arguments() -> Iterator[None]:
         raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
 
 
-def _checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
+def checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
     """The lines of text that were given by an argument.
 
     Raises:

@@ -14,7 +14,8 @@ from posnet_fairseq.cli import export
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
-from support.checkpoints import checkpoint
+from support.building import build_language_model
+from support.checkpoints import checkpoint, language_model_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_a_translation_begins_as_it_must(model):
 def test_settings_of_the_search_are_arguments():
     """The types that mypy is told of are those of the settings."""
     settings = {setting.name: setting.type for setting in dataclasses.fields(SearchSettings)}
-    assert settings == get_type_hints(api._SearchSettings)
+    assert settings == get_type_hints(api.SearchArguments)
 
 
 def test_sampling(model):
@@ -171,6 +172,10 @@ def test_documented_examples(path, monkeypatch, capsys):
     """The blocks of docs/python-api.md, one after the other as a reader types them."""
     monkeypatch.chdir(path.parent)
     export.main(["averaged.pt", "--out", "model"])
+    (path.parent / "lm").mkdir()
+    language_model_checkpoint(path.parent / "lm/checkpoint_best.pt", "rposnet", build_language_model("rposnet"))
+    (path.parent / "lm/codes.bpe").write_bytes((path.parent / "codes.bpe").read_bytes())
+    (path.parent / "lm/dataset.json").write_text('{"bpe_codes": "codes.bpe"}')
     text = (documents.ROOT / "docs/python-api.md").read_text()
     blocks = [(line, code) for line, language, code in documents.blocks(text) if language == "python"]
     assert blocks

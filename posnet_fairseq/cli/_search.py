@@ -12,15 +12,18 @@ from posnet_fairseq.shared.files import path_text
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that :func:`settings_of` reads, and ``--nbest``."""
     search = parser.add_argument_group("search")
-    search.add_argument("--beam", type=int, default=12, help="hypotheses kept at each step; 1 is greedy (default: 12)")
+    search.add_argument(
+        "--beam", type=int, default=12, help="hypotheses kept at each step; 1 is greedy (default: %(default)s)"
+    )
     search.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
     search.add_argument(
         "--max-len-a",
         type=float,
         default=0.0,
-        help="hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch (default: 0)",
+        help="hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch "
+        "(default: %(default)s)",
     )
-    search.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: 200)")
+    search.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: %(default)s)")
     search.add_argument("--min-len", type=int, default=1, help="fewest tokens, the end symbol not counted (default: 1)")
     search.add_argument("--unkpen", type=float, default=0.0, help="penalty for <unk> (default: 0)")
     search.add_argument("--temperature", type=float, default=1.0, help="divides scores before softmax (default: 1)")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from posnet_fairseq.cli._text import add_text_options, text_options
 from posnet_fairseq.inference.checkpoints import State, about, is_language_model
@@ -12,6 +13,7 @@ from posnet_fairseq.inference.model_folder import read_model, write_model
 from posnet_fairseq.inference.model_readme import readme
 from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import (
     read_language_model_vocabulary,
     read_vocabulary,
@@ -26,6 +28,7 @@ from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.rules import write_rules
 
+SHORTLIST = "shortlist.safetensors"
 # Tables of energies are stored unless they make the weights larger than this.
 GROWTH = 1.5
 
@@ -62,6 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", type=path_text, help="a trained, averaged or precomputed model")
     parser.add_argument("--out", type=a_path, metavar="FOLDER", help="folder to write, which must not exist (required)")
     add_text_options(parser)
+    parser.add_argument(
+        "--shortlist-from",
+        type=a_path,
+        metavar="DIR",
+        help=f"also write {SHORTLIST}, for posnet-translate --shortlist: for each source word the target words "
+        "that translate it in the training set of DIR, which fairseq-preprocess or posnet-prepare wrote",
+    )
     parser.add_argument(
         "--onnx",
         action="store_true",
@@ -103,11 +113,19 @@ def main(arguments: list[str] | None = None) -> None:
         refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
+    shortlist = None
+    if options.shortlist_from:
+        if is_language_model(state):
+            raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
+        with Console(stderr=True).status("learning which words translate which"):
+            shortlist = make_shortlist(options.shortlist_from, vocabulary)
     text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)))
     with new_folder(options.out) as folder:
         write_rules(folder, data, vocabulary.languages, **text_options(options))
         write_model(folder, state, weights, data)
         (folder / "README.md").write_text(text, encoding="utf-8")
+        if shortlist is not None:
+            shortlist.save(folder / SHORTLIST, vocabulary)
         if options.onnx:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
     if note:

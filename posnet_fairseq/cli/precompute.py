@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.bench.counting import trained_parameters
 from posnet_fairseq.fairseq_plugin.binarised import longest_sentences
@@ -12,11 +13,12 @@ from posnet_fairseq.inference.checkpoints import (
     about,
     check_output,
     for_inference,
+    is_language_model,
     model_options,
     read_checkpoint,
     write_checkpoint,
 )
-from posnet_fairseq.inference.models import build_model, weights_of
+from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
 from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -72,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="Store energies that depend on positions only as tables, and drop the parameters that compute "
         "them. The result translates as before, faster, wherever a checkpoint can be given; it cannot be trained.",
     )
-    parser.add_argument("checkpoint", type=path_text, help="a trained or averaged model")
+    parser.add_argument("checkpoint", type=path_text, help="a trained or averaged model, also a language model")
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     parser.add_argument(
         "--max-length",
@@ -92,10 +94,16 @@ def main(arguments: list[str] | None = None) -> None:
     if options.data and options.max_length is None:
         raise UsageError(f"--data {options.data}: it is read to check --max-length. Give that too, or leave it out.")
     state = read_checkpoint(options.checkpoint)
+    generates = is_language_model(state)
     if options.max_length is not None:
+        if generates:
+            raise UsageError(
+                f"--max-length {options.max_length}: tables of a language model are made for all that it takes, "
+                f"{flag('tokens_per_sample')} of its training. Leave it out."
+            )
         _check_length(options.max_length, state, options.data)
     with about(options.checkpoint):
-        model = build_model(state)
+        model: Any = build_language_model(state) if generates else build_model(state)
     if is_precomputed(model):
         raise UsageError(f"{options.checkpoint} is precomputed already. Use it as it is.")
     if not mixers_with_energies(model):

@@ -5,16 +5,16 @@ import collections
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from posnet_fairseq.api import TranslationModel
+from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
 from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
+from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
@@ -30,8 +30,10 @@ from posnet_fairseq.inference.translator import (
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, path_text, read_lines, save_lines
+from posnet_fairseq.shared.incoming import IncomingLines
 from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.processes import in_order, worker_number
+from posnet_fairseq.shared.progress import ProgressReporter
 
 
 class Work:
@@ -42,11 +44,12 @@ class Work:
         device: type of the devices, ``cuda`` or ``cpu``.
 
     Attributes:
+        options: of the command line.
         model: None until it is loaded.
     """
 
     def __init__(self, options: argparse.Namespace, device: str) -> None:
-        self._options, self._device = options, device
+        self.options, self._device = options, device
         self.model: TranslationModel | None = None
         self._translator: Translator | None = None
 
@@ -58,7 +61,7 @@ class Work:
     def __call__(self, batch: Batch) -> tuple[list[list[Translation]], int, float]:
         """See :meth:`Translator.translate`; also the number of the process that did it, and its seconds."""
         if self._translator is None and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(max(1, torch.get_num_threads() // self._options.processes))
+            torch.set_num_threads(max(1, torch.get_num_threads() // self.options.processes))
         translator = self.load()
         start = time.perf_counter()
         found = translator.translate(batch)
@@ -69,13 +72,39 @@ class Work:
     def load(self) -> Translator:
         """The translator, on the device that is this process's own."""
         if self._translator is None:
-            options = self._options
+            options = self.options
             device = f"cuda:{worker_number()}" if self._device == "cuda" else self._device
             text = text_options(options)
-            self.model = TranslationModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text)
+            self.model = TranslationModel(
+                *(options.checkpoint, options.data, device, options.dtype, options.fast),
+                **text,
+                shortlist=options.shortlist,
+            )
             nbest = 1 if options.nbest is None else options.nbest
             self._translator = self.model.translator(settings_of(options), nbest, options.print_alignment)
         return self._translator
+
+
+class Speed:
+    """Sentences and tokens a second."""
+
+    def __init__(self) -> None:
+        self._sentences = self._tokens = 0
+        self._busy = collections.defaultdict[int, float](float)
+
+    def add(self, found: Sequence[Sequence[Translation]], worker: int, seconds: float) -> None:
+        """Add a batch: its translations, the number of the process that made them, and how long that took."""
+        self._sentences += len(found)
+        self._tokens += sum(len(best.tokens) for best, *_ in found)
+        self._busy[worker] += seconds
+
+    def __str__(self) -> str:
+        # Without the seconds in which other processes start, which say nothing about the model.
+        seconds = max(self._busy.values(), default=0.0)
+        text = f"{self._sentences} sentences in {seconds:.1f} s"
+        if not self._sentences:
+            return text
+        return f"{text}, {self._sentences / seconds:.1f} sentences and {self._tokens / seconds:.1f} tokens a second"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,6 +129,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
         "or is left empty",
     )
+    parser.add_argument(
+        "--shortlist",
+        type=path_text,
+        help="search among the target words that the source words of a batch were seen with: a file that posnet-export "
+        "--shortlist-from wrote. Faster, and less exact (default: all words)",
+    )
     parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
     parser.add_argument(
         "--dtype",
@@ -116,6 +151,19 @@ def _parser() -> argparse.ArgumentParser:
         help="number of processes that share the work, each on a GPU of its own or on the CPU (default: 1). "
         "Translations do not depend on it",
     )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--stream",
+        action="store_true",
+        help="read line by line and write each translation as soon as it is done, for pipes and terminals. Without "
+        "this option all lines are read first, and lines of similar length are translated together, which is faster",
+    )
+    how.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
+        "those of another command. Without this option the command goes on from its own, and replaces those of another",
+    )
     return parser
 
 
@@ -123,15 +171,21 @@ def _parser() -> argparse.ArgumentParser:
 @torch.inference_mode()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-translate."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
+    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
+    inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
     if options.output == "-":
         check_stdout()
     else:
-        given = [options.input, options.prefix, options.sentencepiece_model, options.bpe_codes]
-        given += files_of_models(options.checkpoint)
-        check_place(options.output, "--output", [path for path in given if path])
+        check_place(options.output, "--output", inputs)
+    if options.stream:
+        check_stream(options)
+    beside = place_beside(options.output, inputs)
+    if options.resume and beside is None:
+        raise UsageError("--resume goes on with a file: give one by --output, of a name that is not too long.")
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     check_dtype(options.dtype, device)
     if device == "cuda" and options.processes > torch.cuda.device_count():
@@ -141,9 +195,12 @@ def main(arguments: list[str] | None = None) -> None:
     work = Work(options, device)
     reader = work if options.processes == 1 else Work(options, "cpu")
     translator = reader.load()
-    if options.output != "-" and reader.model:
+    assert reader.model is not None
+    if options.output != "-":
         check_place(options.output, "--output", files_of_data(reader.model.folder))
-
+    if options.stream:
+        _translate_stream(work)
+        return
     if options.prefix == "-" == options.input:
         raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
     lines = read_lines(options.input)
@@ -151,34 +208,69 @@ def main(arguments: list[str] | None = None) -> None:
     batches = Batches(lines, translator, options.max_tokens, options.on_long, prefixes)
     for note in batches.notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
-    tokens, busy = 0, collections.defaultdict[int, float](float)
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        task_id = progress.add_task("translating", total=batches.sentences)
+    finished = None
+    if beside is not None:
+        about = work_of(options, parser, reader.model.folder, device, lines, prefixes)
+        finished = FinishedBatches(beside, about, options.resume)
+    speed = Speed()
+    translations = _translate(work, batches, finished, speed)
+    save_lines(options.output, _printed(translations, 0, options))
+    if finished is not None:
+        finished.remove()
+    print(f"posnet-translate: {speed}", file=sys.stderr)
+
+
+def _translate(work: Work, batches: Batches, finished: FinishedBatches | None, speed: Speed) -> list[list[Translation]]:
+    """The translations of all lines, in their order.
+
+    Args:
+        work: of a batch.
+        batches: of the lines.
+        finished: translations of the first batches; those of the others are added.
+        speed: of the work, to which that of each batch is added.
+    """
+    done = [] if finished is None else finished.done
+    sentences = sum(map(len, done))
+    if done:
+        print(f"posnet-translate: {sentences} of {batches.sentences} sentences were done before", file=sys.stderr)
+    left = list(batches)[len(done) :]
+    processes = min(work.options.processes, max(1, len(left)))
+    with ProgressReporter().bar("translating", "sentences", batches.sentences) as bar:
+        bar.go_on_from(sentences)
 
         def results() -> Iterator[list[list[Translation]]]:
-            nonlocal tokens
-            processes = min(options.processes, max(1, len(batches)))
-            for found, worker, seconds in in_order(
-                work, batches, processes, "spawn", "Run again with fewer --processes."
-            ):
-                busy[worker] += seconds
-                tokens += sum(len(best.tokens) for best, *_ in found)
-                progress.advance(task_id, len(found))
+            yield from done
+            for found, worker, seconds in in_order(work, left, processes, "spawn", "Run again with fewer --processes."):
+                if finished is not None:
+                    finished.add(found)
+                speed.add(found, worker, seconds)
+                bar.advance(len(found))
                 yield found
 
-        translations = batches.in_order(results(), [BLANK])
-    printed = [
+        return batches.in_order(results(), [BLANK])
+
+
+def _translate_stream(work: Work) -> None:
+    """Translate lines as they come."""
+    options, speed = work.options, Speed()
+
+    def translate(batch: Batch) -> list[list[Translation]]:
+        found, worker, seconds = work(batch)
+        speed.add(found, worker, seconds)
+        return found
+
+    lines, number = IncomingLines(options.input), 0
+    with writer_to(options.output) as write:
+        for found in as_they_come(lines, work.load(), translate, options.max_tokens, options.on_long):
+            write(_printed(found, number, options))
+            number += len(found)
+    print(f"posnet-translate: {speed}", file=sys.stderr)
+
+
+def _printed(translations: Sequence[Sequence[Translation]], first: int, options: argparse.Namespace) -> list[str]:
+    """The lines of output for lines of input, of which the first has the number `first`."""
+    return [
         line
-        for number, found in enumerate(translations)
+        for number, found in enumerate(translations, first)
         for line in lines_of(number, found, options.nbest, options.print_alignment)
     ]
-    save_lines(options.output, printed)
-    # Without the seconds in which other processes start, which say nothing about the model.
-    seconds = max(busy.values(), default=0.0)
-    rate = (
-        f", {batches.sentences / seconds:.1f} sentences and {tokens / seconds:.1f} tokens a second"
-        if batches.sentences
-        else ""
-    )
-    print(f"posnet-translate: {batches.sentences} sentences in {seconds:.1f} s{rate}", file=sys.stderr)

@@ -6,6 +6,7 @@ from typing import Any
 from posnet_fairseq.fairseq_plugin.binarised import sentence_sizes
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.binarised import training_set
 from posnet_fairseq.transformer.length_ratio import UNKNOWN, Ratio, parse
 
 
@@ -24,7 +25,7 @@ def measure(folder: str | Path, source: str | None = None, target: str | None = 
         if not part.is_dir():
             raise UsageError(f"{part}: there is no such directory. Give one that fairseq-preprocess wrote.")
         languages = (source, target) if source and target else _inferred(part, source, target)
-        stem = _training_set(part, languages)
+        stem = training_set(part, languages)
         for index, language in enumerate(languages):
             counts[index] += int(sentence_sizes(f"{stem}.{language}").sum())
     if not all(counts):
@@ -38,18 +39,6 @@ def _inferred(folder: Path, source: str | None, target: str | None) -> tuple[str
     if (source, target) != (None, None) and (source == second or target == first):
         first, second = second, first
     return source or first, target or second
-
-
-def _training_set(folder: Path, languages: tuple[str | None, str | None]) -> Path:
-    source, target = languages
-    for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
-        stem = folder / f"train.{pair}"
-        if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
-            return stem
-    raise UsageError(
-        f"{folder} holds no binarised training set (train.SRC-TGT.SRC.idx and .bin). "
-        "Give a directory that fairseq-preprocess wrote with --trainpref."
-    )
 
 
 def of_model(cfg: Any, task: Any) -> Ratio:

@@ -98,8 +98,8 @@ def check_data_when_it_is_loaded() -> None:
     """
     from fairseq.data import indexed_dataset
 
-    from posnet_fairseq.fairseq_plugin.binarised import check
     from posnet_fairseq.shared.errors import UsageError
+    from posnet_fairseq.text.binarised import check
 
     @_replaces(indexed_dataset, "make_dataset")
     def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:

@@ -86,6 +86,18 @@ class Translator:
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
+    def skips(self, line: str) -> bool:
+        """Whether a line is left empty."""
+        return is_blank(line)
+
+    def size(self, source: Tensor) -> int:
+        """Tokens that a source counts for in a batch."""
+        return len(source)
+
+    def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
+        """See :func:`fit_lengths`."""
+        return fit_lengths(encoded, self.max_source, on_long, first)
+
     def text_of(self, tokens: Tensor) -> str:
         """Plain text of (N,) token ids."""
         return self.pipeline.decode(self.vocabulary.target_dictionary.string(tokens))
@@ -153,9 +165,9 @@ class Batches:
                 f"--prefix: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may be empty."
             )
         encoded = [translator.encode(line) for line in lines]
-        self._encoded, self.notes = fit_lengths(encoded, translator.max_source, on_long)
-        chosen = [index for index, line in enumerate(lines) if not is_blank(line) and index in self._encoded]
-        lengths = [len(self._encoded[index]) for index in chosen]
+        self._encoded, self.notes = translator.fit(encoded, on_long)
+        chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in self._encoded]
+        lengths = [translator.size(self._encoded[index]) for index in chosen]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         self._lines, self.sentences = len(lines), len(chosen)
         self._prefixes = None
@@ -196,13 +208,16 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]
     return [*batches, batch] if batch else batches
 
 
-def fit_lengths(encoded: Sequence[Tensor], limit: int, on_long: str) -> tuple[dict[int, Tensor], list[str]]:
-    """Sources of no more tokens than the model takes, by number of line from 0 on, and sentences to warn with.
+def fit_lengths(
+    encoded: Sequence[Tensor], limit: int, on_long: str, first: int = 1
+) -> tuple[dict[int, Tensor], list[str]]:
+    """Sources of no more tokens than the model takes, by index of line from 0 on, and sentences to warn with.
 
     Args:
         encoded: (M,) token ids with the end symbol, each.
         limit: most tokens of a source.
         on_long: ``error``; ``truncate``, which cuts a source to the limit; ``skip``, which leaves the line empty.
+        first: number of the first line, for the sentences.
 
     Raises:
         UsageError: a source is too long, and `on_long` is ``error``.
@@ -210,7 +225,7 @@ def fit_lengths(encoded: Sequence[Tensor], limit: int, on_long: str) -> tuple[di
     fitted, notes = {}, []
     for index, tokens in enumerate(encoded):
         if len(tokens) > limit:
-            note = f"line {index + 1} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
+            note = f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
             if on_long == "error":
                 raise UsageError(f"{note}. Split it, or choose --on-long truncate or --on-long skip.")
             notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")

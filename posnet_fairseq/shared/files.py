@@ -253,7 +253,7 @@ def save_lines(path: str | Path, lines: Sequence[str]) -> None:
     """
     try:
         if str(path) == "-":
-            _print_lines(lines)
+            print_lines(lines)
         else:
             write_lines(path, lines)
     except (UsageError, OSError) as error:
@@ -263,8 +263,8 @@ def save_lines(path: str | Path, lines: Sequence[str]) -> None:
         raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
 
 
-def _print_lines(lines: Iterable[str]) -> None:
-    """Write lines to standard output in UTF-8."""
+def print_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output in UTF-8, at once."""
     check_stdout()
     # A file or another program gets the text unchanged; a terminal would execute control characters in it.
     shown = map(visible, lines) if sys.stdout.isatty() else lines
@@ -283,5 +283,5 @@ def _rescue(lines: Sequence[str], may_print: bool) -> str:
             return f"What was to be written is in {place}."
     if not may_print:
         return "It could not be kept anywhere else either."
-    _print_lines(lines)
+    print_lines(lines)
     return "What was to be written is on standard output instead."

@@ -39,6 +39,15 @@ class ProgressReporter:
             unit: of the count, ``bytes`` or a plural such as ``lines``.
             total: number of units in all, None if unknown.
         """
+        with self.bar(name, unit, total) as bar:
+            yield bar
+        if bar.seconds > SHORT:
+            rate = f", {amount(bar.done, unit)}, {amount(bar.rate, unit)}/s" if bar.done else ""
+            self.say(f"{name.ljust(self._width)} {bar.seconds:,.1f} s{rate}")
+
+    @contextlib.contextmanager
+    def bar(self, name: str, unit: str = "lines", total: float | None = None) -> Iterator["Bar"]:
+        """Provide a bar with a rate and the time left. Arguments as for :meth:`stage`."""
         columns: list[ProgressColumn] = [
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -48,11 +57,7 @@ class ProgressReporter:
         ]
         progress = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         with progress:
-            bar = Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit)
-            yield bar
-        if bar.seconds > SHORT:
-            rate = f", {amount(bar.done, unit)}, {amount(bar.rate, unit)}/s" if bar.done else ""
-            self.say(f"{name.ljust(self._width)} {bar.seconds:,.1f} s{rate}")
+            yield Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit)
 
 
 class Bar:

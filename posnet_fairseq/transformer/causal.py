@@ -1,5 +1,6 @@
 """What the decoders of translation and language models share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,6 +91,19 @@ class CausalDecoder(nn.Module):
     def output_layer(self, features: Tensor) -> Tensor:
         """(B, N, D) to (B, N, vocabulary)."""
         return self.output_projection(features)
+
+    def projection_to(self, words: Tensor) -> Callable[[Tensor], Tensor]:
+        """A function as :meth:`output_layer`, to the scores of some words: (B, N, D) to (B, N, W).
+
+        Args:
+            words: (W,) their ids.
+        """
+        projection: Any = self.output_projection
+        weight = projection.weight
+        if callable(weight):  # of 8 bits: the few that are left are multiplied in full
+            weight = weight().dequantize()
+        weight = weight[words]
+        return lambda features: nn.functional.linear(features, weight)
 
     def max_positions(self) -> int:
         """The longest sentence."""

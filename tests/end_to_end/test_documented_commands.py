@@ -30,7 +30,6 @@ EXCEPTIONS = {
 }
 # Parts of commands that the text mentions: their --help must know the options.
 MENTIONS = {
-    "fairseq-interactive --task language_modeling",
     "posnet-export --onnx",
     "posnet-precompute --max-length",
     "posnet-prepare corpus",
@@ -45,6 +44,8 @@ MENTIONS = {
     "posnet-translate --dtype bf16",
     "posnet-translate --fast",
     "posnet-translate --processes 4",
+    "posnet-translate --resume",
+    "posnet-translate --stream",
 }
 # A program's name is a mention, too, if the program needs more than its name.
 COMPLETE = {"posnet-doctor", "posnet-mixers"}

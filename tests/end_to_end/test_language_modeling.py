@@ -7,7 +7,7 @@ import re
 import pytest
 
 from posnet_data_prep import prepare
-from posnet_fairseq.cli import average, plot, translate
+from posnet_fairseq.cli import average, generate, plot, precompute, translate
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from support import commands
 
@@ -67,6 +67,18 @@ def test_continues_a_text(monkeypatch, capsys, data, tmp_path):
     commands.call(monkeypatch, "interactive", data, *arguments, text, "--path", tmp_path / "checkpoint_last.pt")
     (hypothesis,) = re.findall(r"^H-0\t\S+\t(.*)$", capsys.readouterr().out, re.MULTILINE)
     assert hypothesis.replace("▁", "") == "c d e f g h i"
+
+
+def test_posnet_generate_continues_texts(monkeypatch, capsys, data, tmp_path):
+    """Plain texts, split as the card of the data says."""
+    train(monkeypatch, data, tmp_path, "rposnet", 100)
+    precompute.main([str(tmp_path / "checkpoint_last.pt"), "--out", str(tmp_path / "fast.pt")])
+    (tmp_path / "begin").write_text("c d e\nk\nm n o p\n")
+    for model in ("checkpoint_last.pt", "fast.pt"):
+        for options in ([], ["--beam", "3"]):
+            capsys.readouterr()
+            generate.main([str(tmp_path / model), "--input", str(tmp_path / "begin"), *options])
+            assert capsys.readouterr().out == "c d e f g h i\nk l m n o p q\nm n o p q r s\n"
 
 
 def test_hydra(data, tmp_path):

@@ -3,12 +3,18 @@ import pytest
 import posnet_fairseq.models.mixer_transformer  # noqa: F401  (registers the architectures)
 from posnet_data_prep.prepare import main as prepare
 from support import commands, hostile
+from support.building import build_language_model
+from support.checkpoints import language_model_checkpoint
 from support.corpus import make_corpus
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """A folder with text/, data/ (of posnet-prepare), run/checkpoint_*.pt every 5 updates of 3 epochs, and model.pt."""
+    """A folder for all rows.
+
+    It has text/, data/ (of posnet-prepare), run/checkpoint_*.pt every 5 updates of 3 epochs, model.pt, and a language
+    model, lm/model.pt.
+    """
     folder = tmp_path_factory.mktemp("world")
     (folder / "text").mkdir()
     make_corpus(folder / "text", train=300, valid=20, test=12)
@@ -22,6 +28,8 @@ def world(tmp_path_factory):
     commands.call(patch, "train", *commands.train_arguments("data", "run", *saving))
     commands.run_program(patch, "posnet-average", "run", "--num", "2", "--out", "model.pt")
     patch.undo()
+    (folder / "lm").mkdir()
+    language_model_checkpoint(folder / "lm" / "model.pt", "rposnet", build_language_model("rposnet"))
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_translations_are_kept_when_their_folder_goes(folder, monkeypatch, capfd
 
     def in_order(*arguments):
         yield from original(*arguments)
-        (folder / "gone").rmdir()
+        shutil.rmtree(folder / "gone")
 
     original = translate.in_order
     monkeypatch.setattr(translate, "in_order", in_order)

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import signal
 import threading
 from functools import partial
@@ -41,6 +42,9 @@ def paths_world(world, tmp_path_factory):
     commands.run_program(patch, "posnet-precompute", "model.pt", "--out", "fast.pt")
     commands.run_program(patch, "posnet-score", "--config", "comparison.yaml", "--out", "report", "--cache", "cache")
     (folder / "cache").unlink()
+    commands.run_program(patch, "posnet-export", "model.pt", "--out", "exported", "--shortlist-from", "data")
+    (folder / "exported" / "shortlist.safetensors").rename(folder / "shortlist.safetensors")
+    shutil.rmtree(folder / "exported")
     patch.undo()
     return folder
 

@@ -24,6 +24,7 @@ SCRIPTS = sorted(re.findall(r'"(posnet-[a-z-]+)=', (commands.ROOT / "setup.py").
 PRINTING = {
     "posnet-bench": "posnet-bench layers --mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
     "posnet-doctor": "posnet-doctor",
+    "posnet-generate": "posnet-generate lm/model.pt --pretokenized --max-len-b 2 --input text/test.xx",
     "posnet-length-ratio": "posnet-length-ratio data",
     "posnet-mixers": "posnet-mixers rposnet",
     "posnet-prepare": "posnet-prepare --list",

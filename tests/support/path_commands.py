@@ -47,6 +47,7 @@ class Command:
 
 
 _TRANSLATE = "posnet-translate {checkpoint} --beam 1 --max-len-b 2 --input {input} --output {output} --data {data}"
+_GENERATE = "posnet-generate {checkpoint} --max-len-b 2 --input {input} --output {output} --data {data}"
 _SCORE = "posnet-score --metrics bleu --resamples 40 --workers 1 --source {source} --reference {reference} "
 _PREPARE = "--out {out} --workers 1 --dry-run"
 _FIGURES = ("figures", "figures/*")
@@ -97,6 +98,42 @@ COMMANDS = [
             "prefix": Given(TEXT, "text/test.yy"),
         },
         makes=("new.txt",),
+    ),
+    Command(
+        f"{_TRANSLATE} --shortlist {{shortlist}}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "input": Given(TEXT, "text/test.xx"),
+            "output": Given(OUTPUT, "new.txt"),
+            "data": Given(FOLDER, "data"),
+            "shortlist": Given(FILE, "shortlist.safetensors"),
+        },
+        makes=("new.txt",),
+    ),
+    Command(
+        "posnet-export {checkpoint} --out {out} --shortlist-from {data}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "out": Given(NEW_FOLDER, "model"),
+            "data": Given(FOLDER, "data"),
+        },
+        makes=("model", "model/*"),
+        quick=False,
+    ),
+    *(
+        Command(
+            f"{_GENERATE} {option} {{text}}",
+            {
+                "checkpoint": Given(CHECKPOINT, "lm/model.pt"),
+                "input": Given(TEXT, "text/test.xx"),
+                "output": Given(OUTPUT, "new.txt"),
+                "data": Given(FOLDER, "lm"),
+                "text": Given(FILE, good),
+            },
+            makes=("new.txt",),
+            quick=option == "--bpe-codes",
+        )
+        for option, good in (("--bpe-codes", "codes"), ("--sentencepiece-model", "pieces.model"))
     ),
     Command(
         "posnet-export {checkpoint} --out {out} --data {data} --bpe-codes {codes}",

@@ -70,6 +70,10 @@ THOROUGH = {
         "test_two_processes_learn_what_one_learns": "25 s; quick: the recipe that one process runs",
         "test_recipe_refuses_options_of_another_ending": "7 s",
     },
+    "test_resume.py": {
+        "test_killed": "20 s: starts a process; quick: an interrupt after any batch, a file cut at any byte",
+        "test_processes_go_on_with_what_one_did": "20 s: starts processes",
+    },
     "test_bad_input.py": {
         "test_fairseq_bad_options": "13 s: fairseq-train in its own process, again and again",
         "test_fairseq_bad_checkpoints": "11 s",

@@ -12,7 +12,8 @@ from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
 from posnet_fairseq.inference.search.restrictions import Restrictions
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.inference.shortlist import Shortlist
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.text.dictionary import Dictionary
 
 
@@ -28,6 +29,7 @@ class BeamSearch:
         settings: of the search.
         nbest: most hypotheses to return for each source.
         attention: also return the cross-attention weights.
+        shortlist: of the target words to search among; default: all. It depends on all sources of a batch.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class BeamSearch:
         settings: SearchSettings,
         nbest: int = 1,
         attention: bool = False,
+        shortlist: Shortlist | None = None,
     ) -> None:
+        self._shortlist = shortlist
         self._models, self._dictionary, self._settings = models, dictionary, settings
         self._nbest, self._attention = nbest, attention
         decoders = [getattr(model, "decoder", model) for model in models]
@@ -61,11 +65,15 @@ class BeamSearch:
         device = next(self._models[0].parameters()).device
         if prefixes is None:
             prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
+        allowed = self._allowed(sources, prefixes)
+        if allowed is not None:  # from here on, words are numbered by their places in it
+            prefixes = [torch.searchsorted(allowed, prefix) for prefix in prefixes]
+            allowed = allowed.to(device)
         longest = max(map(len, sources))
         max_len = min(int(settings.max_len_a * longest + settings.max_len_b), self._max_positions - 1)
         restrictions = Restrictions(settings, self._dictionary, max_len, prefixes, device)
         padded = pad_sequence(list(sources), batch_first=True, padding_value=self._dictionary.pad()).to(device)
-        ensemble = Ensemble(self._models, padded, self._attention, settings.temperature)
+        ensemble = Ensemble(self._models, padded, self._attention, settings.temperature, allowed)
         sampler = Sampler(sources, settings, max_len + 1, device) if settings.sampling else None
 
         numbers = torch.arange(len(sources), device=device)  # of the sentences in the batch
@@ -107,10 +115,24 @@ class BeamSearch:
             restrictions.advance(tokens, order)
             if beam > 1 or staying is not None:  # greedy hypotheses stay where they are
                 ensemble.reorder(order, staying)
-        best = hypotheses.best(self._nbest, eos, [len(source) for source in sources])
+        best = hypotheses.best(self._nbest, eos, [len(source) for source in sources], allowed)
         if not all(best):  # every end symbol has -inf
             raise self._broken()
         return best
+
+    def _allowed(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor]) -> Tensor | None:
+        """(W,) ids of the target words to search among, in ascending order; None for all."""
+        if self._shortlist is None:
+            return None
+        allowed = self._shortlist.of(sources, prefixes)
+        for name in ("beam", "sampling_topk"):
+            number = getattr(self._settings, name)
+            if number >= len(allowed):
+                raise UsageError(
+                    f"{flag(name)} {number}: the shortlist has {len(allowed)} words for this batch. Give less than "
+                    "that, or leave --shortlist out."
+                )
+        return allowed
 
     def _broken(self) -> UsageError:
         dtype = next(self._models[0].parameters()).dtype

@@ -19,11 +19,16 @@ class Decoding:
         model: translation model with an ``encoder`` and a ``decoder``, or a language model, in evaluation mode.
         sources: (S, M) token ids with end symbols, padded on the right; of a language model only S counts.
         need_attention: also return cross-attention weights.
+        allowed: (W,) ids of the target words that can follow, whose places then take the place of ids; None for all.
     """
 
-    def __init__(self, model: Any, sources: Tensor, need_attention: bool = False) -> None:
+    def __init__(
+        self, model: Any, sources: Tensor, need_attention: bool = False, allowed: Tensor | None = None
+    ) -> None:
         self._decoder = getattr(model, "decoder", model)
         self._state = DecoderState()
+        self._allowed = allowed
+        self._project = self._decoder.output_layer if allowed is None else self._decoder.projection_to(allowed)
         self._sentences, self._need_attention = sources.size(0), need_attention
         self._encoded: EncoderOutput | None = None
         if hasattr(model, "encoder"):
@@ -36,12 +41,14 @@ class Decoding:
         Args:
             tokens: (R,) the last token of each hypothesis.
         """
+        if self._allowed is not None:
+            tokens = self._allowed[tokens]
         if self._encoded is None:
             features = self._decoder.features(tokens[:, None], self._state)
         else:
             features = self._decoder.features(tokens[:, None], self._encoded, self._state, self._need_attention)
         attention = None if features.attention is None else features.attention.squeeze(1)
-        return self._decoder.output_layer(features.x).squeeze(1), attention
+        return self._project(features.x).squeeze(1), attention
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """Continue with other hypotheses.

@@ -18,12 +18,18 @@ class Ensemble:
     Args:
         models, sources, need_attention: see :class:`posnet_fairseq.inference.search.decoding.Decoding`.
         temperature: scores are divided by it before the softmax.
+        allowed: see :class:`posnet_fairseq.inference.search.decoding.Decoding`.
     """
 
     def __init__(
-        self, models: Sequence[Any], sources: Tensor, need_attention: bool = False, temperature: float = 1.0
+        self,
+        models: Sequence[Any],
+        sources: Tensor,
+        need_attention: bool = False,
+        temperature: float = 1.0,
+        allowed: Tensor | None = None,
     ) -> None:
-        self._members = [Decoding(model, sources, need_attention) for model in models]
+        self._members = [Decoding(model, sources, need_attention, allowed) for model in models]
         self._temperature = temperature
 
     def step(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

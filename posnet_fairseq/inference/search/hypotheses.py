@@ -76,15 +76,19 @@ class Hypotheses:
         """Keep the cross-attention weights of a step, (R, M)."""
         self._attention.append(attention)
 
-    def best(self, nbest: int, eos: int, source_lengths: Sequence[int]) -> list[list[Hypothesis]]:
+    def best(
+        self, nbest: int, eos: int, source_lengths: Sequence[int], ids: Tensor | None = None
+    ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence that have ended, best first.
 
         Args:
             nbest: at most this number of each sentence.
             eos: id of the end symbol.
             source_lengths: M of each sentence, without padding.
+            ids: (W,) of the tokens, if they are numbers of places in it.
         """
-        tokens, parents = torch.cat(self._tokens).tolist(), torch.cat(self._parents).tolist()
+        every = torch.cat(self._tokens)
+        tokens, parents = (every if ids is None else ids[every]).tolist(), torch.cat(self._parents).tolist()
         attention = torch.cat(self._attention).cpu() if self._attention else None
         found = []
         collected = zip(self._count.tolist(), self._nodes.tolist(), self._scores.tolist(), source_lengths, strict=True)

@@ -1,0 +1,183 @@
+"""A shortlist: the target words that a source word is translated by, so that the search need not look at all others."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.text.binarised import read_tokens, training_set
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+
+_KIND = "posnet shortlist 1"  # what a file is, and the version of its format
+BEST, FREQUENT = 40, 100
+SENTENCES = 500_000
+_SPECIAL = Dictionary.nspecial
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """Target words for each source word.
+
+    Attributes:
+        starts: (V + 1,) where the target words of each of the V source words start in `words`; int64.
+        words: (T,) their ids; int64.
+        always: (A,) ids of the target words that are in every shortlist, the special symbols among them; int64.
+    """
+
+    starts: Tensor
+    words: Tensor
+    always: Tensor
+
+    def of(self, sources: Iterable[Tensor], others: Iterable[Tensor] = ()) -> Tensor:
+        """(W,) ids of the target words for some sources, in ascending order. The special symbols keep their ids.
+
+        Args:
+            sources: (M,) token ids, each.
+            others: (P,) ids of further target words, each.
+        """
+        seen = torch.cat(list(sources)).unique()
+        lengths = self.starts[seen + 1] - self.starts[seen]
+        before = lengths.cumsum(0) - lengths
+        place = torch.arange(int(lengths.sum())) + (self.starts[seen] - before).repeat_interleave(lengths)
+        return torch.cat([self.always, self.words[place], *others]).unique()
+
+    def save(self, path: str | Path, vocabulary: Vocabulary) -> None:
+        """Write the shortlist.
+
+        Args:
+            path: of the file.
+            vocabulary: dictionaries that the ids belong to.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        from safetensors.torch import save_file
+
+        about = {"kind": _KIND, **_digests(vocabulary)}
+        tensors = {"starts": self.starts, "words": self.words.int(), "always": self.always.int()}
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, about)
+
+    @classmethod
+    def load(cls, path: str | Path, vocabulary: Vocabulary) -> Self:
+        """The shortlist of a file.
+
+        Args:
+            path: of the file.
+            vocabulary: dictionaries of the model.
+
+        Raises:
+            UsageError: the file is missing, damaged, no shortlist, or one of other dictionaries.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        if not Path(path).is_file():
+            raise UsageError(f"{path}: there is no such file. Give a shortlist that posnet-export wrote.")
+        try:
+            with safe_open(path, "pt") as file:
+                about = file.metadata() or {}
+                if about.get("kind") != _KIND:
+                    raise UsageError(f"{path} is no shortlist, or one of another version. Make it again.")
+                for side, digest in _digests(vocabulary).items():
+                    if about.get(side) != digest:
+                        raise UsageError(
+                            f"{path} was made for another {side} dictionary than the model's. Make one from the "
+                            "data that the model was trained on."
+                        )
+                tensors = {name: file.get_tensor(name) for name in ("starts", "words", "always")}
+        except (SafetensorError, OSError, KeyError) as error:
+            raise _damaged(path) from error
+        if any(tensor.is_floating_point() or tensor.dim() != 1 for tensor in tensors.values()):
+            raise _damaged(path)
+        shortlist = cls(**{name: tensor.long() for name, tensor in tensors.items()})
+        if not shortlist._fits(vocabulary):
+            raise _damaged(path)
+        return shortlist
+
+    def _fits(self, vocabulary: Vocabulary) -> bool:
+        """Whether all numbers are in range."""
+        steps, words = self.starts.diff(), torch.cat([self.words, self.always])
+        return (
+            len(self.starts) == len(vocabulary.source_dictionary) + 1
+            and self.starts[[0, -1]].tolist() == [0, len(self.words)]
+            and bool((steps >= 0).all())
+            and bool(((words >= 0) & (words < len(vocabulary.target_dictionary))).all())
+            and set(range(_SPECIAL)) <= set(self.always.tolist())
+        )
+
+
+def make_shortlist(
+    folder: str | Path, vocabulary: Vocabulary, best: int = BEST, frequent: int = FREQUENT, sentences: int = SENTENCES
+) -> Shortlist:
+    """The shortlist of a training set: for each source word its likeliest translations by IBM model 1.
+
+    Args:
+        folder: directory that fairseq-preprocess wrote.
+        vocabulary: languages and dictionaries of the model.
+        best: most target words of a source word.
+        frequent: number of the most frequent target words, which are in every shortlist.
+        sentences: most sentence pairs to learn from, spread evenly over the set.
+
+    Raises:
+        UsageError: the training set is missing, damaged, or has words that the dictionaries do not have.
+    """
+    stem = training_set(Path(folder), vocabulary.languages)
+    dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
+    source, target = (
+        _corpus(f"{stem}.{language}", len(dictionary), sentences)
+        for language, dictionary in zip(vocabulary.languages, dictionaries, strict=True)
+    )
+    if len(source.starts) != len(target.starts):
+        raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarise the text again.")
+    words = len(vocabulary.target_dictionary)
+    lexicon = learn_lexicon(source, target, words)
+    # Of each source word, the likeliest first.
+    order = np.lexsort((-lexicon.probabilities, lexicon.sources))
+    counts = np.bincount(lexicon.sources, minlength=len(vocabulary.source_dictionary))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = order[rank < best]
+    starts = np.concatenate([[0], np.cumsum(np.minimum(counts, best))])
+    seen = np.bincount(target.tokens, minlength=words)
+    seen[:_SPECIAL] = 0
+    often = np.argsort(-seen, kind="stable")[:frequent]
+    always = np.union1d(np.arange(_SPECIAL), often[seen[often] > 0])
+    return Shortlist(*(torch.from_numpy(each.astype(np.int64)) for each in (starts, lexicon.targets[kept], always)))
+
+
+def _corpus(path: str, words: int, most: int) -> Corpus:
+    """Some sentences of one side of a training set, without their end symbols.
+
+    Args:
+        path: of the two files, without their endings.
+        words: entries of the dictionary.
+        most: number of sentences.
+    """
+    tokens, sizes = read_tokens(path)
+    if len(tokens) and int(tokens.max()) >= words:
+        raise UsageError(
+            f"{path}.bin has words that the model's dictionary, of {words} entries, does not have. Give the data that "
+            "the model was trained on."
+        )
+    chosen = np.linspace(0, max(len(sizes) - 1, 0), min(most, len(sizes)), dtype=np.int64)
+    starts = np.cumsum(sizes, dtype=np.int64) - sizes
+    return Corpus(tokens, starts[chosen], np.maximum(sizes[chosen] - 1, 0))
+
+
+def _digests(vocabulary: Vocabulary) -> dict[str, str]:
+    """Hashes of the two dictionaries."""
+    sides = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
+    return {
+        side: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest() for side, dictionary in sides.items()
+    }
+
+
+def _damaged(path: str | Path) -> UsageError:
+    return UsageError(f"{path} is damaged or no shortlist. Copy it again, or make it again.")

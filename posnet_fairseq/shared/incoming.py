@@ -1,0 +1,98 @@
+"""Lines as they come, from a pipe, a terminal or a file."""
+
+import os
+import select
+import sys
+from pathlib import Path
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import refuse_nul
+
+_READ = 2**16  # bytes at once, the capacity of a pipe
+
+
+class IncomingLines:
+    """Lines of UTF-8 text, read no earlier than they are asked for.
+
+    Only "\\n" ends a line, as in :func:`posnet_fairseq.shared.files.read_lines`. Nothing is read in the
+    background: the writer of a pipe waits when its reader is busy.
+
+    Args:
+        path: of the file or pipe, ``-`` for standard input.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._name = "standard input" if str(path) == "-" else str(path)
+        if str(path) == "-" and sys.stdin is None:
+            raise UsageError("standard input is closed. Give a file, or pipe the text in.")
+        try:
+            self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._poll = select.poll()
+        self._poll.register(self._file, select.POLLIN)
+        self._data = b""  # what was read, and not yet returned
+        self._number = 0  # lines that were returned
+        self._ended = False
+
+    def take(self, most: int) -> list[str]:
+        """The next lines without their ends: one, waited for if necessary, and those that are there already.
+
+        Args:
+            most: most lines to return.
+
+        Returns:
+            1 to `most` lines, or none at the end of the input.
+
+        Raises:
+            UsageError: the first line is not UTF-8, or has a NUL byte. Lines in front of it are returned first.
+        """
+        while not self._ended and b"\n" not in self._data:
+            self._read()
+        while not self._ended and self._data.count(b"\n") < most and self._is_waiting():
+            self._read()
+        parts = self._data.split(b"\n", most)
+        self._data = parts.pop()
+        if self._ended and self._data and len(parts) < most:  # a last line without an end
+            parts.append(self._data)
+            self._data = b""
+        lines: list[str] = []
+        for index, part in enumerate(parts):
+            try:
+                lines.append(self._decoded(part))
+            except UsageError:
+                if not lines:
+                    raise
+                self._data = b"\n".join([*parts[index:], self._data])
+                break
+        return lines
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._file, _READ)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._data += data
+        self._ended = not data
+
+    def _is_waiting(self) -> bool:
+        """Whether something can be read at once, if only that the input has ended."""
+        return bool(self._poll.poll(0))
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            text = line.decode("utf-8-sig" if self._number == 0 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{self._name} is not UTF-8: line {self._number + 1} has an invalid byte. Convert it first, for "
+                "instance with iconv -t utf-8."
+            ) from error
+        refuse_nul(text, self._name, self._number + 1)
+        self._number += 1
+        return text.removesuffix("\r")
+
+    def _unreadable(self, error: OSError) -> UsageError:
+        return UsageError(f"{self._name}: {error.strerror or error}. Check the path.")

@@ -1,0 +1,103 @@
+"""Binarised data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
+
+from pathlib import Path
+
+import numpy as np
+
+from posnet_fairseq.shared.errors import UsageError
+
+_MAPPED, _OTHERS = b"MMIDIDX\0\0", (b"TNTIDX\0\0", b"HUFFIDX\0")  # first bytes of indexes of fairseq's formats
+_PART = 2**20  # sentences that are checked at once: of a large corpus, all would take a gigabyte
+# Types of numbers by their code in an index; two codes mean the same.
+_TYPES = {
+    **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.float64, 7: np.float64},
+    **{8: np.uint16, 9: np.uint32, 10: np.uint64},
+}
+_HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
+
+
+def check(path: str | Path) -> np.ndarray | None:
+    """Lengths of the sentences of one side of a set, whose index and data file are checked against each other.
+
+    Args:
+        path: of the two files, without their endings .idx and .bin.
+
+    Returns:
+        (N,) lengths in tokens, the end symbol included; None where the format, an old one, does not tell them.
+
+    Raises:
+        UsageError: one of the files is damaged, cut short, of other data, or a directory.
+    """
+    return _checked(path)[0]
+
+
+def _checked(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
+    """See :func:`check`; also the type of the token ids."""
+    index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
+    for file in (index, data):
+        if file.is_dir():
+            raise UsageError(f"{file} is a directory, not a file of binarised text. Binarise the text again.")
+    with index.open("rb") as content:
+        header = content.read(_HEADER)
+    if header.startswith(_OTHERS):
+        return None, None
+    kind = _TYPES.get(int.from_bytes(header[17:18], "little"))
+    sentences = int.from_bytes(header[18:], "little")
+    if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
+        raise UsageError(f"{index} is damaged. Binarise the text again.")
+    sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
+    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else sizes
+    width, expected = np.dtype(kind).itemsize, 0
+    for first in range(0, sentences, _PART):
+        part = sizes[first : first + _PART]
+        ends = expected + width * np.cumsum(part, dtype=np.int64)
+        if (part < 0).any() or not np.array_equal(starts[first : first + _PART], ends - width * part.astype(np.int64)):
+            raise UsageError(f"{index} is damaged. Binarise the text again.")
+        expected = int(ends[-1])
+    if data.stat().st_size != expected:
+        raise UsageError(
+            f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "
+            "them is cut short, damaged or of other data. Binarise the text again."
+        )
+    return sizes, np.dtype(kind)
+
+
+def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """The token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
+
+    Every sentence ends with the end symbol. The ids are read from the disk when they are used.
+
+    Args:
+        path: of the two files, without their endings .idx and .bin.
+
+    Raises:
+        UsageError: one of the files is damaged, or of another format than fairseq-preprocess writes by default.
+    """
+    sizes, kind = _checked(path)
+    if sizes is None or kind is None or kind.kind == "f":
+        raise UsageError(
+            f"{path}.idx is not of the memory-mapped format. Binarise the text again, with --dataset-impl mmap."
+        )
+    tokens = np.memmap(f"{path}.bin", kind, "r") if sizes.any() else np.zeros(0, kind)
+    return tokens, sizes
+
+
+def training_set(folder: Path, languages: tuple[str | None, str | None]) -> Path:
+    """The path that the names of a binarised training set begin with, such as ``folder/train.en-de``.
+
+    Args:
+        folder: directory that fairseq-preprocess wrote.
+        languages: source and target of the model; the set may name them the other way round.
+
+    Raises:
+        UsageError: there is none.
+    """
+    source, target = languages
+    for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
+        stem = folder / f"train.{pair}"
+        if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
+            return stem
+    raise UsageError(
+        f"{folder} holds no binarised training set (train.SRC-TGT.SRC.idx and .bin). "
+        "Give a directory that fairseq-preprocess wrote with --trainpref."
+    )

@@ -1,0 +1,224 @@
+"""Shortlists of invented data: what is learnt, what is read and what is refused."""
+
+import collections
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+from fairseq import options
+from fairseq.data.data_utils import load_indexed_dataset
+from fairseq_cli import preprocess
+from safetensors.torch import save_file
+
+from posnet_fairseq.inference import lexicon, shortlist
+from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
+from posnet_fairseq.inference.shortlist import Shortlist, make_shortlist
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.binarised import read_tokens
+from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
+
+WORDS = 20
+
+
+def sentence_pairs(number=200):
+    """Source word a7 is translated by b7, in another order; each sentence also has the word c."""
+    generator = random.Random(1)
+    for _ in range(number):
+        words = [generator.randrange(WORDS) for _ in range(generator.randint(1, 6))]
+        yield " ".join(f"a{word}" for word in words), " ".join(["c", *(f"b{word}" for word in sorted(words))])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Binarised sentence pairs, with dictionaries of their own."""
+    folder = tmp_path_factory.mktemp("pairs")
+    pairs = list(sentence_pairs())
+    for side, name in enumerate(("xx", "yy")):
+        (folder / f"train.{name}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    arguments = f"-s xx -t yy --workers 1 --trainpref {folder}/train --destdir {folder}/data".split()
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def vocabulary(data):
+    return Vocabulary("xx", "yy", *(Dictionary.load(data / f"dict.{name}.txt") for name in ("xx", "yy")))
+
+
+@pytest.fixture(scope="module")
+def made(data, vocabulary):
+    return make_shortlist(data, vocabulary, best=2, frequent=1)
+
+
+def corpus(sentences):
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return Corpus(np.array(list(itertools.chain(*sentences)), np.uint16), np.cumsum(lengths) - lengths, lengths)
+
+
+def model_1(source, target, iterations):
+    """IBM model 1 as the book has it: {(source word, target word): probability}."""
+    t = collections.defaultdict(lambda: 1.0)
+    for _ in range(iterations):
+        counts, totals = collections.Counter(), collections.Counter()
+        for f, e in zip(source, target, strict=True):
+            for word in e:
+                total = sum(t[other, word] for other in f)
+                for other in f:
+                    counts[other, word] += t[other, word] / total
+                    totals[other] += t[other, word] / total
+        t = {pair: count / totals[pair[0]] for pair, count in counts.items()}
+    return t
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 10**6])
+def test_lexicon_is_that_of_model_1(monkeypatch, pairs):
+    """In parts of any size."""
+    monkeypatch.setattr(lexicon, "_PAIRS", pairs)
+    monkeypatch.setattr(lexicon, "LEAST", 0)
+    draw = random.Random(2)
+    source, target = ([[draw.randrange(9) for _ in range(draw.randint(1, 5))] for _ in range(30)] for _ in "ab")
+    found = learn_lexicon(corpus(source), corpus(target), 9)
+    expected = model_1(source, target, lexicon.ITERATIONS)
+    assert list(zip(found.sources.tolist(), found.targets.tolist(), strict=True)) == sorted(expected)
+    np.testing.assert_allclose(found.probabilities, [expected[pair] for pair in sorted(expected)], rtol=1e-9)
+
+
+def test_a_sentence_may_be_empty():
+    found = learn_lexicon(corpus([[], [1], [2]]), corpus([[3], [], [4]]), 5)
+    assert (found.sources.tolist(), found.targets.tolist(), found.probabilities.tolist()) == ([2], [4], [1])
+    assert not len(learn_lexicon(corpus([[]]), corpus([[]]), 5).sources)
+
+
+def test_tokens_are_those_that_fairseq_reads(data, vocabulary):
+    tokens, sizes = read_tokens(data / "train.xx-yy.xx")
+    theirs = load_indexed_dataset(str(data / "train.xx-yy.xx"), vocabulary.source_dictionary)
+    assert sizes.tolist() == theirs.sizes.tolist()
+    assert tokens.tolist() == torch.cat([theirs[i] for i in range(len(theirs))]).tolist()
+
+
+def test_every_word_has_its_translation(made, vocabulary):
+    for word in range(WORDS):
+        ids = made.of([vocabulary.encode(f"a{word}")])
+        symbols = [vocabulary.target_dictionary[index] for index in ids.tolist()]
+        assert symbols[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
+        assert f"b{word}" in symbols
+        assert "c" in symbols
+        assert len(symbols) <= 4 + 1 + 2
+
+
+def test_of_several_sources_it_is_the_union(made, vocabulary):
+    sources = [vocabulary.encode(line) for line in ("a1 a2 a2", "a3", "unknown", "")]
+    expected = set().union(*(made.of([source]).tolist() for source in sources), [20])
+    assert made.of(sources, [torch.tensor([20]), torch.tensor([], dtype=torch.long)]).tolist() == sorted(expected)
+
+
+def test_numbers(data, vocabulary):
+    for best, frequent in ((1, 0), (3, 5)):
+        made = make_shortlist(data, vocabulary, best, frequent)
+        assert made.starts.diff().max() == best
+        assert len(made.always) == 4 + frequent
+    tokens, _ = read_tokens(data / "train.xx-yy.yy")
+    often = np.argsort(-np.bincount(tokens[tokens >= 4]), kind="stable")[:5]
+    assert set(often.tolist()) <= set(made.always.tolist())
+
+
+def test_fewer_sentences_are_spread_over_the_set(data, monkeypatch):
+    corpora = [shortlist._corpus(str(data / "train.xx-yy.xx"), 100, most) for most in (10, 200, 10**9)]
+    assert [len(each.starts) for each in corpora] == [10, 200, 200]
+    assert corpora[0].starts[0] == 0
+    assert corpora[0].starts[-1] == corpora[1].starts[-1]
+
+
+def test_the_set_may_be_named_the_other_way_round(data, made, vocabulary):
+    turned = Vocabulary("yy", "xx", vocabulary.target_dictionary, vocabulary.source_dictionary)
+    (b7,) = turned.encode("b7")[:-1].tolist()
+    found = make_shortlist(data, turned, best=1, frequent=0)
+    assert turned.target_dictionary.index("a7") in found.words[found.starts[b7] : found.starts[b7 + 1]].tolist()
+
+
+def test_file(made, vocabulary, tmp_path):
+    made.save(tmp_path / "file", vocabulary)
+    found = Shortlist.load(tmp_path / "file", vocabulary)
+    for name in ("starts", "words", "always"):
+        torch.testing.assert_close(getattr(found, name), getattr(made, name), rtol=0, atol=0)
+
+
+def other(vocabulary, side):
+    dictionaries = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
+    dictionaries[side] = Dictionary(dictionaries[side].symbols[:3:-1])
+    return Vocabulary("xx", "yy", dictionaries["source"], dictionaries["target"])
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_other_dictionaries_are_refused(made, vocabulary, tmp_path, side):
+    made.save(tmp_path / "file", vocabulary)
+    with pytest.raises(UsageError, match=f"file was made for another {side} dictionary than the model's"):
+        Shortlist.load(tmp_path / "file", other(vocabulary, side))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lying(path):
+    data = bytearray(path.read_bytes())
+    data[0:8] = (2**60).to_bytes(8, "little")
+    path.write_bytes(data)
+
+
+def rewritten(change):
+    """What changes the tensors of the file."""
+
+    def before(path):
+        from safetensors import safe_open
+
+        with safe_open(path, "pt") as file:
+            about, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        change(tensors, about)
+        save_file(tensors, path, about)
+
+    return before
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (cut, "is damaged or no shortlist"),
+        (lying, "is damaged or no shortlist"),
+        (lambda path: path.write_text("text"), "is damaged or no shortlist"),
+        (lambda path: path.write_text(""), "is damaged or no shortlist"),
+        (lambda path: path.unlink(), "there is no such file"),
+        (lambda path: save_file({"weight": torch.zeros(3)}, path), "is no shortlist, or one of another version"),
+        (rewritten(lambda t, about: about.update(kind="posnet shortlist 2")), "one of another version"),
+        (rewritten(lambda t, about: t.pop("always")), "is damaged"),
+        (rewritten(lambda t, about: t.update(words=t["words"].float())), "is damaged"),
+        (rewritten(lambda t, about: t.update(words=t["words"][None])), "is damaged"),
+        (rewritten(lambda t, about: t.update(words=t["words"] + 1000)), "is damaged"),
+        (rewritten(lambda t, about: t.update(words=t["words"] - 1000)), "is damaged"),
+        (rewritten(lambda t, about: t["starts"].__setitem__(5, 10**9)), "is damaged"),
+        (rewritten(lambda t, about: t["starts"].__setitem__(0, -1)), "is damaged"),
+        (rewritten(lambda t, about: t.update(starts=t["starts"][:-1].clone())), "is damaged"),
+        (rewritten(lambda t, about: t.update(starts=t["starts"][:0].clone())), "is damaged"),
+        (rewritten(lambda t, about: t.update(always=t["always"][1:].clone())), "is damaged"),
+    ],
+)
+def test_bad_files(made, vocabulary, tmp_path, damage, says):
+    made.save(tmp_path / "file", vocabulary)
+    damage(tmp_path / "file")
+    with pytest.raises(UsageError, match=says):
+        Shortlist.load(tmp_path / "file", vocabulary)
+
+
+def test_bad_data(data, vocabulary, tmp_path):
+    with pytest.raises(UsageError, match="holds no binarised training set"):
+        make_shortlist(tmp_path, vocabulary)
+    few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
+    with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):
+        make_shortlist(data, few)
+    for name in ("train.xx-yy.xx.idx", "train.xx-yy.xx.bin", "train.xx-yy.yy.idx", "train.xx-yy.yy.bin"):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    cut(tmp_path / "train.xx-yy.yy.bin")
+    with pytest.raises(UsageError, match="one of them is cut short"):
+        make_shortlist(tmp_path, vocabulary)

@@ -1,0 +1,87 @@
+import os
+
+import pytest
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.incoming import IncomingLines
+
+
+def every(lines, most):
+    found = []
+    while taken := lines.take(most):
+        assert 1 <= len(taken) <= most
+        found += taken
+    assert lines.take(most) == []
+    return found
+
+
+@pytest.fixture
+def pipe():
+    """Lines of a pipe, and a function that writes bytes into it, or closes it with none."""
+    reading, writing = os.pipe()
+
+    def write(data):
+        if data:
+            os.write(writing, data)
+        else:
+            os.close(writing)
+
+    yield IncomingLines(f"/dev/fd/{reading}"), write
+    os.close(reading)
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"a",
+        b"a\n\nb\n",
+        b"a\nb\nc",
+        b"\xef\xbb\xbfa\r\nb\r\n",
+        "a\u2028b\x0bc\x85d\re\n".encode(),
+        b"x\n" * 70000,
+    ],
+)
+def test_a_file_has_the_lines_of_read_lines(tmp_path, content, most):
+    (tmp_path / "file").write_bytes(content)
+    assert every(IncomingLines(tmp_path / "file"), most) == read_lines(tmp_path / "file")
+
+
+def test_it_takes_what_is_there_and_does_not_wait_for_more(pipe):
+    lines, write = pipe
+    write(b"a\nb\nc\nd")
+    assert lines.take(2) == ["a", "b"]
+    assert lines.take(9) == ["c"]
+    write(b"e\n")
+    assert lines.take(9) == ["de"]
+    write(b"f\ng")
+    write(b"")
+    assert lines.take(9) == ["f", "g"]
+    assert lines.take(9) == []
+
+
+def test_lines_in_front_of_a_bad_one_are_returned(pipe):
+    lines, write = pipe
+    write(b"a\nb\n\xff\nc\n")
+    assert lines.take(9) == ["a", "b"]
+    with pytest.raises(UsageError, match="is not UTF-8: line 3 has an invalid byte"):
+        lines.take(9)
+    write(b"")
+
+
+def test_nul(pipe):
+    lines, write = pipe
+    write(b"a\nb\0\n")
+    assert lines.take(1) == ["a"]
+    with pytest.raises(UsageError, match="has a NUL byte in line 2"):
+        lines.take(1)
+    write(b"")
+
+
+@pytest.mark.parametrize(("name", "says"), [("none", "No such file"), (".", "Is a directory")])
+def test_no_file(tmp_path, name, says):
+    with pytest.raises(UsageError, match=says):
+        IncomingLines(tmp_path / name).take(1)
