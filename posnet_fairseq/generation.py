@@ -22,7 +22,8 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.text_generator import TextGenerator
 from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS, MAX_TOKENS_LIMITS, Batches, Translation
-from posnet_fairseq.shared.errors import UsageError, check_range
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.numbers import check_range
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 __all__ = ["TextModel", "load_language_model"]

@@ -70,7 +70,8 @@ def test_translations(model):
             assert each.attention.shape == (len(each.tokens), len(each.source_tokens))
             assert each.attention.sum(dim=1).tolist() == pytest.approx([1] * len(each.tokens), abs=1e-5)
     (one,) = model.translate(lines[0], beam=4, max_len_b=9, nbest=1)
-    assert (one, one.attention) == (found[0][0], None)
+    assert (one.text, one.tokens, one.attention) == (found[0][0].text, found[0][0].tokens, None)
+    assert one.score == pytest.approx(found[0][0].score, abs=1e-5)
 
 
 def test_a_translation_begins_as_it_must(model):

@@ -129,7 +129,7 @@ def test_translate_bad_text(capsys, tmp_path):
 def test_translate_long_and_empty_lines(capsys, monkeypatch, tmp_path, on_long, third):
     path = checkpoint(tmp_path / "model.pt")
     monkeypatch.setattr(
-        Translator, "translate", lambda _, sources: [[replace(BLANK, text=f"{len(s)} tokens")] for s in sources]
+        Translator, "translate", lambda _, batch: [[replace(BLANK, text=f"{len(s)} tokens")] for s in batch.sources]
     )
     (tmp_path / "text").write_text("w1 w2\n\n" + "w3 " * 30 + "\n \nw4\n")
     translate.main([str(path), "--pretokenized", "--on-long", on_long, "--input", f"{tmp_path}/text"])

@@ -291,8 +291,3 @@ def test_graphs_of_a_language_model(tmp_path, capsys):
     path = language_model_checkpoint(tmp_path / "model.pt", "rposnet", fairseq_language_model("rposnet"))
     line = fails(capsys, command.main, path, "--out", tmp_path / "model", "--onnx", "--pretokenized")
     assert "--onnx: model.pt is a language model" in line.replace(f"{tmp_path}/", "")
-
-
-def test_the_former_command_says_the_new_one(data, capsys):
-    path = checkpoint(data / "model.pt", "rposnet")
-    assert "Give --out graphs --onnx" in fails(capsys, command.main, path, "--onnx", "graphs")

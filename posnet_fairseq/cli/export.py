@@ -63,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         "translate with, the folder can be given.",
     )
     parser.add_argument("checkpoint", type=path_text, help="a trained, averaged or precomputed model")
-    parser.add_argument("--out", type=a_path, metavar="FOLDER", help="folder to write, which must not exist (required)")
+    parser.add_argument(
+        "--out", type=a_path, required=True, metavar="FOLDER", help="folder to write, which must not exist"
+    )
     add_text_options(parser)
     parser.add_argument(
         "--shortlist-from",
@@ -81,23 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = _parser()
-    options, others = parser.parse_known_args(arguments)
-    if options.onnx and len(others) == 1 and options.out is None:
-        raise UsageError(f"--onnx {others[0]}: --onnx is a switch. Give --out {others[0]} --onnx.")
-    if others:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
-    if options.out is None:
-        parser.error("the following arguments are required: --out")
-    return options
-
-
 @command
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of posnet-export."""
-    options = _parsed(arguments)
+    options = _parser().parse_args(arguments)
     check_new_folder(options.out, "--out")
     if options.onnx:
         from posnet_fairseq.inference import onnx_export

@@ -155,7 +155,8 @@ def state_parts(model: Any) -> list[Part]:
     tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
     encoded, state, seen = model.encoder.encode(tokens), DecoderState(), []
     for token in tokens.split(1, dim=1):
-        model.decoder.features(token, encoded, state)
+        with torch.enable_grad():  # a graph overwrites no state, as if there were gradients
+            model.decoder.features(token, encoded, state)
         seen.append(_rows(state, encoded))
     parts = []
     for key, tensor in seen[1].items():

@@ -1,5 +1,6 @@
 """What the decoders of translation and language models share."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ class CausalDecoder(nn.Module):
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
         self.layers = nn.ModuleList(layer(cfg, index) for index in range(cfg.decoder_layers))
         self.final_norm = nn.LayerNorm(cfg.decoder_embed_dim)
-        self.output_projection = nn.Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
+        self.output_projection: Any = nn.Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
         if shared_output:
             self.output_projection.weight = embed_tokens.weight
         else:
@@ -99,11 +100,9 @@ class CausalDecoder(nn.Module):
             words: (W,) their ids.
         """
         projection: Any = self.output_projection
-        weight = projection.weight
-        if callable(weight):  # of 8 bits: the few that are left are multiplied in full
-            weight = weight().dequantize()
-        weight = weight[words]
-        return lambda features: nn.functional.linear(features, weight)
+        if hasattr(projection, "part"):  # packed for inference
+            return projection.part(words)
+        return functools.partial(nn.functional.linear, weight=projection.weight[words])
 
     def max_positions(self) -> int:
         """The longest sentence."""

@@ -1,6 +1,7 @@
 """Linear layers and embeddings with weights laid out for inference on CPUs."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -105,6 +106,32 @@ class Int8Embedding(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Token ids in any shape to vectors, (..., D) in float32."""
         return F.embedding(tokens, self._rows).float() * F.embedding(tokens, self._scales)
+
+
+class VocabularyLinear(nn.Module):
+    """The projection to the scores of all words, of which some words can be taken.
+
+    Args:
+        linear: layer without bias, whose weights are taken.
+        words: ids of words to the rows of its weight, (W,) to (W, D).
+        pack: makes the layer that multiplies of a linear one.
+    """
+
+    def __init__(self, linear: nn.Linear, words: nn.Module, pack: Callable[[nn.Linear], nn.Module]) -> None:
+        super().__init__()
+        self.out_features, self.in_features = linear.weight.shape
+        self.words, self._pack = words, pack
+        self.all = pack(linear)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) to (..., vocabulary)."""
+        return self.all(x)
+
+    def part(self, words: Tensor) -> nn.Module:
+        """The projection to some words, given by their ids, (W,)."""
+        linear = nn.Linear(self.in_features, len(words), bias=False, device="meta")
+        linear.weight = nn.Parameter(self.words(words), requires_grad=False)
+        return self._pack(linear)
 
 
 def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,11 +9,19 @@ import torch
 from torch import nn
 
 from posnet_fairseq.inference.packing.gating import JoinedGating
-from posnet_fairseq.inference.packing.linears import Activation, Int8Embedding, Int8Linear, PackedLinear, PlainLinear
+from posnet_fairseq.inference.packing.linears import (
+    Activation,
+    Int8Embedding,
+    Int8Linear,
+    PackedLinear,
+    PlainLinear,
+    VocabularyLinear,
+)
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.gating import Gating
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.transformer.activations import ACTIVATIONS
+from posnet_fairseq.transformer.causal import CausalDecoder
 from posnet_fairseq.transformer.layers import FeedForward
 
 # Activations that a linear layer computes with its products.
@@ -33,7 +41,16 @@ def pack(model: nn.Module, dtype: str) -> None:
         dtype: of weights: ``float32``, ``bf16`` or ``int8``.
     """
     embeddings: dict[nn.Module, nn.Module] = {}  # source and target may share one
+    make = functools.partial(_linear, activation="none", dtype=dtype)
     for module in list(model.modules()):
+        if isinstance(module, CausalDecoder):
+            projection: Any = module.output_projection
+            embedding: Any = module.embed_tokens
+            if projection.weight is not embedding.weight:
+                embedding = nn.Embedding.from_pretrained(projection.weight)
+            if dtype == "int8":
+                embedding = embeddings.setdefault(embedding, Int8Embedding(embedding))
+            module.output_projection = VocabularyLinear(projection, embedding, make)
         if isinstance(module, FeedForward):
             module.inner = _linear(module.inner, _JOINED.get(module.activation, "none"), dtype)
             module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
@@ -41,7 +58,7 @@ def pack(model: nn.Module, dtype: str) -> None:
             module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
         for name, child in module.named_children():
             if type(child) is nn.Linear and _multiplies_tokens(module, name):
-                setattr(module, name, _linear(child, "none", dtype))
+                setattr(module, name, make(child))
             elif type(child) is nn.Embedding and dtype == "int8":
                 setattr(module, name, embeddings.setdefault(child, Int8Embedding(child)))
 
