@@ -16,6 +16,7 @@ from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
 from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
+from posnet_fairseq.inference.packing.pack import describe_packing
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
@@ -198,6 +199,8 @@ def main(arguments: list[str] | None = None) -> None:
     assert reader.model is not None
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(reader.model.folder))
+    if device == "cpu" and options.dtype == "float32":
+        print(f"posnet-translate: {describe_packing()}", file=sys.stderr)
     if options.stream:
         _translate_stream(work)
         return

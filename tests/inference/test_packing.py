@@ -100,7 +100,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("mixer", "options"), [(name, {}) for name in mixer_names()] + OTHERS, ids=str)
 def test_packed_models_compute_the_same(monkeypatch, mixer, options):
-    monkeypatch.setattr(packing, "is_packed_faster", lambda out_features, in_features: in_features == 16)
+    monkeypatch.setattr(packing, "packing_speedup", lambda: 2.0)
     model = build_model(mixer, **options)
     for dtype, distance in (("float32", 1e-5), ("bf16", 0.03), ("int8", 0.06)):
         packed = copy.deepcopy(model)
@@ -125,11 +125,17 @@ def test_what_follows_a_layer_becomes_part_of_it():
     assert isinstance(model.encoder.embed_tokens, Int8Embedding)
 
 
-def test_the_faster_layer_is_taken(monkeypatch):
-    seconds = {PackedLinear: 2.0, PlainLinear: 1.0}
-    monkeypatch.setattr(packing, "_seconds", lambda layer, x: seconds[type(layer)])
-    packing.is_packed_faster.cache_clear()
-    assert not packing.is_packed_faster(37, 24)
-    seconds[PackedLinear] = 0.5
-    assert packing.is_packed_faster(37, 25)
-    packing.is_packed_faster.cache_clear()
+@pytest.mark.parametrize(("seconds", "kind"), [(0.5, PackedLinear), (0.9, PlainLinear), (2.0, PlainLinear)])
+def test_the_faster_layer_is_taken(monkeypatch, seconds, kind):
+    monkeypatch.setattr(packing, "_seconds", lambda layer, x: seconds if isinstance(layer, PackedLinear) else 1.0)
+    packing.packing_speedup.cache_clear()
+    assert packing.packing_speedup() == 1 / seconds
+    packed = "are packed" if kind is PackedLinear else "stay unpacked"
+    assert (
+        packing.describe_packing()
+        == f"weights {packed}: packed ones are {1 / seconds:.1f} times as fast on this processor"
+    )
+    model = build_model("rposnet")
+    pack(model, "float32")
+    assert isinstance(model.decoder.layers[0].feed_forward.inner, kind)
+    packing.packing_speedup.cache_clear()
