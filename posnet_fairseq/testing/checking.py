@@ -9,15 +9,15 @@ from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals
+from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
 
 LAWS = (
     mixer_laws.padding_changes_nothing,
     mixer_laws.the_future_changes_nothing,
-    mixer_laws.steps_equal_the_full_pass,
-    mixer_laws.steps_equal_the_full_pass_to_the_last_position,
-    mixer_laws.hypotheses_that_move_keep_their_past,
-    mixer_laws.positions_of_its_own_serve_both_ways,
+    step_laws.steps_equal_the_full_pass,
+    step_laws.steps_equal_the_full_pass_to_the_last_position,
+    step_laws.hypotheses_that_move_keep_their_past,
+    step_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.storing_energies_changes_nothing,
     mixer_laws.saving_and_loading_change_nothing,
     mixer_laws.half_precision_stays_finite,

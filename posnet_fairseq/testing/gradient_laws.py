@@ -9,7 +9,7 @@ from torch.autograd import grad
 from torch.func import functional_call
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.testing.mixer_laws import CLOSE, call, inputs_of
+from posnet_fairseq.testing.calls import CLOSE, call, inputs_of
 
 
 def second_derivatives_are_right(mixer: TokenMixer) -> None:

@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,151 +10,10 @@ from torch import Tensor, nn
 
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-
-Arguments = dict[str, Any]
-
-CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
-LENGTHS = (7, 3)
-
-
-def tokens(mixer: TokenMixer, length: int = LENGTHS[0]) -> Tensor:
-    """Two sentences, (2, N, D), that ask for gradients."""
-    return torch.randn(len(LENGTHS), length, mixer.embed_dim, dtype=torch.float64, requires_grad=True)
-
-
-def call(mixer: TokenMixer) -> tuple[Tensor, Tensor, Arguments]:
-    """Query, memory and other arguments of a padded batch with positions, all asking for gradients."""
-    query = tokens(mixer)
-    memory = tokens(mixer, LENGTHS[0] + 1) if mixer.place == "cross" else query
-    p = torch.randn(2, 20, mixer.embed_dim, dtype=torch.float64)
-    keys = memory.size(1)
-    return (
-        query,
-        memory,
-        {
-            "positions": p[0].requires_grad_(),
-            "memory_positions": p[1].requires_grad_(),
-            "padding_mask": None if mixer.place == "decoder" else torch.arange(keys) >= torch.tensor([[keys], [3]]),
-            "length_ratio": (5, 4) if mixer.place == "cross" else (1, 1),
-        },
-    )
-
-
-def inputs_of(query: Tensor, memory: Tensor, arguments: Arguments) -> list[Tensor]:
-    """The tensors of a call that ask for gradients."""
-    vectors = [arguments["positions"], arguments["memory_positions"]]
-    return [query, *([memory] if memory is not query else []), *vectors]
-
-
-def begin(mixer: TokenMixer, memory: Tensor, arguments: Arguments, batch_size: int = len(LENGTHS)) -> DecodingState:
-    """The state before the first step."""
-    if mixer.place != "cross":
-        return mixer.init_state(batch_size)
-    names = ("padding_mask", "memory_positions", "length_ratio")
-    return mixer.init_state(batch_size, memory, **{name: arguments[name] for name in names})
-
-
-def steps(
-    mixer: TokenMixer, query: Tensor, memory: Tensor, arguments: Arguments, state: DecodingState | None = None
-) -> Tensor:
-    """One query after another, (B, N, D)."""
-    state = state or begin(mixer, memory, arguments)
-    rows = query.split(1, dim=1)
-    return torch.cat([mixer.step(row, state, arguments["positions"]) for row in rows], dim=1)
-
-
-def ways(mixer: TokenMixer) -> list[Callable[[Tensor, Tensor, Arguments], Tensor]]:
-    """How the mixer can be called: at once, and step by step."""
-
-    def at_once(query: Tensor, memory: Tensor, arguments: Arguments) -> Tensor:
-        return mixer(query, memory, **arguments)
-
-    def in_steps(query: Tensor, memory: Tensor, arguments: Arguments) -> Tensor:
-        return steps(mixer, query, memory, arguments)
-
-    return [at_once] if mixer.place == "encoder" else [at_once, in_steps]
-
-
-def steps_equal_the_full_pass(mixer: TokenMixer) -> None:
-    """Also when hypotheses change places, and when a sentence of cross-attention has several."""
-    if mixer.place == "encoder":
-        return
-    for gradients in (True, False):  # without them states are overwritten
-        with torch.set_grad_enabled(gradients):
-            _steps_equal_the_full_pass(mixer)
-
-
-def _steps_equal_the_full_pass(mixer: TokenMixer) -> None:
-    query, memory, arguments = call(mixer)
-    expected = mixer(query, memory, **arguments)
-    torch.testing.assert_close(steps(mixer, query, memory, arguments), expected, **CLOSE)
-    order = torch.tensor([1, 1, 0])
-    state = begin(mixer, memory, arguments)
-    steps(mixer, query[:, :3], memory, arguments, state)
-    state.reorder(order)
-    rest = steps(mixer, query[order][:, 3:], memory, arguments, state)
-    torch.testing.assert_close(rest, expected[order][:, 3:], **CLOSE)
-    if mixer.place == "cross":
-        several = query.repeat_interleave(3, dim=0) + torch.randn(6, 1, mixer.embed_dim, dtype=query.dtype)
-        wide = arguments | {"padding_mask": arguments["padding_mask"].repeat_interleave(3, dim=0)}
-        expected = mixer(several, memory.repeat_interleave(3, dim=0), **wide)
-        state = begin(mixer, memory, arguments, batch_size=6)
-        torch.testing.assert_close(steps(mixer, several, memory, arguments, state), expected, **CLOSE)
-
-
-def hypotheses_that_move_keep_their_past(mixer: TokenMixer) -> None:
-    """Beam search moves hypotheses at every step; their number grows and shrinks."""
-    if not mixer.causal:
-        return
-    last = mixer.max_positions - 1
-    vectors = torch.randn(2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
-    for gradients in (True, False):
-        with torch.set_grad_enabled(gradients):
-            state, past = mixer.init_state(2), torch.empty(2, 0, mixer.embed_dim, dtype=torch.float64)
-            for position in range(mixer.max_positions):
-                rows = 2 if position == 0 else 6 if position < last // 2 else 3
-                if position:
-                    order = torch.randint(len(past), (rows,))
-                    state.reorder(order)
-                    past = past[order]
-                new = torch.randn(rows, 1, mixer.embed_dim, dtype=torch.float64)
-                past = torch.cat([past, new], dim=1)
-                found = mixer.step(new, state, vectors)
-                if position in (1, 2, last // 2, last):
-                    torch.testing.assert_close(found, mixer(past, positions=vectors)[:, -1:], **CLOSE)
-
-
-def steps_equal_the_full_pass_to_the_last_position(mixer: TokenMixer) -> None:
-    """Beyond clip distances, and where tables that the steps share are made again."""
-    if mixer.place == "encoder":
-        return
-    _, memory, arguments = call(mixer)
-    query = torch.randn(2, mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
-    vectors = torch.randn(2, 2 * mixer.max_positions, mixer.embed_dim, dtype=torch.float64)
-    arguments |= {"positions": vectors[0], "memory_positions": vectors[1]}
-    with torch.no_grad():
-        full = mixer(query, memory if mixer.place == "cross" else None, **arguments)
-        torch.testing.assert_close(steps(mixer, query, memory, arguments), full, **CLOSE)
-
-
-def positions_of_its_own_serve_both_ways(mixer: TokenMixer) -> None:
-    """A mixer that owns its position vectors: a full pass and steps agree."""
-    if not (mixer.reads_positions or mixer.reads_memory_positions):
-        return
-    width, length = mixer.embed_dim, mixer.max_positions
-    mixer.own_positions = Positions("learned", length, width, 0.0, "max_positions", for_mixers=True).double()
-    mixer.own_memory_positions = Positions("sinusoidal", length, width, 0.0, "max_positions", for_mixers=True).double()
-    query, memory, arguments = call(mixer)
-    arguments |= {"positions": None, "memory_positions": None}
-    full = mixer(query, memory, **arguments)
-    assert full.isfinite().all()
-    if mixer.place != "encoder":
-        torch.testing.assert_close(steps(mixer, query, memory, arguments), full, **CLOSE)
+from posnet_fairseq.testing.calls import CLOSE, begin, call, steps, tokens, ways
 
 
 def padding_changes_nothing(mixer: TokenMixer) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing.mixer_laws import begin, call, steps
+from posnet_fairseq.testing.calls import begin, call, steps
 
 
 def a_prompt_is_refused(mixer: TokenMixer) -> None:

@@ -10,11 +10,11 @@ from posnet_fairseq.mixers.bases import token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import band, chunks
+from posnet_fairseq.ops import ancestors, band, chunks
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals
+from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
 from support import laws
 from support.building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
 
@@ -43,10 +43,10 @@ LONG = [
 ]
 IN_STEPS = [
     refusals.a_prompt_is_refused,
-    mixer_laws.steps_equal_the_full_pass,
-    mixer_laws.steps_equal_the_full_pass_to_the_last_position,
-    mixer_laws.hypotheses_that_move_keep_their_past,
-    mixer_laws.positions_of_its_own_serve_both_ways,
+    step_laws.steps_equal_the_full_pass,
+    step_laws.steps_equal_the_full_pass_to_the_last_position,
+    step_laws.hypotheses_that_move_keep_their_past,
+    step_laws.positions_of_its_own_serve_both_ways,
     mixer_laws.the_future_changes_nothing,
 ]
 
@@ -177,6 +177,16 @@ class Breakage:
         monkeypatch.setattr(TokenMixer, "__setstate__", forget, raising=False)
 
     @staticmethod
+    def mixing_up_ancestors(monkeypatch):
+        write = ancestors.write
+
+        def wrong(memory, rows, new, position):
+            write(memory, rows, new, position)
+            rows[:, position % rows.size(1)] = 0
+
+        monkeypatch.setattr(ancestors, "write", wrong)
+
+    @staticmethod
     def forgetting_old_tokens(monkeypatch):
         append = DecodingState.append
 
@@ -218,6 +228,7 @@ def _rounded(x):
         ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
         ("shaw", "decoder", "without_checks", "a_prompt_is_refused"),
         ("shaw", "decoder", "forgetting_old_tokens", "steps_equal_the_full_pass_to_the_last_position"),
+        ("rposnet", "decoder", "mixing_up_ancestors", "hypotheses_that_move_keep_their_past"),
         ("shaw", "decoder", "seeing_the_far_future", "the_future_changes_nothing"),
         ("rposnet", "encoder", "without_checks", "padding_before_tokens_is_refused"),
         ("rposnet", "encoder", "without_checks", "arguments_that_do_not_fit_are_refused"),
@@ -231,7 +242,9 @@ def _rounded(x):
 def test_law_fails(monkeypatch, mixer, place, breakage, law):
     """A law that nothing breaks proves nothing."""
     as_for_long_sentences(monkeypatch)
-    law = next(getattr(module, law) for module in (mixer_laws, gradient_laws, refusals) if hasattr(module, law))
+    law = next(
+        getattr(module, law) for module in (mixer_laws, step_laws, gradient_laws, refusals) if hasattr(module, law)
+    )
     law(build_mixer(mixer, place))
     getattr(Breakage, breakage)(monkeypatch)
     with pytest.raises((AssertionError, UsageError, RuntimeError)):
