@@ -8,6 +8,7 @@ from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import append
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
 from support.building import build_mixer, vectors
 
 BANDED = [
@@ -192,3 +193,23 @@ def test_counts_are_those_of_the_pairs():
                         number[n, max(-2, min(2, offset)) + 2] += 1
             assert torch.equal(which.counts(7, 4, (3, 2)), number)
             assert torch.equal(which.counts(7, torch.full((1, 1, 1), 4), (3, 2))[0], number)
+
+
+def test_a_state_stays_what_its_first_step_made_it():
+    """Steps without gradients go on from those with; others are refused, and so are weights in some steps only."""
+    mixer = build_mixer("rposnet", "decoder")
+    tokens = torch.randn(2, 9, mixer.embed_dim, dtype=torch.float64)
+    positions = vectors(64, mixer.embed_dim)["positions"].detach()
+    expected = mixer(tokens, positions=positions)
+    state, found = mixer.init_state(2), []
+    for position, token in enumerate(tokens.split(1, dim=1)):
+        with torch.set_grad_enabled(position < 4):
+            found.append(mixer.step(token, state, positions))
+    torch.testing.assert_close(torch.cat(found, dim=1), expected, **CLOSE)
+    with pytest.raises(UsageError, match=r"need_weights at position 9: .* in all steps of a state, or in none"):
+        mixer.step(tokens[:, :1], state, positions, need_weights=True)
+    state = mixer.init_state(2)
+    with torch.no_grad():
+        mixer.step(tokens[:, :1], state, positions)
+    with pytest.raises(UsageError, match="a step with gradients: its state began without them"):
+        mixer.step(tokens[:, 1:2], state, positions)

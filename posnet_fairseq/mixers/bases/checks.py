@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import check_padding
@@ -90,6 +91,11 @@ def check_step(mixer: "TokenMixer", query: Tensor, state: DecodingState) -> None
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
             "(B, 1, D). Give a prompt one token at a time, or use the full pass."
+        )
+    if torch.is_grad_enabled() and state.in_place:
+        raise UsageError(
+            "a step with gradients: its state began without them, and is overwritten. Begin a new one, or go on under "
+            "torch.no_grad()."
         )
     if state.batch_size is not None:
         if query.size(0) != state.batch_size:

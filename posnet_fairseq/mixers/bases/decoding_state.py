@@ -53,15 +53,24 @@ class DecodingState:
         # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
+        self._in_place: bool | None = None
 
     @property
     def in_place(self) -> bool:
-        """Whether rows may be overwritten: no gradient needs them, and no graph is being traced."""
-        traced = torch.compiler.is_compiling() or isinstance(self.position, Tensor)
-        return not traced and not torch.is_grad_enabled()
+        """Whether rows are overwritten, decided at the first step: no gradient needs them, and no graph is traced."""
+        if self._in_place is None:
+            traced = torch.compiler.is_compiling() or isinstance(self.position, Tensor)
+            self._in_place = not traced and not torch.is_grad_enabled()
+        return self._in_place
 
     def append(self, name: str, new: Tensor) -> Tensor:
-        """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last."""
+        """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last.
+
+        Raises:
+            UsageError: those of earlier steps are missing.
+        """
+        if name not in self.rows:
+            self._check_first()
         if not self.in_place:
             if name in self.rows:
                 new = torch.cat([self.rows[name], new], dim=2)
@@ -80,10 +89,22 @@ class DecodingState:
         return self.rows[name]
 
     def get_or_create(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        """The tensor with a name, made at the first step."""
+        """The tensor with a name, made at the first step.
+
+        Raises:
+            UsageError: this is a later one.
+        """
         if name not in self.rows:
+            self._check_first()
             self.rows[name] = make()
         return self.rows[name]
+
+    def _check_first(self) -> None:
+        if isinstance(self.position, int) and self.position:
+            raise UsageError(
+                f"need_weights at position {self.position}: earlier steps kept what steps without weights need, or the "
+                "other way round. Ask for weights in all steps of a state, or in none."
+            )
 
     def table(self, name: str, rows: int, make: Callable[[], Tensor]) -> Tensor:
         """A table over positions, (H, rows or more, M), made again only when it has fewer rows."""
