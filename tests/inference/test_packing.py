@@ -1,6 +1,7 @@
 """Layers with weights laid out for inference compute what the layers that they replace compute."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -109,6 +110,40 @@ def test_packed_models_compute_the_same(monkeypatch, mixer, options):
         assert nn.Linear not in linears or {mixer, options.get("cross_mixer")} & WITH_LINEARS_OF_POSITIONS
         expected, found = scores(model), scores(packed)
         assert (found - expected).norm() / expected.norm() < distance
+
+
+def test_processors_without_bfloat16_round_to_it(monkeypatch):
+    linear, x = layer(), torch.randn(5, 24)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    model = build_model("rposnet")
+    pack(model, "bf16")
+    assert isinstance(model.decoder.layers[0].feed_forward.inner, PlainLinear)
+    expected = F.linear(x.bfloat16().float(), linear.weight.bfloat16().float(), linear.bias)
+    torch.testing.assert_close(PlainLinear(linear, dtype=torch.bfloat16)(x), expected)
+
+
+def test_packed_models_serve_several_threads_and_draw_no_random_numbers():
+    torch.manual_seed(1)
+    model = build_model("rposnet")
+    state = torch.get_rng_state()
+    pack(model, "float32")
+    assert torch.equal(torch.get_rng_state(), state)
+    gating = model.decoder.layers[0].self_attn.gating
+    x = list(torch.randn(4, 1, 1, 16))
+    expected = [gating.forward(gating.value(each), each) for each in x]
+    barrier, found = threading.Barrier(4), [None] * 4
+
+    def serve(number):
+        value = gating.value(x[number])
+        barrier.wait()
+        found[number] = gating.forward(value, x[number])
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.testing.assert_close(found, expected)
 
 
 def test_what_follows_a_layer_becomes_part_of_it():

@@ -208,6 +208,15 @@ def test_a_state_stays_what_its_first_step_made_it():
     torch.testing.assert_close(torch.cat(found, dim=1), expected, **CLOSE)
     with pytest.raises(UsageError, match=r"need_weights at position 9: .* in all steps of a state, or in none"):
         mixer.step(tokens[:, :1], state, positions, need_weights=True)
+    for name in ("rposnet", "attention"):
+        mixer, found = build_mixer(name, "decoder"), []
+        state, expected = mixer.init_state(2), mixer(tokens[[1, 0]], positions=positions)
+        for position, token in enumerate(tokens.split(1, dim=1)):
+            with torch.inference_mode() if position < 5 else torch.no_grad():
+                found.append(mixer.step(token if position < 4 else token[[1, 0]], state, positions))
+                if position in (3, 7):
+                    state.reorder(torch.tensor([1, 0] if position == 3 else [0, 1]))
+        torch.testing.assert_close(torch.cat(found[4:], dim=1), expected[:, 4:], **CLOSE)
     state = mixer.init_state(2)
     with torch.no_grad():
         mixer.step(tokens[:, :1], state, positions)

@@ -1,5 +1,6 @@
 """Values and gate of self-attention by one product."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,25 +23,26 @@ class JoinedGating(nn.Module):
         self.kind = gating.kind
         self.value_and_gate = pack(_joined(gating.value_proj, gating.gate_proj))
         self.value_norm: Any = gating.value_norm
-        self._waiting: tuple[Tensor, Tensor] | None = None
+        # Of each thread: a model may be used by several.
+        self._waiting: dict[int, tuple[Tensor, Tensor]] = {}
 
     def value(self, memory: Tensor) -> Tensor:
         """Tokens (B, N, D) to values (B, N, D). Their gate waits for :meth:`forward`."""
         value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
-        self._waiting = memory, gate
+        self._waiting[threading.get_ident()] = memory, gate
         return self.value_norm(value)
 
     def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the same tokens (B, N, D)."""
-        assert self._waiting is not None
-        (tokens, gate), self._waiting = self._waiting, None
+        tokens, gate = self._waiting.pop(threading.get_ident())
         assert tokens is query
         return context * gate
 
 
 def _joined(*layers: Any) -> nn.Linear:
     """A linear layer with the outputs of several, one after another."""
-    joined = nn.Linear(layers[0].in_features, sum(layer.out_features for layer in layers), bias=True)
+    outputs = sum(layer.out_features for layer in layers)
+    joined = nn.Linear(layers[0].in_features, outputs, device="meta")  # without random numbers
     biases = (layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers)
     joined.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers]), requires_grad=False)
     joined.bias = nn.Parameter(torch.cat([bias.detach() for bias in biases]), requires_grad=False)

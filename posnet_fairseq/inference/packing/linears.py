@@ -18,17 +18,20 @@ class PlainLinear(nn.Module):
     Args:
         linear: layer whose weights are taken.
         activation: what follows.
+        dtype: that weights and inputs are rounded to; products are in float32.
     """
 
-    def __init__(self, linear: nn.Linear, activation: Activation = "none") -> None:
+    def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.out_features, self.in_features = linear.weight.shape
-        self.weight, self.bias = linear.weight, linear.bias
+        self._dtype = dtype
+        self.weight = linear.weight if dtype == torch.float32 else nn.Parameter(_rounded(linear.weight.detach(), dtype))
+        self.bias = linear.bias
         self._activate = {"none": nn.Identity(), "relu": nn.ReLU(inplace=True), "gelu": nn.GELU()}[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        return self._activate(F.linear(x, self.weight, self.bias))
+        return self._activate(F.linear(_rounded(x, self._dtype), self.weight, self.bias))
 
 
 class PackedLinear(nn.Module):
@@ -97,7 +100,7 @@ class Int8Embedding(nn.Module):
         embedding: whose weights are taken.
     """
 
-    def __init__(self, embedding: nn.Embedding) -> None:
+    def __init__(self, embedding: Any) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = embedding.weight.shape
         self._rows, scales = int8_rows(embedding.weight.detach())
@@ -132,6 +135,11 @@ class VocabularyLinear(nn.Module):
         linear = nn.Linear(self.in_features, len(words), bias=False, device="meta")
         linear.weight = nn.Parameter(self.words(words), requires_grad=False)
         return self._pack(linear)
+
+
+def _rounded(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """Numbers as near to those given as another type has them; they themselves where it is theirs."""
+    return numbers if numbers.dtype == dtype else numbers.to(dtype).to(numbers.dtype)
 
 
 def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:

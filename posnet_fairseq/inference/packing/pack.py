@@ -42,27 +42,35 @@ def pack(model: nn.Module, dtype: str) -> None:
         model: in evaluation mode and float32. It is changed, and can be neither trained nor saved any more.
         dtype: of weights: ``float32``, ``bf16`` or ``int8``.
     """
-    embeddings: dict[nn.Module, nn.Module] = {}  # source and target may share one
+    _pack(model, dtype, {})
+
+
+def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> None:
+    """As :func:`pack`. `embeddings`: those that have been replaced; source, target and output may share one."""
+
+    def embedding_of(embedding: nn.Module) -> nn.Module:
+        if dtype == "int8" and embedding not in embeddings:
+            embeddings[embedding] = Int8Embedding(embedding)
+        return embeddings.get(embedding, embedding)
+
     make = functools.partial(_linear, activation="none", dtype=dtype)
-    for module in list(model.modules()):
-        if isinstance(module, CausalDecoder):
-            projection: Any = module.output_projection
-            embedding: Any = module.embed_tokens
-            if projection.weight is not embedding.weight:
-                embedding = nn.Embedding.from_pretrained(projection.weight)
-            if dtype == "int8":
-                embedding = embeddings.setdefault(embedding, Int8Embedding(embedding))
-            module.output_projection = VocabularyLinear(projection, embedding, make)
-        if isinstance(module, FeedForward):
-            module.inner = _linear(module.inner, _JOINED.get(module.activation, "none"), dtype)
-            module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
-        if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
-            module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
-        for name, child in module.named_children():
-            if type(child) is nn.Linear and _multiplies_tokens(module, name):
-                setattr(module, name, make(child))
-            elif type(child) is nn.Embedding and dtype == "int8":
-                setattr(module, name, embeddings.setdefault(child, Int8Embedding(child)))
+    if isinstance(module, CausalDecoder):
+        projection, embedding = module.output_projection, module.embed_tokens
+        if projection.weight is not embedding.weight:
+            embedding = nn.Embedding.from_pretrained(projection.weight)
+        module.output_projection = VocabularyLinear(projection, embedding_of(embedding), make)
+    if isinstance(module, FeedForward):
+        module.inner = _linear(module.inner, _JOINED.get(module.activation, "none"), dtype)
+        module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
+    if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
+        module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
+    for name, child in list(module.named_children()):
+        if type(child) is nn.Linear and _multiplies_tokens(module, name):
+            setattr(module, name, make(child))
+        elif type(child) is nn.Embedding:
+            setattr(module, name, embedding_of(child))
+        elif not isinstance(child, VocabularyLinear | JoinedGating):
+            _pack(child, dtype, embeddings)
 
 
 def _multiplies_tokens(module: nn.Module, name: str) -> bool:
@@ -78,7 +86,9 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     if dtype == "int8":
         return Int8Linear(linear, activation)
     if dtype == "bf16":
-        return PackedLinear(linear, activation, torch.bfloat16)
+        if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return PackedLinear(linear, activation, torch.bfloat16)
+        return PlainLinear(linear, activation, torch.bfloat16)
     return (PackedLinear if packing_speedup() > _WORTHWHILE else PlainLinear)(linear, activation)
 
 
@@ -87,7 +97,8 @@ def packing_speedup() -> float:
     """How many times as fast layers are with packed weights on this processor, by a measurement."""
     if not torch.backends.mkldnn.is_available():
         return 0.0
-    x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS)
+    x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
+    linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
     return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
 
 

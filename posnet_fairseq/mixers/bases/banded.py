@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import ancestors
 from posnet_fairseq.ops.band import Band, BandWeights
@@ -70,9 +71,11 @@ class BandedMixer(PositionBasedMixer):
         state: Any = context.state
         weights = state.table("weights of ancestors", context.table_rows, lambda: self._weights_by_ancestor(context))
         memory = state.tables.get("values")
-        if memory is None or memory.size(2) < len(new):
+        if memory is None or memory.size(2) < len(new) or not is_writable(memory):
             memory = state.tables["values"] = ancestors.room(new, self.band, memory)
         rows = state.get_or_create("ancestors", lambda: ancestors.none(memory, len(new)))
+        if not is_writable(rows):
+            rows = state.rows["ancestors"] = rows.clone()
         ancestors.write(memory, rows, new, state.position)
         return ancestors.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
 

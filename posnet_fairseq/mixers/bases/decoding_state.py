@@ -79,7 +79,7 @@ class DecodingState:
             return new
         old, room = self.rows.get(name), self._room.get(name)
         tokens = 0 if old is None else old.size(2)
-        if room is None or room.size(2) <= tokens:
+        if room is None or room.size(2) <= tokens or not is_writable(room):
             room = new.new_empty(*new.shape[:2], tokens + MORE_TOKENS, new.size(3))
             if old is not None:
                 room[:, :, :tokens] = old
@@ -135,7 +135,7 @@ class DecodingState:
         whole = rows if room is None else room  # with its room, rows lie in memory without gaps
         spare = self._spare.get(name)
         fits = spare is not None and spare.shape[1:] == whole.shape[1:] and spare.size(0) >= order.size(0)
-        if spare is None or not fits:
+        if spare is None or not fits or not is_writable(spare):
             spare = whole.new_empty(order.size(0), *whole.shape[1:])
         spare = torch.index_select(whole, 0, order, out=spare[: order.size(0)])
         self._spare[name] = whole
@@ -155,6 +155,11 @@ class DecodingState:
                 self.padding_mask = self.padding_mask.index_select(0, order)
         self.beam = beam
         self.batch_size = self.sentences * beam
+
+
+def is_writable(tensor: Tensor) -> bool:
+    """Whether a tensor may be overwritten: one of inference mode only in that mode."""
+    return torch.is_inference_mode_enabled() or not tensor.is_inference()
 
 
 def order_of_sentences(order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
