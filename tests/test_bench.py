@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -155,7 +157,9 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
             tokens = [each[0]["tokens"] if name == decode.BASELINE else each[0].tokens for each in translations]
             assert list(map(len, tokens)) == [7] * 3
         assert results[name]["sentences"] == 3
-    assert "CTranslate2, int8" in made
+    assert {"CTranslate2, int8", "rposnet_tiny, float32", "rposnet_tiny, int8"} <= set(made)
+    assert results["CTranslate2, int8"]["peer"] == 1
+    assert math.isnan(results[decode.BASELINE]["peer"])
 
 
 def test_converted_transformer_translates_as_the_original():

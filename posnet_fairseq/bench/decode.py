@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import math
 import statistics
 import tempfile
 import time
@@ -22,6 +23,7 @@ from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.checkpoints import about
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -88,6 +90,7 @@ def run(
     length: int,
     sentences: int,
     rounds: int,
+    precisions: Sequence[str] = CTRANSLATE2,
 ) -> dict[str, dict[str, float]]:
     """Time the translation of random sentences to a given length by every engine in turn.
 
@@ -98,10 +101,12 @@ def run(
         length: tokens of every sentence and of every translation, end symbols counted.
         sentences: in the batch.
         rounds: how often everything is timed.
+        precisions: of posnet's models, some of :data:`posnet_fairseq.inference.precision.DTYPES`.
 
     Returns:
         dict from engine to a dict with ``sentences`` and ``tokens`` (per second), ``ratio`` (median of the ratios to
-        fairseq's Transformer) and ``peak`` (bytes held at once).
+        fairseq's Transformer), ``peer`` (to CTranslate2 in the same precision, NaN without it) and ``peak`` (bytes held
+        at once).
     """
     torch.manual_seed(1)
     sample = random_sample(task.source_dictionary, sentences, length)
@@ -110,7 +115,8 @@ def run(
         sample["net_input"] = {name: tensor.cuda() for name, tensor in sample["net_input"].items()}
     with torch.inference_mode():
         engines: dict[str, Callable[[], Any]] = {
-            name: beam_search(model, task, sample, beam, length - 1) for name, model in models.items()
+            name: beam_search(model, task, sample, beam, length - 1)
+            for name, model in in_precisions(models, precisions).items()
         }
         if has_ctranslate2():
             for precision in CTRANSLATE2:
@@ -126,10 +132,28 @@ def run(
             "sentences": sentences / statistics.median(seconds[name]),
             "tokens": sentences * length / statistics.median(seconds[name]),
             "ratio": median_ratio(seconds[BASELINE], seconds[name]),
+            "peer": median_ratio(seconds[peer], seconds[name]) if (peer := _peer(name)) in seconds else math.nan,
             "peak": peaks[name],
         }
         for name in engines
     }
+
+
+def in_precisions(models: Mapping[str, nn.Module], precisions: Sequence[str]) -> dict[str, nn.Module]:
+    """fairseq's Transformer as it is, and every other model in several precisions, by name and precision."""
+    prepared = {BASELINE: models[BASELINE]}
+    for name, model in models.items():
+        if name != BASELINE:
+            device = next(model.parameters()).device
+            for precision in precisions if device.type == "cpu" else ["float32"]:
+                made = prepare_for_inference(copy.deepcopy(model), device, precision)
+                prepared[f"{name}, {precision}"] = made
+    return prepared
+
+
+def _peer(name: str) -> str:
+    """The engine of CTranslate2 in the precision that an engine's name ends with."""
+    return f"CTranslate2, {name.rpartition(', ')[2]}"
 
 
 def converted(
@@ -185,11 +209,15 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         for length in options.lengths:
             results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
             title = f"{options.sentences} sentences of {length} tokens, beam {beam}, size {options.size}"
-            shown = table(title, "sentences/s", "tokens/s", "× fairseq", "memory\nMiB")
+            shown = table(title, "sentences/s", "tokens/s", "× fairseq", "× CTranslate2", "memory\nMiB")
             for name, figures in results.items():
-                speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}", f"{figures['ratio']:.2f}"
+                peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
+                speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}", f"{figures['ratio']:.2f}", peer
                 shown.add_row(name, *speed, mebibytes(figures["peak"]))
             yield shown
-    yield f"{len(task.source_dictionary):,} words, random sentences. Memory: the most that a batch takes at once."
+    yield (
+        f"{len(task.source_dictionary):,} words, random sentences. × CTranslate2: in the same precision. Memory: the "
+        "most that a batch takes at once."
+    )
     if not has_ctranslate2():
         yield "CTranslate2 is not installed: pip install -e '.[bench]' in the posnet folder."

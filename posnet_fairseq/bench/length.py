@@ -16,7 +16,6 @@ from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
@@ -112,30 +111,28 @@ class _Step:
     def __init__(self, mixer: TokenMixer, x: torch.Tensor, length: int) -> None:
         self.mixer, self.x, self.length = mixer, x, length
         self.order = torch.arange(len(x)).flip(0)
-        first, second = self._state_after(1), self._state_after(2)
-        self.rows = {
-            name: tensor if tensor.shape == first[name].shape else _longer(tensor, length - 1)
-            for name, tensor in second.items()
-        }
-        self.tables: dict[str, torch.Tensor] = {}
-        self.state_bytes = sum(tensor.nbytes for tensor in self.rows.values())
-
-    def _state_after(self, steps: int) -> dict[str, torch.Tensor]:
-        state = self.mixer.init_state(len(self.x))
-        for _ in range(steps):
-            self._mix(state)
-        return dict(state.rows)
+        self.state = mixer.init_state(len(x))
+        self._mix()
+        shapes = {name: tensor.shape for name, tensor in self.state.rows.items()}
+        self._mix()
+        self.growing = [name for name, tensor in self.state.rows.items() if tensor.shape != shapes[name]]
+        for name in self.growing:
+            self.state.rows[name] = _longer(self.state.rows[name], length - 1)
+        kept = [*self.state.rows.values(), *(self.state.tables[name] for name in self.state.tables if name == "values")]
+        self.state_bytes = sum(tensor.nbytes for tensor in kept)
 
     @torch.inference_mode()
-    def _mix(self, state: DecodingState) -> None:
-        self.mixer.step(self.x, state, rows=self.length)
+    def _mix(self) -> None:
+        self.mixer.step(self.x, self.state, rows=self.length)
 
+    @torch.inference_mode()
     def __call__(self) -> None:
         for _ in range(STEPS):
-            state = DecodingState(len(self.x))
-            state.position, state.rows, state.tables = self.length - 1, dict(self.rows), self.tables
-            self._mix(state)
-            state.reorder(self.order)
+            self.state.position = self.length - 1
+            for name in self.growing:
+                self.state.rows[name] = self.state.rows[name][:, :, : self.length - 1]
+            self._mix()
+            self.state.reorder(self.order)
 
 
 def _longer(tensor: torch.Tensor, length: int) -> torch.Tensor:
