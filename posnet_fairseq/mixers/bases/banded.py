@@ -18,8 +18,8 @@ from posnet_fairseq.ops.static_mixing import StaticWeights
 class BandedMixer(PositionBasedMixer):
     """A mixer with one energy, whose `reach` is R: offsets beyond ±R have the weights of ±R, or none.
 
-    The time of a full pass over long sentences grows linearly with their length. The decoding state has the
-    size of R tokens at every step.
+    The time of a full pass over long sentences grows linearly with their length. The decoding state has a
+    constant size: R + 1 values of each hypothesis, and with tails the sums up to each of these.
 
     Attributes:
         tails: whether offsets beyond ±R are mixed at all.
