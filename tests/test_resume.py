@@ -177,9 +177,11 @@ def test_work_goes_on_where_nothing_can_be_kept(run, whole, tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
+    run(code=130, batches=1)
     monkeypatch.setattr(Journal, "append", full)
     assert run().count("out.partial cannot be written (No space left on device)") == 1
     assert (tmp_path / "out").read_bytes() == whole
+    assert not (tmp_path / "out.partial").exists()
 
 
 @pytest.mark.parametrize(

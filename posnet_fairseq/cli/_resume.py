@@ -43,7 +43,7 @@ class FinishedBatches:
     """
 
     def __init__(self, path: Path, work: dict[str, Any], resume: bool) -> None:
-        self._journal: Journal | None = Journal(path, work, resume)
+        self._journal, self._can_add = Journal(path, work, resume), True
         try:
             self.done = [[_translations(found) for found in batch] for batch in self._journal.records]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -51,23 +51,21 @@ class FinishedBatches:
 
     def add(self, batch: Sequence[Sequence[Translation]]) -> None:
         """Keep the translations of the next batch. If that fails, work goes on without keeping any."""
-        if self._journal is None:
+        if not self._can_add:
             return
         try:
             self._journal.append([[_entries(each) for each in found] for found in batch])
-        except (OSError, UsageError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+        except OSError as error:
             print(
-                f"posnet-translate: {self._journal.path} cannot be written ({reason}): what is translated from here on "
-                "is lost if the command is interrupted.",
+                f"posnet-translate: {self._journal.path} cannot be written ({error.strerror}): what is translated from "
+                "here on is lost if the command is interrupted.",
                 file=sys.stderr,
             )
-            self._journal = None
+            self._can_add = False
 
     def remove(self) -> None:
         """Remove the file, because the output is written."""
-        if self._journal is not None:
-            self._journal.remove()
+        self._journal.remove()
 
 
 def place_beside(output: str, inputs: Sequence[str | Path]) -> Path | None:
