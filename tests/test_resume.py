@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from posnet_fairseq.cli import translate
+from posnet_fairseq.cli import export, translate
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.journal import Journal
 from support import commands
@@ -29,7 +29,7 @@ def run(model, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES))
 
-    def run(*more, code=0, batches=10**9):
+    def run(*more, code=0, batches=10**9, model=model):
         done = 0
 
         def interrupted(translator, sources):
@@ -147,6 +147,23 @@ def test_another_text_or_model(run, model, tmp_path):
     finally:
         model.write_bytes(data)
     assert "done before" in run("--resume")
+
+
+def test_output_in_a_model_folder(run, model, whole, tmp_path):
+    """What else lies in the folder is neither the model nor read."""
+    export.main([str(model), "--out", "folder", "--pretokenized"])
+    inside = ("--output", "folder/out.txt")
+    run(*inside, code=130, batches=2, model="folder")
+    (tmp_path / "folder/README.md").write_text("edited")
+    (tmp_path / "folder/encoder.onnx").write_text("a graph")
+    assert "done before" in run(*inside, "--resume", model="folder")
+    assert (tmp_path / "folder/out.txt").read_bytes() == whole
+    run(*inside, model="folder")
+    for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
+        assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
+    run("--output", "new", code=130, batches=2, model="folder")
+    (tmp_path / "folder/config.json").write_bytes((tmp_path / "folder/config.json").read_bytes() + b" ")
+    assert "difference in: checkpoint." in run("--output", "new", "--resume", code=2, model="folder")
 
 
 def test_processes_go_on_with_what_one_did(run, whole, tmp_path):

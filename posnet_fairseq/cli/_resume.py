@@ -116,7 +116,7 @@ def work_of(
 
 
 def _contents(path: str) -> list[str]:
-    """Hashes of a file, or of all files of a model's folder."""
+    """Hashes of a file, or of the files of a model's folder that it is read from."""
     return [digest(file, "sha256") for file in sorted(files_of_models([path])) if file.is_file()]
 
 
