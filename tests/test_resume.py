@@ -1,5 +1,6 @@
 """posnet-translate, stopped and started again. That no byte of its notes needs to be whole: test_journal."""
 
+import pickle
 import re
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from posnet_fairseq.cli import export, translate
+from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.journal import Journal
 from support import commands
@@ -116,7 +118,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "fast, dtype")],
+    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "packed_weights, fast, dtype")],
 )
 def test_other_options(run, whole, tmp_path, changed, says):
     run(code=130, batches=2)
@@ -166,6 +168,28 @@ def test_output_in_a_model_folder(run, model, whole, tmp_path):
     assert "difference in: checkpoint." in run("--output", "new", "--resume", code=2, model="folder")
 
 
+def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
+    """They are rounded otherwise, and another measurement may decide otherwise."""
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 2.0)
+    run(code=130, batches=2)
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 1.0)
+    assert "difference in: packed_weights." in run("--resume", code=2)
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 3.0)
+    assert "done before" in run("--resume")
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], "1234.5"), (["--dtype", "int8"], "1.0")])
+def test_other_processes_pack_weights_as_this_one(monkeypatch, options, expected):
+    monkeypatch.setattr(translate, "packing_speedup", lambda: 1234.5)
+    work = translate.Work(translate._parser().parse_args(["model.pt", *options]), "cpu")
+    code = (
+        "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
+        "pickle.load(sys.stdin.buffer); print(pack.packing_speedup())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)
+    assert done.stdout.decode().strip() == expected
+
+
 def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
     run(code=130, batches=1)
     assert "1 of 7 sentences were done before" in run("--processes", "2")
@@ -173,7 +197,11 @@ def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
 
 
 def test_killed(model, run, whole, tmp_path):
-    command = [sys.executable, "-c", "from posnet_fairseq.cli.translate import main; main()", model, *OPTIONS]
+    code = (
+        "from posnet_fairseq.cli import translate; "
+        f"translate.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
+    )
+    command = [sys.executable, "-c", code, model, *OPTIONS]
     (tmp_path / "long").write_text("".join(f"{line}\n" for line in SOURCES * 40))
     run("--input", "long", "--output", "expected")
     process = subprocess.Popen(

@@ -89,7 +89,12 @@ def place_beside(output: str, inputs: Sequence[str | Path]) -> Path | None:
 
 
 def work_of(
-    options: argparse.Namespace, parser: argparse.ArgumentParser, data: Path, device: str, *texts: Sequence[str] | None
+    options: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    data: Path,
+    device: str,
+    packed: bool | None,
+    *texts: Sequence[str] | None,
 ) -> dict[str, Any]:
     """All that translations depend on: texts, contents of files, options, device and versions.
 
@@ -98,6 +103,7 @@ def work_of(
         parser: which read them.
         data: directory that the dictionaries were read from.
         device: type of the devices.
+        packed: whether weights are packed, where a measurement decides that.
         texts: lines to translate, and what the translations begin with.
     """
     paths = {action.dest for action in parser._actions if action.type is path_text}
@@ -106,6 +112,7 @@ def work_of(
         "torch": torch.__version__,
         "input": hashlib.sha256(json.dumps(texts).encode()).hexdigest(),
         "device": device,
+        "packed_weights": packed,
         "data": [digest(path, "sha256") for path in _files(data)],
     }
     for name, value in vars(options).items():
