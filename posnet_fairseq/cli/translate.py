@@ -145,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
         "--on-long",
         choices=ON_LONG,
         default="error",
-        help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
-        "or is left empty",
+        help="a line longer than the model takes stops the command (default), is cut, or is left empty. The command "
+        "stops before it translates anything; with --stream, the lines before that one are translated",
     )
     parser.add_argument(
         "--shortlist",
