@@ -1,5 +1,6 @@
 """posnet-translate, stopped and started again. That no byte of its notes needs to be whole: test_journal."""
 
+import pickle
 import re
 import signal
 import subprocess
@@ -7,7 +8,8 @@ import sys
 
 import pytest
 
-from posnet_fairseq.cli import translate
+from posnet_fairseq.cli import export, translate
+from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.journal import Journal
 from support import commands
@@ -29,7 +31,7 @@ def run(model, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES))
 
-    def run(*more, code=0, batches=10**9):
+    def run(*more, code=0, batches=10**9, model=model):
         done = 0
 
         def interrupted(translator, sources):
@@ -83,7 +85,7 @@ def test_interrupted_after_any_batch_it_writes_the_same(run, whole, tmp_path, re
     for finished in range(batches):
         run(*resume, code=130, batches=finished)
         assert not (tmp_path / "out").exists()
-        assert (tmp_path / "out.partial").exists() == (finished > 0)
+        assert bool((tmp_path / "out.partial").read_bytes()) == (finished > 0)
         said = run(*resume)
         assert (tmp_path / "out").read_bytes() == whole
         assert not (tmp_path / "out.partial").exists()
@@ -116,7 +118,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "fast, dtype")],
+    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "packed_weights, fast, dtype")],
 )
 def test_other_options(run, whole, tmp_path, changed, says):
     run(code=130, batches=2)
@@ -149,6 +151,45 @@ def test_another_text_or_model(run, model, tmp_path):
     assert "done before" in run("--resume")
 
 
+def test_output_in_a_model_folder(run, model, whole, tmp_path):
+    """What else lies in the folder is neither the model nor read."""
+    export.main([str(model), "--out", "folder", "--pretokenized"])
+    inside = ("--output", "folder/out.txt")
+    run(*inside, code=130, batches=2, model="folder")
+    (tmp_path / "folder/README.md").write_text("edited")
+    (tmp_path / "folder/encoder.onnx").write_text("a graph")
+    assert "done before" in run(*inside, "--resume", model="folder")
+    assert (tmp_path / "folder/out.txt").read_bytes() == whole
+    run(*inside, model="folder")
+    for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
+        assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
+    run("--output", "new", code=130, batches=2, model="folder")
+    (tmp_path / "folder/config.json").write_bytes((tmp_path / "folder/config.json").read_bytes() + b" ")
+    assert "difference in: checkpoint." in run("--output", "new", "--resume", code=2, model="folder")
+
+
+def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
+    """They are rounded otherwise, and another measurement may decide otherwise."""
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 2.0)
+    run(code=130, batches=2)
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 1.0)
+    assert "difference in: packed_weights." in run("--resume", code=2)
+    monkeypatch.setattr(pack, "packing_speedup", lambda: 3.0)
+    assert "done before" in run("--resume")
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], "1234.5"), (["--dtype", "int8"], "1.0")])
+def test_other_processes_pack_weights_as_this_one(monkeypatch, options, expected):
+    monkeypatch.setattr(translate, "packing_speedup", lambda: 1234.5)
+    work = translate.Work(translate._parser().parse_args(["model.pt", *options]), "cpu")
+    code = (
+        "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
+        "pickle.load(sys.stdin.buffer); print(pack.packing_speedup())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)
+    assert done.stdout.decode().strip() == expected
+
+
 def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
     run(code=130, batches=1)
     assert "1 of 7 sentences were done before" in run("--processes", "2")
@@ -156,7 +197,11 @@ def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
 
 
 def test_killed(model, run, whole, tmp_path):
-    command = [sys.executable, "-c", "from posnet_fairseq.cli.translate import main; main()", model, *OPTIONS]
+    code = (
+        "from posnet_fairseq.cli import translate; "
+        f"translate.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
+    )
+    command = [sys.executable, "-c", code, model, *OPTIONS]
     (tmp_path / "long").write_text("".join(f"{line}\n" for line in SOURCES * 40))
     run("--input", "long", "--output", "expected")
     process = subprocess.Popen(
@@ -177,9 +222,11 @@ def test_work_goes_on_where_nothing_can_be_kept(run, whole, tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
+    run(code=130, batches=1)
     monkeypatch.setattr(Journal, "append", full)
     assert run().count("out.partial cannot be written (No space left on device)") == 1
     assert (tmp_path / "out").read_bytes() == whole
+    assert not (tmp_path / "out.partial").exists()
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,8 @@ def test_lines_in_front_of_one_that_is_refused_are_translated(stream, expected, 
 
     assert stream(talk) == 2
     assert "line 3 has 201 tokens" in capfd.readouterr().err
+    said = " ".join(translate._parser().format_help().split())
+    assert "before it translates anything; with --stream, the lines before that one are translated" in said
 
 
 @pytest.mark.parametrize(("on_long", "comes"), [("skip", False), ("truncate", True)])

@@ -43,7 +43,7 @@ class FinishedBatches:
     """
 
     def __init__(self, path: Path, work: dict[str, Any], resume: bool) -> None:
-        self._journal: Journal | None = Journal(path, work, resume)
+        self._journal, self._can_add = Journal(path, work, resume), True
         try:
             self.done = [[_translations(found) for found in batch] for batch in self._journal.records]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -51,23 +51,21 @@ class FinishedBatches:
 
     def add(self, batch: Sequence[Sequence[Translation]]) -> None:
         """Keep the translations of the next batch. If that fails, work goes on without keeping any."""
-        if self._journal is None:
+        if not self._can_add:
             return
         try:
             self._journal.append([[_entries(each) for each in found] for found in batch])
-        except (OSError, UsageError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+        except OSError as error:
             print(
-                f"posnet-translate: {self._journal.path} cannot be written ({reason}): what is translated from here on "
-                "is lost if the command is interrupted.",
+                f"posnet-translate: {self._journal.path} cannot be written ({error.strerror}): what is translated from "
+                "here on is lost if the command is interrupted.",
                 file=sys.stderr,
             )
-            self._journal = None
+            self._can_add = False
 
     def remove(self) -> None:
         """Remove the file, because the output is written."""
-        if self._journal is not None:
-            self._journal.remove()
+        self._journal.remove()
 
 
 def place_beside(output: str, inputs: Sequence[str | Path]) -> Path | None:
@@ -91,7 +89,12 @@ def place_beside(output: str, inputs: Sequence[str | Path]) -> Path | None:
 
 
 def work_of(
-    options: argparse.Namespace, parser: argparse.ArgumentParser, data: Path, device: str, *texts: Sequence[str] | None
+    options: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    data: Path,
+    device: str,
+    packed: bool | None,
+    *texts: Sequence[str] | None,
 ) -> dict[str, Any]:
     """All that translations depend on: texts, contents of files, options, device and versions.
 
@@ -100,6 +103,7 @@ def work_of(
         parser: which read them.
         data: directory that the dictionaries were read from.
         device: type of the devices.
+        packed: whether weights are packed, where a measurement decides that.
         texts: lines to translate, and what the translations begin with.
     """
     paths = {action.dest for action in parser._actions if action.type is path_text}
@@ -108,6 +112,7 @@ def work_of(
         "torch": torch.__version__,
         "input": hashlib.sha256(json.dumps(texts).encode()).hexdigest(),
         "device": device,
+        "packed_weights": packed,
         "data": [digest(path, "sha256") for path in _files(data)],
     }
     for name, value in vars(options).items():
@@ -118,7 +123,7 @@ def work_of(
 
 
 def _contents(path: str) -> list[str]:
-    """Hashes of a file, or of all files of a model's folder."""
+    """Hashes of a file, or of the files of a model's folder that it is read from."""
     return [digest(file, "sha256") for file in sorted(files_of_models([path])) if file.is_file()]
 
 

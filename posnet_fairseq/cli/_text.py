@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.inference.model_folder import CONFIG, WEIGHTS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.text.card import CARD, DatasetCard
@@ -42,9 +43,9 @@ def text_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """Yield the paths of checkpoints, and of all files of model folders."""
+    """Yield the paths of checkpoints, and of the files of model folders that a model is read from."""
     for path in map(Path, paths):
-        yield from path.iterdir() if path.is_dir() else (path,)
+        yield from (path / CONFIG, path / WEIGHTS, *files_of_data(path)) if path.is_dir() else (path,)
 
 
 def files_of_data(folder: str | Path) -> list[Path]:

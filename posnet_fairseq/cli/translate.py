@@ -16,7 +16,12 @@ from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
 from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
-from posnet_fairseq.inference.packing.pack import describe_packing
+from posnet_fairseq.inference.packing.pack import (
+    assume_packing_speedup,
+    describe_packing,
+    packing_speedup,
+    weights_are_packed,
+)
 from posnet_fairseq.inference.precision import DTYPES, check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
@@ -55,8 +60,21 @@ class Work:
         self._translator: Translator | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Models do not travel to other processes."""
-        return {**self.__dict__, "model": None, "_translator": None}
+        """Models do not travel to other processes. The measurement does by which weights are packed or not."""
+        speedup = packing_speedup() if self.measures_packing else None
+        return {**self.__dict__, "model": None, "_translator": None, "packing_speedup": speedup}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process, which would measure anew: translations must not depend on the process."""
+        speedup = state.pop("packing_speedup")
+        if speedup is not None:
+            assume_packing_speedup(speedup)
+        self.__dict__.update(state)
+
+    @property
+    def measures_packing(self) -> bool:
+        """Whether a measurement decides if weights are packed, which changes the rounding."""
+        return self._device == "cpu" and self.options.dtype == "float32"
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> tuple[list[list[Translation]], int, float]:
@@ -127,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
         "--on-long",
         choices=ON_LONG,
         default="error",
-        help="a line longer than the model takes stops the command before it translates anything (default), is cut, "
-        "or is left empty",
+        help="a line longer than the model takes stops the command (default), is cut, or is left empty. The command "
+        "stops before it translates anything; with --stream, the lines before that one are translated",
     )
     parser.add_argument(
         "--shortlist",
@@ -199,7 +217,7 @@ def main(arguments: list[str] | None = None) -> None:
     assert reader.model is not None
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(reader.model.folder))
-    if device == "cpu" and options.dtype == "float32":
+    if work.measures_packing:
         print(f"posnet-translate: {describe_packing()}", file=sys.stderr)
     if options.stream:
         _translate_stream(work)
@@ -213,7 +231,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"posnet-translate: {note}", file=sys.stderr)
     finished = None
     if beside is not None:
-        about = work_of(options, parser, reader.model.folder, device, lines, prefixes)
+        packed = weights_are_packed() if work.measures_packing else None
+        about = work_of(options, parser, reader.model.folder, device, packed, lines, prefixes)
         finished = FinishedBatches(beside, about, options.resume)
     speed = Speed()
     translations = _translate(work, batches, finished, speed)

@@ -168,7 +168,7 @@ def refuse_language_model(state: State) -> None:
     if is_language_model(state):
         raise UsageError(
             f"a checkpoint of {model_arch(state)} was given, a language model; this command works with translation "
-            "models. Language models are for fairseq-eval-lm and fairseq-interactive."
+            "models. Language models are for posnet-generate, fairseq-eval-lm and fairseq-interactive."
         )
 
 

@@ -104,11 +104,12 @@ class Shortlist:
 
     def _fits(self, vocabulary: Vocabulary) -> bool:
         """Whether all numbers are in range."""
-        steps, words = self.starts.diff(), torch.cat([self.words, self.always])
+        words = torch.cat([self.words, self.always])
         return (
             len(self.starts) == len(vocabulary.source_dictionary) + 1
             and self.starts[[0, -1]].tolist() == [0, len(self.words)]
-            and bool((steps >= 0).all())
+            and bool(((self.starts >= 0) & (self.starts <= len(self.words))).all())  # so that no difference overflows
+            and bool((self.starts.diff() >= 0).all())
             and bool(((words >= 0) & (words < len(vocabulary.target_dictionary))).all())
             and set(range(_SPECIAL)) <= set(self.always.tolist())
         )
@@ -161,11 +162,13 @@ def _corpus(path: str, words: int, most: int) -> Corpus:
         most: number of sentences.
     """
     tokens, sizes = read_tokens(path)
-    if len(tokens) and int(tokens.max()) >= words:
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
         raise UsageError(
             f"{path}.bin has words that the model's dictionary, of {words} entries, does not have. Give the data that "
             "the model was trained on."
         )
+    if tokens.dtype == np.uint64:  # numpy counts no such numbers
+        tokens = tokens.view(np.int64)
     chosen = np.linspace(0, max(len(sizes) - 1, 0), min(most, len(sizes)), dtype=np.int64)
     starts = np.cumsum(sizes, dtype=np.int64) - sizes
     return Corpus(tokens, starts[chosen], np.maximum(sizes[chosen] - 1, 0))

@@ -57,7 +57,7 @@ OPTIONS = [
     option("--resume", "--resume goes on with a file: give one by --output"),
     option("--shortlist text/test.xx", "text/test.xx is damaged or no shortlist"),
     Row("texts of a translation model", "posnet-generate model.pt", "a translation model. Give a language model"),
-    Row("translations of a language model", "posnet-translate lm/model.pt", "a language model"),
+    Row("translations of a language model", "posnet-translate lm/model.pt", "a language model.* for posnet-generate"),
     Row("texts of no length", "posnet-generate lm/model.pt --max-len-b 0", "--max-len-b 0: give 1 or more"),
     Row(
         "a shortlist of a language model",

@@ -168,6 +168,14 @@ def lying(path):
     path.write_bytes(data)
 
 
+def overflowing(tensors, about):
+    """Starts whose differences are at least 0 only because they overflow."""
+    starts = tensors["starts"]
+    starts[1:] = len(tensors["words"])
+    starts[1:4] = torch.tensor([2**63 - 1, -(2**63), -1])
+    assert (starts.diff() >= 0).all()
+
+
 def rewritten(change):
     """What changes the tensors of the file."""
 
@@ -199,6 +207,7 @@ def rewritten(change):
         (rewritten(lambda t, about: t.update(words=t["words"] - 1000)), "is damaged"),
         (rewritten(lambda t, about: t["starts"].__setitem__(5, 10**9)), "is damaged"),
         (rewritten(lambda t, about: t["starts"].__setitem__(0, -1)), "is damaged"),
+        (rewritten(overflowing), "is damaged"),
         (rewritten(lambda t, about: t.update(starts=t["starts"][:-1].clone())), "is damaged"),
         (rewritten(lambda t, about: t.update(starts=t["starts"][:0].clone())), "is damaged"),
         (rewritten(lambda t, about: t.update(always=t["always"][1:].clone())), "is damaged"),
@@ -209,6 +218,33 @@ def test_bad_files(made, vocabulary, tmp_path, damage, says):
     damage(tmp_path / "file")
     with pytest.raises(UsageError, match=says):
         Shortlist.load(tmp_path / "file", vocabulary)
+
+
+def stored_as(kind, code, data, folder, change=lambda tokens: None):
+    """The training set with token ids of another type."""
+    for name in ("xx", "yy"):
+        tokens, sizes = read_tokens(data / f"train.xx-yy.{name}")
+        tokens = tokens.astype(kind)
+        change(tokens)
+        tokens.tofile(folder / f"train.xx-yy.{name}.bin")
+        starts = (np.cumsum(sizes, dtype=np.int64) - sizes) * tokens.itemsize
+        head = (data / f"train.xx-yy.{name}.idx").read_bytes()
+        head = head[:17] + bytes([code]) + head[18:26]
+        (folder / f"train.xx-yy.{name}.idx").write_bytes(head + sizes.tobytes() + starts.tobytes())
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "code"), [(np.int32, 4), (np.uint64, 10)])
+def test_token_ids_of_any_type(data, made, vocabulary, tmp_path, kind, code):
+    found = make_shortlist(stored_as(kind, code, data, tmp_path), vocabulary, best=2, frequent=1)
+    torch.testing.assert_close(vars(found), vars(made), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("kind", "code", "word"), [(np.int32, 4, -1), (np.int64, 5, -(2**63)), (np.uint64, 10, 2**63)])
+def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path, kind, code, word):
+    folder = stored_as(kind, code, data, tmp_path, lambda tokens: tokens.__setitem__(3, word))
+    with pytest.raises(UsageError, match=r"has words that the model's dictionary, of .* entries, does not have"):
+        make_shortlist(folder, vocabulary)
 
 
 def test_bad_data(data, vocabulary, tmp_path):

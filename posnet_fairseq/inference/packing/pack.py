@@ -95,11 +95,32 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
 @functools.cache
 def packing_speedup() -> float:
     """How many times as fast layers are with packed weights on this processor, by a measurement."""
+    if _assumed is not None:
+        return _assumed
     if not torch.backends.mkldnn.is_available():
         return 0.0
     x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
     linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
     return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
+
+
+_assumed: float | None = None
+
+
+def assume_packing_speedup(value: float) -> None:
+    """Take over the measurement of another process, so that layers here are packed as they are there.
+
+    Args:
+        value: what :func:`packing_speedup` returned.
+    """
+    global _assumed
+    _assumed = value
+    packing_speedup.cache_clear()
+
+
+def weights_are_packed() -> bool:
+    """Whether weights of float32 are packed on this processor."""
+    return packing_speedup() > _WORTHWHILE
 
 
 def describe_packing() -> str:
