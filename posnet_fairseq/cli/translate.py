@@ -217,8 +217,6 @@ def main(arguments: list[str] | None = None) -> None:
     assert reader.model is not None
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(reader.model.folder))
-    if work.measures_packing:
-        print(f"posnet-translate: {describe_packing()}", file=sys.stderr)
     if options.stream:
         _translate_stream(work)
         return
@@ -239,6 +237,13 @@ def main(arguments: list[str] | None = None) -> None:
     save_lines(options.output, _printed(translations, 0, options))
     if finished is not None:
         finished.remove()
+    _say(speed, work)
+
+
+def _say(speed: Speed, work: Work) -> None:
+    """Print how fast it was, and with which weights."""
+    if work.measures_packing:
+        print(f"posnet-translate: {describe_packing()}", file=sys.stderr)
     print(f"posnet-translate: {speed}", file=sys.stderr)
 
 
@@ -286,7 +291,7 @@ def _translate_stream(work: Work) -> None:
         for found in as_they_come(lines, work.load(), translate, options.max_tokens, options.on_long):
             write(_printed(found, number, options))
             number += len(found)
-    print(f"posnet-translate: {speed}", file=sys.stderr)
+    _say(speed, work)
 
 
 def _printed(translations: Sequence[Sequence[Translation]], first: int, options: argparse.Namespace) -> list[str]:

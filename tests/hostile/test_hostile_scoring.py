@@ -299,7 +299,7 @@ def test_translations_for_a_terminal_are_harmless(folder, monkeypatch, capfd):
     """A file or a pipe gets them as they are: they are data."""
     monkeypatch.chdir(folder)
     escaping = [replace(BLANK, text="b\x1b[2J\u202e")]
-    monkeypatch.setattr(Translator, "translate", lambda self, sources: [escaping] * len(sources))
+    monkeypatch.setattr(Translator, "translate", lambda self, batch: [escaping] * len(batch.sources))
     (folder / "in").write_text("a1\n")
     printed = {}
     for terminal in (True, False):

@@ -311,8 +311,9 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
 STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
 PROGRAM = """
-import os
+import os, signal
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which the tests' own process may ignore
 from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.run import run_attached

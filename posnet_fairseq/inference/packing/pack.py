@@ -89,7 +89,7 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
         if torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return PackedLinear(linear, activation, torch.bfloat16)
         return PlainLinear(linear, activation, torch.bfloat16)
-    return (PackedLinear if packing_speedup() > _WORTHWHILE else PlainLinear)(linear, activation)
+    return (PackedLinear if weights_are_packed() else PlainLinear)(linear, activation)
 
 
 @functools.cache
@@ -126,7 +126,7 @@ def weights_are_packed() -> bool:
 def describe_packing() -> str:
     """What was measured, and what follows from it, as a clause."""
     speedup = packing_speedup()
-    choice = "are packed" if speedup > _WORTHWHILE else "stay unpacked"
+    choice = "are packed" if weights_are_packed() else "stay unpacked"
     return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
 
 
