@@ -65,6 +65,7 @@ def test_other_work(path):
     assert path.read_bytes() == data, "it is replaced when there is something to replace it by"
     journal.append("new")
     journal._file.close()
+    assert path.read_bytes().endswith(b' "new"\n'), "all of the other is gone"
     assert after(path, {"input": "abd"}) == ["new"]
 
 
@@ -88,16 +89,17 @@ def test_a_record_that_could_not_be_written_is_dropped(path):
             return getattr(self.file, name)
 
         def write(self, data):
-            self.file.write(data[:3])
+            self.file.write(data[:-3])
             raise OSError(28, "No space left on device")
 
     journal = Journal(path, HEADER)
     file, journal._file = journal._file, Full(journal._file)
     with pytest.raises(OSError, match="No space"):
-        journal.append("lost")
+        journal.append("lost" * 9)
     journal._file = file
     journal.append("kept")
     journal._file.close()
+    assert path.read_bytes().endswith(b' "kept"\n')
     assert after(path) == [*RECORDS, "kept"]
 
 
