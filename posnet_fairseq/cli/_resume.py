@@ -63,6 +63,10 @@ class FinishedBatches:
             )
             self._can_add = False
 
+    def close(self) -> None:
+        """Leave the file to a later attempt, because this one ends without an output."""
+        self._journal.close()
+
     def remove(self) -> None:
         """Remove the file, because the output is written."""
         self._journal.remove()

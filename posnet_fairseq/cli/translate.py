@@ -233,8 +233,13 @@ def main(arguments: list[str] | None = None) -> None:
         about = work_of(options, parser, reader.model.folder, device, packed, lines, prefixes)
         finished = FinishedBatches(beside, about, options.resume)
     speed = Speed()
-    translations = _translate(work, batches, finished, speed)
-    save_lines(options.output, _printed(translations, 0, options))
+    try:
+        translations = _translate(work, batches, finished, speed)
+        save_lines(options.output, _printed(translations, 0, options))
+    except BaseException:
+        if finished is not None:
+            finished.close()
+        raise
     if finished is not None:
         finished.remove()
     _say(speed, work)

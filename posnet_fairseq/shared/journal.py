@@ -59,6 +59,7 @@ class Journal:
             the bytes that stay: those of the header and of whole records, or none.
         """
         data = self._file.readall()
+        self._is_ours = not data
         values, whole = _parsed(data)
         earlier = values[0] if values else None
         if earlier == self._header:
@@ -83,12 +84,19 @@ class Journal:
             OSError: it cannot be written.
         """
         line = _line(record) if self._whole else _line(self._header) + _line(record)
+        self._is_ours = True
         self._file.truncate(self._whole)
         self._file.seek(self._whole)
         left = line
         while left:
             left = left[self._file.write(left) :]
         self._whole += len(line)
+
+    def close(self) -> None:
+        """Leave the file to a later attempt, unless nothing was kept in it."""
+        if self._is_ours and not self._whole:
+            self.remove()
+        self._file.close()
 
     def remove(self) -> None:
         """Remove the file, because the work is done."""
