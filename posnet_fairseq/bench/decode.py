@@ -209,15 +209,15 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         for length in options.lengths:
             results = run(models, task, options.size, beam, length, options.sentences, options.rounds)
             title = f"{options.sentences} sentences of {length} tokens, beam {beam}, size {options.size}"
-            shown = table(title, "sentences/s", "tokens/s", "× fairseq", "× CTranslate2", "memory\nMiB")
+            shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
                 peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
                 speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}", f"{figures['ratio']:.2f}", peer
                 shown.add_row(name, *speed, mebibytes(figures["peak"]))
             yield shown
     yield (
-        f"{len(task.source_dictionary):,} words, random sentences. × CTranslate2: in the same precision. Memory: the "
-        "most that a batch takes at once."
+        f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "
+        "the most that a batch takes at once."
     )
     if not has_ctranslate2():
         yield "CTranslate2 is not installed: pip install -e '.[bench]' in the posnet folder."
