@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 
+from posnet_fairseq.inference.precision import DTYPES
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import Translation
 from posnet_fairseq.shared.files import path_text
@@ -84,3 +85,16 @@ def lines_of(number: int, translations: Sequence[Translation], nbest: int | None
             fields.append(" ".join(f"{source}-{target}" for source, target in each.alignment or ()))
         lines.append(" ||| ".join(fields))
     return lines
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of how a model computes."""
+    parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="float32",
+        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
+        "for CPUs",
+    )
+    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import torch
 
-from posnet_fairseq.cli._search import add_search_options, lines_of, settings_of
+from posnet_fairseq.cli._search import add_model_options, add_search_options, lines_of, settings_of
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.generation import BEAM, MAX_LEN_A, MAX_LEN_B, TextModel
-from posnet_fairseq.inference.precision import DTYPES, check_dtype
+from posnet_fairseq.inference.precision import check_dtype
 from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS, MAX_TOKENS_LIMITS, Batches, Translation
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.files import check_place, check_stdout, path_text, read_lines, save_lines
@@ -33,15 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-tokens", type=int, default=MAX_TOKENS, help=f"tokens of the texts in a batch (default: {MAX_TOKENS})"
     )
-    parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
-    parser.add_argument(
-        "--dtype",
-        choices=DTYPES,
-        default="float32",
-        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
-        "for CPUs",
-    )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    add_model_options(parser)
     return parser
 
 

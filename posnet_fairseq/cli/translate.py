@@ -13,7 +13,13 @@ import torch
 
 from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
-from posnet_fairseq.cli._search import add_search_options, add_translation_options, lines_of, settings_of
+from posnet_fairseq.cli._search import (
+    add_model_options,
+    add_search_options,
+    add_translation_options,
+    lines_of,
+    settings_of,
+)
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.inference.packing.pack import (
@@ -22,7 +28,7 @@ from posnet_fairseq.inference.packing.pack import (
     packing_speedup,
     weights_are_packed,
 )
-from posnet_fairseq.inference.precision import DTYPES, check_dtype
+from posnet_fairseq.inference.precision import check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -154,15 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         help="search among the target words that the source words of a batch were seen with: a file that posnet-export "
         "--shortlist-from wrote. Faster, and less exact (default: all words)",
     )
-    parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
-    parser.add_argument(
-        "--dtype",
-        choices=DTYPES,
-        default="float32",
-        help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
-        "for CPUs",
-    )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    add_model_options(parser)
     parser.add_argument(
         "--processes",
         type=int,
