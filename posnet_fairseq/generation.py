@@ -28,7 +28,7 @@ from posnet_fairseq.text.pipeline import choose_pipeline
 
 __all__ = ["TextModel", "load_language_model"]
 
-# What a search for texts has other defaults for: a text is at most so many tokens longer than the longest beginning.
+# Defaults of a search for texts: a text has at most MAX_LEN_B tokens more than the longest beginning of its batch.
 BEAM, MAX_LEN_A, MAX_LEN_B = 1, 1.0, 100
 
 

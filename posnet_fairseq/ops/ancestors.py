@@ -11,17 +11,6 @@ from torch import Tensor
 from posnet_fairseq.ops.band import Band
 
 
-def slot_order(weights: Tensor) -> Tensor:
-    """Return weights in the order of the slots at each step.
-
-    Args:
-        weights: (H, steps, R + 1), of the distances 0 to R from each step's token.
-    """
-    size = weights.size(2)
-    steps, slots = torch.arange(weights.size(1), device=weights.device), torch.arange(size, device=weights.device)
-    return weights.gather(2, ((steps[:, None] - slots) % size).expand(len(weights), -1, -1))
-
-
 def room(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
     """Return memory with a row for each hypothesis, and what an older one has.
 

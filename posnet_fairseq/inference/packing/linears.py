@@ -85,11 +85,11 @@ class Int8Linear(nn.Module):
         ops = torch.ops.quantized
         self._multiply: Any = (ops.linear_relu_dynamic if activation == "relu" else ops.linear_dynamic).default
         self._gelu = activation == "gelu"
+        self._leaves_a_bit_out = not torch.cpu._is_vnni_supported()  # other processors would overflow in sums
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        # The last argument would leave one of the input's bits out, for processors that overflow otherwise.
-        out = self._multiply(x, self._weight, not has_exact_int8())
+        out = self._multiply(x, self._weight, self._leaves_a_bit_out)
         return F.gelu(out) if self._gelu else out
 
 
@@ -146,8 +146,3 @@ def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of a matrix (O, I) as 8-bit integers, and what each is multiplied by, (O,) in float64."""
     scales = (weight.abs().amax(dim=1).double() / 127).clamp(min=torch.finfo(torch.float32).tiny)
     return (weight / scales[:, None]).round().to(torch.int8), scales
-
-
-def has_exact_int8() -> bool:
-    """Whether this processor sums products of 8 bits without overflow."""
-    return torch.cpu._is_vnni_supported()

@@ -1,5 +1,6 @@
 """Base class of the position-based mixers whose weights depend on clipped offsets."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ class BandedMixer(PositionBasedMixer):
         state, new = context.state, split_heads(self.gating.value(memory), self.num_heads)
         if state.in_place:
             return self._mix_ancestors(new, context), None
-        weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context))
+        weights = state.table("weights", context.table_rows, lambda: self._weights_by_slot(context, self.tails))
         slots = state.get_or_create("values", lambda: self._empty_slots(new))
         slots = state.rows["values"] = append(slots, new, context.query_index(), self.band)
         mixed = context.row(weights).to(slots.dtype) @ slots
@@ -69,7 +70,9 @@ class BandedMixer(PositionBasedMixer):
     def _mix_ancestors(self, new: Tensor, context: MixingContext) -> Tensor:
         """As :meth:`mix_step`, with a memory that is written in place."""
         state: Any = context.state
-        weights = state.table("weights of ancestors", context.table_rows, lambda: self._weights_by_ancestor(context))
+        weights = state.table(
+            "weights of ancestors", context.table_rows, lambda: self._weights_by_slot(context, tails=False)
+        )
         memory = state.tables.get("values")
         if memory is None or memory.size(2) < len(new) or not is_writable(memory):
             memory = state.tables["values"] = ancestors.room(new, self.band, memory)
@@ -79,15 +82,12 @@ class BandedMixer(PositionBasedMixer):
         ancestors.write(memory, rows, new, state.position)
         return ancestors.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
 
-    def _weights_by_ancestor(self, context: MixingContext) -> Tensor:
-        weights = self._band_weights(context.table_rows, context.table_rows, context).weights
-        return ancestors.slot_order(weights[..., self.band.clip_distance :])
-
     def _empty_slots(self, new: Tensor) -> Tensor:
         batch, heads, _, width = new.shape
         dtype = torch.promote_types(new.dtype, torch.float32)
         return torch.zeros(batch, heads, self.band.clip_distance + 1, width, dtype=dtype, device=new.device)
 
-    def _weights_by_slot(self, context: MixingContext) -> Tensor:
+    def _weights_by_slot(self, context: MixingContext, tails: bool) -> Tensor:
+        """(H, steps, R + 1). `tails`: whether the tail has a slot at the end, instead of that of the distance R."""
         weights = self._band_weights(context.table_rows, context.table_rows, context).weights
-        return slot_order(weights[..., self.band.clip_distance :], self.band)
+        return slot_order(weights[..., self.band.clip_distance :], replace(self.band, tails=tails))
