@@ -47,7 +47,7 @@ _ARGUMENTS = {
 
 
 class SearchArguments(TypedDict, total=False):
-    """Those of :class:`SearchSettings`."""
+    """The settings of a search as keyword arguments, see :class:`SearchSettings`."""
 
     beam: int
     lenpen: float

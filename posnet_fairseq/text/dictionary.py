@@ -157,7 +157,7 @@ class Vocabulary:
 
     @property
     def dictionaries(self) -> tuple[Dictionary, Dictionary]:
-        """Those of source and target."""
+        """The dictionaries of source and target."""
         return self.source_dictionary, self.target_dictionary
 
     def encode(self, tokens: str) -> torch.Tensor:

@@ -20,7 +20,7 @@ from posnet_fairseq.text.dictionary import Dictionary
 class BeamSearch:
     """Search with a model or an ensemble.
 
-    A sentence is finished, and leaves the batch, when as many hypotheses as the beam has have ended, each among the
+    A sentence is finished, and leaves the batch, when `beam` of its hypotheses have ended, each among the
     best of its step. The models' device is waited for once a step.
 
     Args:

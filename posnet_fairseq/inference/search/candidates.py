@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
         return Candidates(*(each.gather(1, chosen) for each in (scores, self.words, self.rows)))
 
     def select(self, sentences: Tensor) -> "Candidates":
-        """Those of some sentences, by their numbers in the batch."""
+        """The continuations of some sentences, by their numbers in the batch."""
         return Candidates(*(each.index_select(0, sentences) for each in self))
 
 
