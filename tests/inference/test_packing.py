@@ -66,6 +66,18 @@ def test_int8_layer_is_the_product_of_8_bit_numbers(activation, shape):
     assert (found - ACTIVATIONS[activation](linear(x))).abs().mean() < 0.02
 
 
+def test_int8_layer_that_scales_rows_rounds_each_by_itself():
+    linear, x = layer(), torch.randn(2, 3, 24) * torch.tensor([1e-3, 1.0, 1e3])[:, None]
+    x[0, 1] = 0
+    with torch.inference_mode():
+        expected, found = F.linear(x, linear.weight), Int8Linear(linear, by_row=True)(x) - linear.bias
+        distance = (found - expected).norm(dim=-1)
+        torch.testing.assert_close(found[0, 1], torch.zeros(37), rtol=0, atol=1e-7)
+        assert (distance <= 0.02 * x.norm(dim=-1)).all()
+        together = Int8Linear(linear)(x) - linear.bias
+        assert (together - expected).norm(dim=-1)[0, 0] > distance[0, 0] * 10
+
+
 def test_rows_of_8_bits_are_as_near_as_they_can_be():
     weight = torch.randn(6, 40) * torch.logspace(-4, 3, 6)[:, None]
     weight[2] = 0

@@ -66,22 +66,26 @@ class PackedLinear(nn.Module):
 class Int8Linear(nn.Module):
     """Linear layer with weights of 8 bits, each output with a scale of its own.
 
-    Inputs are rounded to 8 bits in every call, by one scale for the whole batch; outputs are float32.
+    Inputs are rounded to 8 bits in every call; outputs are float32.
 
     Args:
         linear: layer whose weights are taken.
         activation: what follows.
+        by_row: scale each row of the inputs to the same largest number first, which rounds small rows as finely as
+            large ones. By default one scale serves the whole batch, which is faster.
     """
 
-    def __init__(self, linear: nn.Linear, activation: Activation = "none") -> None:
+    def __init__(self, linear: nn.Linear, activation: Activation = "none", by_row: bool = False) -> None:
         super().__init__()
+        assert not by_row or activation == "none"
         self.out_features, self.in_features = linear.weight.shape
         rows, scales = int8_rows(linear.weight.detach())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch announces that its 8-bit tensors will change
             weight = torch._make_per_channel_quantized_tensor(rows, scales, torch.zeros_like(scales).int(), 0)
             bias = None if linear.bias is None else linear.bias.detach().float()
-            self._weight = torch.ops.quantized.linear_prepack(weight, bias)
+            self._weight = torch.ops.quantized.linear_prepack(weight, None if by_row else bias)
+        self._by_row, self._bias = by_row, bias
         ops = torch.ops.quantized
         self._multiply: Any = (ops.linear_relu_dynamic if activation == "relu" else ops.linear_dynamic).default
         self._gelu = activation == "gelu"
@@ -89,6 +93,10 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
+        if self._by_row:
+            largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).tiny)
+            out = self._multiply(x / largest, self._weight, self._leaves_a_bit_out).mul_(largest)
+            return out if self._bias is None else out.add_(self._bias)
         out = self._multiply(x, self._weight, self._leaves_a_bit_out)
         return F.gelu(out) if self._gelu else out
 

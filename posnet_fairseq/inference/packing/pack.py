@@ -66,7 +66,9 @@ def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> No
         module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
     for name, child in list(module.named_children()):
         if type(child) is nn.Linear and _multiplies_tokens(module, name):
-            setattr(module, name, make(child))
+            # A gate makes the context of some tokens many times as large as that of others.
+            gated = isinstance(module, TokenMixer) and name == "out_proj" and _is_gelu(module.gating)
+            setattr(module, name, Int8Linear(child, by_row=True) if gated and dtype == "int8" else make(child))
         elif type(child) is nn.Embedding:
             setattr(module, name, embedding_of(child))
         elif not isinstance(child, VocabularyLinear | JoinedGating):
@@ -79,7 +81,7 @@ def _multiplies_tokens(module: nn.Module, name: str) -> bool:
 
 
 def _is_gelu(gating: object) -> bool:
-    return isinstance(gating, Gating) and gating.kind == "gelu"
+    return isinstance(gating, Gating | JoinedGating) and gating.kind == "gelu"
 
 
 def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
