@@ -17,7 +17,7 @@ from typing import Literal, TypedDict, Unpack, overload
 import torch
 
 from posnet_fairseq.inference.models import load_models
-from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
+from posnet_fairseq.inference.precision import AUTO, check_device, check_dtype, choose_dtype, prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
@@ -99,6 +99,8 @@ class TranslationModel:
     ) -> None:
         place = check_device(device)
         check_dtype(dtype, place.type)
+        if dtype == AUTO:
+            dtype, _ = choose_dtype(paths, place.type)
         models, self.vocabulary, self.folder = load_models(paths, data)
         self._pipeline = choose_pipeline(
             self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
@@ -219,7 +221,8 @@ def load(
         data: directory with the dictionaries and the card. Default: the first model's folder, or the directory that it
             was trained on.
         device: device of torch, such as ``cuda``.
-        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``.
+        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``, the fastest that
+            is near to float32, as posnet-export has measured.
         fast: store position-based energies as tables, as posnet-precompute does.
         pretokenized: text is tokens between spaces already, and translations stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.

@@ -17,7 +17,7 @@ import torch
 
 from posnet_fairseq.api import SearchArguments, checked, errors_of_arguments
 from posnet_fairseq.inference.models import load_language_model as read_language_model
-from posnet_fairseq.inference.precision import check_device, check_dtype, prepare_for_inference
+from posnet_fairseq.inference.precision import AUTO, check_device, check_dtype, choose_dtype, prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.text_generator import TextGenerator
@@ -58,6 +58,8 @@ class TextModel:
     ) -> None:
         place = check_device(device)
         check_dtype(dtype, place.type)
+        if dtype == AUTO:
+            dtype, _ = choose_dtype([path], place.type)
         model, self.vocabulary, self.folder = read_language_model(path, data)
         self._pipeline = choose_pipeline(
             self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
@@ -154,7 +156,8 @@ def load_language_model(
         path: checkpoint or model folder.
         data: directory with the dictionary and the card. Default: the one that the model was trained on.
         device: device of torch, such as ``cuda``.
-        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``.
+        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``, the fastest that
+            is near to float32, as posnet-export has measured.
         fast: store position-based energies as tables, as posnet-precompute does.
         pretokenized: text is tokens between spaces already, and texts stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.

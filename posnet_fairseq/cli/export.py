@@ -9,7 +9,8 @@ from rich.console import Console
 
 from posnet_fairseq.cli._text import add_text_options, text_options
 from posnet_fairseq.inference.checkpoints import State, about, is_language_model
-from posnet_fairseq.inference.model_folder import read_model, write_model
+from posnet_fairseq.inference.divergence import measure_divergence
+from posnet_fairseq.inference.model_folder import read_divergence, read_model, write_model
 from posnet_fairseq.inference.model_readme import readme
 from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
@@ -53,6 +54,17 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
 
 def _parameters(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _divergence(path: str, model: torch.nn.Module, vocabulary: Vocabulary, data: Path) -> tuple[dict[str, float], str]:
+    """How far other precisions are from float32, by precision, and a sentence where that is unknown."""
+    if Path(path).is_dir():
+        return read_divergence(path), ""
+    try:
+        with Console(stderr=True).status("measuring what other precisions change"):
+            return measure_divergence(model, vocabulary, data), ""
+    except UsageError as error:
+        return {}, f"What other precisions change was not measured, so --dtype auto will choose float32: {error}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,6 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
     model, note = _prepared(options.checkpoint, state, vocabulary)
     if not is_language_model(state):
         refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
+    divergence, unknown = _divergence(options.checkpoint, model, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
     shortlist = None
@@ -109,16 +122,16 @@ def main(arguments: list[str] | None = None) -> None:
             raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
         with Console(stderr=True).status("learning which words translate which"):
             shortlist = make_shortlist(options.shortlist_from, vocabulary)
-    text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)))
+    text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)), divergence)
     with new_folder(options.out) as folder:
         write_rules(folder, data, vocabulary.languages, **text_options(options))
-        write_model(folder, state, weights, data)
+        write_model(folder, state, weights, data, divergence)
         (folder / "README.md").write_text(text, encoding="utf-8")
         if shortlist is not None:
             shortlist.save(folder / SHORTLIST, vocabulary)
         if options.onnx:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
-    if note:
-        print(note)
+    for sentence in filter(None, (note, unknown)):
+        print(sentence)
     for path in sorted(options.out.iterdir()):
         print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import torch
 
-from posnet_fairseq.cli._search import add_model_options, add_search_options, lines_of, settings_of
+from posnet_fairseq.cli._search import add_model_options, add_search_options, lines_of, settings_of, take_dtype
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
 from posnet_fairseq.generation import BEAM, MAX_LEN_A, MAX_LEN_B, TextModel
-from posnet_fairseq.inference.precision import check_dtype
 from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS, MAX_TOKENS_LIMITS, Batches, Translation
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.files import check_place, check_stdout, path_text, read_lines, save_lines
@@ -51,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         optional = filter(None, (options.sentencepiece_model, options.bpe_codes))
         check_place(options.output, "--output", [options.input, *files_of_models([options.checkpoint]), *optional])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
-    check_dtype(options.dtype, device)
+    take_dtype(options, [options.checkpoint], device, "posnet-generate")
     model = TextModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text_options(options))
     generator = model.generator(settings, 1 if options.nbest is None else options.nbest)
     if options.output != "-":

@@ -19,6 +19,7 @@ from posnet_fairseq.cli._search import (
     add_translation_options,
     lines_of,
     settings_of,
+    take_dtype,
 )
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import add_text_options, files_of_data, files_of_models, text_options
@@ -28,7 +29,6 @@ from posnet_fairseq.inference.packing.pack import (
     packing_speedup,
     weights_are_packed,
 )
-from posnet_fairseq.inference.precision import check_dtype
 from posnet_fairseq.inference.translator import (
     BLANK,
     MAX_TOKENS,
@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.resume and beside is None:
         raise UsageError("--resume goes on with a file: give one by --output, of a name that is not too long.")
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
-    check_dtype(options.dtype, device)
+    take_dtype(options, options.checkpoint, device, parser.prog)
     if device == "cuda" and options.processes > torch.cuda.device_count():
         raise UsageError(
             f"--processes {options.processes}: there are {torch.cuda.device_count()} GPUs. Give at most that, or --cpu."

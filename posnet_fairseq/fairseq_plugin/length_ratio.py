@@ -6,7 +6,7 @@ from typing import Any
 from posnet_fairseq.fairseq_plugin.binarised import sentence_sizes
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binarised import training_set
+from posnet_fairseq.text.binarised import binarised_set
 from posnet_fairseq.transformer.length_ratio import UNKNOWN, Ratio, parse
 
 
@@ -25,7 +25,7 @@ def measure(folder: str | Path, source: str | None = None, target: str | None = 
         if not part.is_dir():
             raise UsageError(f"{part}: there is no such directory. Give one that fairseq-preprocess wrote.")
         languages = (source, target) if source and target else _inferred(part, source, target)
-        stem = training_set(part, languages)
+        stem = binarised_set(part, "train", languages)
         for index, language in enumerate(languages):
             counts[index] += int(sentence_sizes(f"{stem}.{language}").sum())
     if not all(counts):

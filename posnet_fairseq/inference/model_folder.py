@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| ``config.json`` | version of the format, architecture, languages, options of the model |
+| ``config.json`` | version of the format, architecture, languages, options of the model, divergence of precisions |
 | ``model.safetensors`` | weights; those that two modules share, once |
 | ``dict.LANGUAGE.txt``, ``dict.txt`` | dictionaries, of a language model its only one |
 | ``dataset.json`` and the files that it names | how text is split into tokens |
@@ -78,6 +78,7 @@ def _read_folder(folder: Path) -> State:
         raise UsageError(f"{path}: its options are {options!r:.50}, no JSON object. {_AGAIN}")
     task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
     state: State = {"cfg": {"model": options | {"_name": arch}, "task": task}}
+    _divergence(path, config)
     unknown = sorted(options.keys() - {option.name for option in known_options(state)})
     if unknown:
         raise UsageError(f"{path}: no model of posnet has the option {unknown[0]:.100}. {_AGAIN}")
@@ -90,6 +91,30 @@ def _read_folder(folder: Path) -> State:
 
 
 _AGAIN = "Copy the folder again, or export the model again."
+
+
+def read_divergence(path: str | Path) -> dict[str, float]:
+    """How far precisions are from float32, as it was measured when a model was exported.
+
+    Args:
+        path: of a model folder or a checkpoint.
+
+    Returns:
+        what :func:`posnet_fairseq.inference.divergence.measure_divergence` returned; {} for a checkpoint, and where
+        nothing was measured.
+
+    Raises:
+        UsageError: the folder is damaged.
+    """
+    config = Path(path, CONFIG)
+    return _divergence(config, _parsed(config)) if Path(path).is_dir() else {}
+
+
+def _divergence(path: Path, config: dict[str, Any]) -> dict[str, float]:
+    found = config.get("divergence", {})
+    if not isinstance(found, dict) or any(type(each) is not float or not abs(each) < 1e9 for each in found.values()):
+        raise DamagedError(f"{path}: its divergence is {found!r:.50}, no numbers of precisions. {_AGAIN}")
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -144,7 +169,7 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
     return {output: words} if options.get("share_decoder_input_output_embed") else {}
 
 
-def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
+def write_model(folder: Path, state: State, weights: Weights, data: Path, divergence: dict[str, float]) -> None:
     """Write configuration, weights and dictionaries of a model into a folder.
 
     Args:
@@ -152,6 +177,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
         state: content of the model's checkpoint or folder.
         weights: by name.
         data: directory with its dictionaries.
+        divergence: what :func:`posnet_fairseq.inference.divergence.measure_divergence` found; {} if unknown.
     """
     options, task = model_options(state), state["cfg"]["task"]
     for name, value in options.items():
@@ -167,6 +193,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
         names = [f"dict.{language}.txt" for language in languages]
     for name in names:
         shutil.copyfile(data / name, folder / name)
-    write_lines(folder / CONFIG, [json.dumps(config | {"options": options}, indent=1, ensure_ascii=False)])
+    config |= {"options": options} | ({"divergence": divergence} if divergence else {})
+    write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
     save_file(once, folder / WEIGHTS)

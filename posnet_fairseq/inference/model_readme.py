@@ -2,8 +2,9 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.checkpoints import State, Weights, model_arch
@@ -15,7 +16,13 @@ from posnet_fairseq.transformer.options import PLACE_OPTIONS
 
 
 def readme(
-    name: str, state: State, weights: Weights, vocabulary: Vocabulary, data: Path, scores: Sequence[str] = ()
+    name: str,
+    state: State,
+    weights: Weights,
+    vocabulary: Vocabulary,
+    data: Path,
+    scores: Sequence[str] = (),
+    divergence: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
     """The text of a README.md, in Markdown.
 
@@ -26,6 +33,7 @@ def readme(
         vocabulary: of the model.
         data: directory with the card of its training data, if that has one.
         scores: lines of Markdown on its scores; none if they are not known.
+        divergence: what :func:`posnet_fairseq.inference.divergence.measure_divergence` found; {} if unknown.
     """
     arch, (source, target) = model_arch(state), vocabulary.languages
     kind = f"translation model from {source} to {target}" if source else "language model"
@@ -37,6 +45,7 @@ def readme(
         "| | |",
         "|---|---|",
         *(f"| {fact} | {value} |" for fact, value in _facts(state, weights, vocabulary, data)),
+        *(f"| divergence of {name} from float32 | {each:.5f} nats a token |" for name, each in divergence.items()),
         "",
         *_use(name, source, target),
     ]

@@ -13,7 +13,7 @@ from torch import Tensor
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
-from posnet_fairseq.text.binarised import read_tokens, training_set
+from posnet_fairseq.text.binarised import binarised_set, read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
 _KIND = "posnet shortlist 1"  # what a file is, and the version of its format
@@ -130,7 +130,7 @@ def make_shortlist(
     Raises:
         UsageError: the training set is missing, damaged, or has words that the dictionaries do not have.
     """
-    stem = training_set(Path(folder), vocabulary.languages)
+    stem = binarised_set(Path(folder), "train", vocabulary.languages)
     dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
     source, target = (
         _corpus(f"{stem}.{language}", len(dictionary), sentences)

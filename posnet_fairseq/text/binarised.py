@@ -1,6 +1,7 @@
 """Binarised data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -13,6 +14,7 @@ _TYPES = {
     **{1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.float64, 7: np.float64},
     **{8: np.uint16, 9: np.uint32, 10: np.uint64},
 }
+_SETS = {"train": "training", "valid": "validation"}
 _HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
 
 
@@ -82,11 +84,12 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return tokens, sizes
 
 
-def training_set(folder: Path, languages: tuple[str | None, str | None]) -> Path:
-    """The path that the names of a binarised training set begin with, such as ``folder/train.en-de``.
+def binarised_set(folder: Path, split: Literal["train", "valid"], languages: tuple[str | None, str | None]) -> Path:
+    """The path that the names of a binarised set begin with, such as ``folder/train.en-de``.
 
     Args:
         folder: directory that fairseq-preprocess wrote.
+        split: which set.
         languages: source and target of the model; the set may name them the other way round.
 
     Raises:
@@ -94,10 +97,10 @@ def training_set(folder: Path, languages: tuple[str | None, str | None]) -> Path
     """
     source, target = languages
     for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
-        stem = folder / f"train.{pair}"
+        stem = folder / f"{split}.{pair}"
         if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
             return stem
     raise UsageError(
-        f"{folder} holds no binarised training set (train.SRC-TGT.SRC.idx and .bin). "
-        "Give a directory that fairseq-preprocess wrote with --trainpref."
+        f"{folder} holds no binarised {_SETS[split]} set ({split}.SRC-TGT.SRC.idx and .bin). "
+        f"Give a directory that fairseq-preprocess wrote with --{split}pref."
     )

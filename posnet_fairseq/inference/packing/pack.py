@@ -30,7 +30,7 @@ _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
 # Of the layer that is timed, once for all: where layers of one size gain, all but the smallest do.
 _TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
 # Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
-_WORTHWHILE = 1.2
+WORTHWHILE = 1.2
 
 
 def pack(model: nn.Module, dtype: str) -> None:
@@ -101,8 +101,7 @@ def packing_speedup() -> float:
         return _assumed
     if not torch.backends.mkldnn.is_available():
         return 0.0
-    x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
-    linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
+    x, linear = _example()
     return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
 
 
@@ -122,7 +121,7 @@ def assume_packing_speedup(value: float) -> None:
 
 def weights_are_packed() -> bool:
     """Whether weights of float32 are packed on this processor."""
-    return packing_speedup() > _WORTHWHILE
+    return packing_speedup() > WORTHWHILE
 
 
 def describe_packing() -> str:
@@ -130,6 +129,23 @@ def describe_packing() -> str:
     speedup = packing_speedup()
     choice = "are packed" if weights_are_packed() else "stay unpacked"
     return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
+
+
+def layer_speedup(dtype: str) -> float:
+    """How many times as fast layers are in another precision on this processor, by a measurement.
+
+    Args:
+        dtype: ``bf16`` or ``int8``.
+    """
+    x, linear = _example()
+    return _seconds(_linear(linear, "none", "float32"), x) / _seconds(_linear(linear, "none", dtype), x)
+
+
+def _example() -> tuple[torch.Tensor, nn.Linear]:
+    """Inputs and a layer to time."""
+    linear = nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
+    linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
+    return torch.ones(_TOKENS, _INPUTS), linear
 
 
 @torch.inference_mode()
