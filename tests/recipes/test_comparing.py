@@ -329,6 +329,8 @@ def test_commands_end_with_the_recipe(tmp_path, number, work):
         note = tmp_path / "pid"
         wait_until(lambda: note.exists() and note.read_text().strip(), "it never began")
         command = int(note.read_text())
+        # While Python still forks, it drops the exception of an interrupt.
+        wait_until(lambda: waits(recipe.pid), "it never waited for the command")
         recipe.send_signal(number)
     assert recipe.returncode in {-number, 128 + number}
     wait_until(lambda: not sleeps(command), "it lives on")
@@ -339,6 +341,10 @@ def wait_until(condition, what):
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def waits(process):
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def sleeps(process):
