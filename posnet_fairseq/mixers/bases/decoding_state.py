@@ -8,7 +8,7 @@ from torch import Tensor
 from posnet_fairseq.shared.errors import UsageError
 
 # Tokens by which the memory of growing rows is enlarged.
-MORE_TOKENS = 32
+MORE_TOKENS = 16
 
 
 class DecodingState:

@@ -267,7 +267,8 @@ class TokenMixer(nn.Module):
         if context.state is None:
             return project()
         if self.place == "cross":
-            return context.state.get_or_create(name, project)
+            # Without gaps, in which products of many steps would have to copy it.
+            return context.state.get_or_create(name, lambda: project().contiguous())
         return context.state.append(name, project())
 
     def should_recompute(self, keys: int) -> bool:
