@@ -208,7 +208,11 @@ def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
     weights = fitting_weights(sketch, weights)
     with _NoRandomNumbers():
         model = build()
-    model.load_state_dict(weights)
+    # A tensor that modules share is copied under one of its names.
+    own = model.state_dict(keep_vars=True)
+    chosen = {id(tensor): name for name, tensor in own.items()}
+    once = {name: weight for name, weight in weights.items() if name not in own or chosen[id(own[name])] == name}
+    model.load_state_dict(once, strict=False)
     return model.eval()
 
 
