@@ -5,9 +5,17 @@ import json
 import subprocess
 import sys
 
+import pytest
+import torch
+from torch import nn
+
 import posnet_fairseq as posnet
+from posnet_fairseq.cli import export
+from posnet_fairseq.inference.checkpoints import read_checkpoint
+from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.garbage import search_paused
+from support.checkpoints import checkpoint
 
 
 def run(program, *arguments):
@@ -73,3 +81,30 @@ def test_what_a_user_has_chosen_stays():
     finally:
         gc.unfreeze()
     assert callable(posnet.load)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_weights_become_parameters_without_a_copy(tmp_path, shared):
+    state = read_checkpoint(checkpoint(tmp_path / "model.pt", "rposnet", share_all_embeddings=shared))
+    model = build_model(state)
+    assert {name: tensor.data_ptr() for name, tensor in model.named_parameters()}.items() <= {
+        name: tensor.data_ptr() for name, tensor in state["model"].items()
+    }.items()
+    assert all(isinstance(tensor, nn.Parameter) and tensor.requires_grad for tensor in model.parameters())
+    words = [model.encoder.embed_tokens.weight, model.decoder.embed_tokens.weight]
+    assert (words[0] is words[1]) == shared
+    state["model"] = {
+        name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state["model"].items()
+    }
+    assert {tensor.dtype for tensor in build_model(state).parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
+def test_a_file_that_changes_does_not_change_the_model(tmp_path, dtype):
+    folder = tmp_path / "model"
+    export.main([str(checkpoint(tmp_path / "averaged.pt", "rposnet")), "--out", str(folder), "--pretokenized"])
+    model = posnet.load(folder, dtype=dtype, pretokenized=True)
+    before = model.translate("w1 w2 w3", beam=2, max_len_b=5, nbest=1)
+    with open(folder / "model.safetensors", "r+b") as file:
+        file.write(bytes((folder / "model.safetensors").stat().st_size))
+    assert model.translate("w1 w2 w3", beam=2, max_len_b=5, nbest=1) == before
