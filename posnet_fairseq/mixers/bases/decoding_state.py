@@ -29,7 +29,9 @@ class DecodingState:
         sentences: S in cross-attention, None in self-attention.
         beam: hypotheses of each sentence, which follow one another and share a row of the memory; 1 in self-attention.
         rows: tensors with a row per hypothesis (self-attention) or per sentence (cross-attention).
-        tables: tensors that all rows share.
+        tables: weights by position, which all rows share.
+        values: values of the last tokens where mixers leave them in place when hypotheses move, see
+            :mod:`posnet_fairseq.ops.ancestors`; None in others.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class DecodingState:
         self.beam = 1 if self.sentences is None or batch_size is None else batch_size // self.sentences
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
+        self.values: Tensor | None = None
         # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
