@@ -70,7 +70,7 @@ class DecodingState:
         """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last.
 
         Raises:
-            UsageError: those of earlier steps are missing.
+            UsageError: the tensors of earlier steps are missing.
         """
         if name not in self.rows:
             self._check_first()
@@ -119,7 +119,7 @@ class DecodingState:
         """Continue with other hypotheses, as beam search does.
 
         Args:
-            order: (R,) numbers of the hypotheses to continue with, those of one sentence after each other.
+            order: (R,) numbers of the hypotheses to continue with; hypotheses of one sentence follow one another.
         """
         if not isinstance(order, Tensor) or order.dim() != 1 or order.dtype not in (torch.int64, torch.int32):
             raise UsageError("order: give the numbers of hypotheses as a tensor of whole numbers, (R,).")
