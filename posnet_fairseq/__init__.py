@@ -7,6 +7,8 @@ Nothing else here needs fairseq.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from posnet_fairseq.shared.garbage import search_paused
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ __all__ = ["__version__", "build_mixer", "load", "load_language_model", "mixer_n
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    with search_paused():
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

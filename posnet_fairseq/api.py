@@ -8,59 +8,27 @@ Example::
     model.translate("A line of text.")
 """
 
-import contextlib
-import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
 from posnet_fairseq.inference.models import load_models
-from posnet_fairseq.inference.precision import AUTO, check_device, check_dtype, choose_dtype, prepare_for_inference
-from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import (
-    BLANK,
-    MAX_TOKENS,
-    MAX_TOKENS_LIMITS,
-    ON_LONG,
-    Batches,
-    Translation,
-    Translator,
+from posnet_fairseq.inference.searchable import (
+    SearchableModel,
+    SearchArguments,
+    errors_of_arguments,
+    refuse_no_path,
+    results,
 )
-from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
-from posnet_fairseq.shared.numbers import check_range
-from posnet_fairseq.text.pipeline import choose_pipeline
+from posnet_fairseq.inference.shortlist import Shortlist
+from posnet_fairseq.inference.translator import MAX_TOKENS, Translation, Translator
+from posnet_fairseq.shared.errors import UsageError
 
 __all__ = ["Translation", "TranslationModel", "load"]
-
-# Sentences of commands speak of flags; in Python they are arguments.
-_ARGUMENTS = {
-    flag(name): name
-    for name in (
-        *"data device dtype fast pretokenized bpe_codes sentencepiece_model max_tokens on_long nbest attention".split(),
-        *("prefix", "shortlist", *(setting.name for setting in dataclasses.fields(SearchSettings))),
-    )
-}
-
-
-class SearchArguments(TypedDict, total=False):
-    """The settings of a search as keyword arguments, see :class:`SearchSettings`."""
-
-    beam: int
-    lenpen: float
-    max_len_a: float
-    max_len_b: int
-    min_len: int
-    unkpen: float
-    temperature: float
-    no_repeat_ngram_size: int
-    sampling: bool
-    sampling_topk: int
-    sampling_topp: float
-    seed: int
 
 
 class _Settings(SearchArguments, total=False):
@@ -71,7 +39,7 @@ class _Settings(SearchArguments, total=False):
     on_long: str
 
 
-class TranslationModel:
+class TranslationModel(SearchableModel):
     """A trained model, or an ensemble, ready to translate. :func:`load` makes it.
 
     Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
@@ -97,17 +65,9 @@ class TranslationModel:
         sentencepiece_model: str | Path | None = None,
         shortlist: str | Path | None = None,
     ) -> None:
-        place = check_device(device)
-        check_dtype(dtype, place.type)
-        if dtype == AUTO:
-            dtype, _ = choose_dtype(paths, place.type)
-        models, self.vocabulary, self.folder = load_models(paths, data)
-        self._pipeline = choose_pipeline(
-            self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
-        )
+        read = functools.partial(load_models, paths, data)
+        super().__init__(paths, read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
         self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
-        self._models = [prepare_for_inference(model, place, dtype, fast) for model in models]
-        self._max_source = min(model.encoder.max_positions() for model in models)
 
     def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
         """The model with a beam search.
@@ -120,12 +80,9 @@ class TranslationModel:
         Raises:
             UsageError: a setting is out of range.
         """
-        settings.check(len(self.vocabulary.target_dictionary))
-        check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        search = BeamSearch(
-            self._models, self.vocabulary.target_dictionary, settings, nbest, attention, self._shortlist
-        )
-        return Translator(search, self.vocabulary, self._pipeline, self._max_source)
+        search = self._search(settings, nbest, attention, self._shortlist)
+        longest = min(model.encoder.max_positions() for model in self._models)
+        return Translator(search, self.vocabulary, self._pipeline, longest)
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.
     @overload
@@ -189,14 +146,7 @@ class TranslationModel:
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
             translator = self.translator(SearchSettings(**settings), 1 if nbest is None else nbest, attention)
-            check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
-            if on_long not in ON_LONG:
-                raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
-            prefixes = None if prefix is None else checked(prefix, "prefix")
-            batches = Batches(checked(lines), translator, max_tokens, on_long, prefixes)
-            found = batches.in_order(map(translator.translate, batches), [BLANK])
-        results = found if nbest is not None else [best.text for best, *_ in found]
-        return results[0] if isinstance(lines, str) else results
+            return results(lines, translator, nbest, max_tokens, on_long, prefix)
 
 
 def load(
@@ -236,36 +186,9 @@ def load(
         several = [paths] if isinstance(paths, str | Path) else paths
         if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
-        if data is not None and not isinstance(data, str | Path):
-            raise UsageError(f"data {data!r:.50}: give the path of a directory.")
+        refuse_no_path(data, "data", "a directory")
         if not several:
             raise UsageError("paths is empty. Give a model.")
-        if shortlist is not None and not isinstance(shortlist, str | Path):
-            raise UsageError(f"shortlist {shortlist!r:.50}: give the path of a file.")
+        refuse_no_path(shortlist, "shortlist", "a file")
         text = (pretokenized, bpe_codes, sentencepiece_model)
         return TranslationModel(several, data, device, dtype, fast, *text, shortlist)
-
-
-@contextlib.contextmanager
-def errors_of_arguments() -> Iterator[None]:
-    """Let every :class:`UsageError` of a block name arguments of Python instead of flags."""
-    try:
-        yield
-    except UsageError as error:
-        raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
-
-
-def checked(lines: str | Sequence[str], name: str = "lines") -> list[str]:
-    """The lines of text that were given by an argument.
-
-    Raises:
-        UsageError: they are not text.
-    """
-    given = [lines] if isinstance(lines, str) else lines
-    if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise UsageError(f"{name} is {given!r:.50}, not text: give a str, or a list of str.")
-    for number, line in enumerate(given, start=1):
-        if not isinstance(line, str):
-            one = name.removesuffix("s")
-            raise UsageError(f"{one} {number} is {line!r:.50}, not text: give a str, or a list of str.")
-    return list(given)

@@ -15,16 +15,20 @@ from typing import Unpack, overload
 
 import torch
 
-from posnet_fairseq.api import SearchArguments, checked, errors_of_arguments
 from posnet_fairseq.inference.models import load_language_model as read_language_model
-from posnet_fairseq.inference.precision import AUTO, check_device, check_dtype, choose_dtype, prepare_for_inference
-from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.searchable import (
+    SearchableModel,
+    SearchArguments,
+    errors_of_arguments,
+    refuse_no_path,
+    results,
+)
 from posnet_fairseq.inference.text_generator import TextGenerator
-from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS, MAX_TOKENS_LIMITS, Batches, Translation
+from posnet_fairseq.inference.translator import MAX_TOKENS, Translation
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.numbers import check_range
-from posnet_fairseq.text.pipeline import choose_pipeline
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.transformer.language_model import LanguageModel
 
 __all__ = ["TextModel", "load_language_model"]
 
@@ -32,7 +36,7 @@ __all__ = ["TextModel", "load_language_model"]
 BEAM, MAX_LEN_A, MAX_LEN_B = 1, 1.0, 100
 
 
-class TextModel:
+class TextModel(SearchableModel):
     """A language model, ready to continue texts. :func:`load_language_model` makes it.
 
     Errors of the constructor and of :meth:`generator` name arguments as posnet-generate does: ``--beam``.
@@ -56,15 +60,12 @@ class TextModel:
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
     ) -> None:
-        place = check_device(device)
-        check_dtype(dtype, place.type)
-        if dtype == AUTO:
-            dtype, _ = choose_dtype([path], place.type)
-        model, self.vocabulary, self.folder = read_language_model(path, data)
-        self._pipeline = choose_pipeline(
-            self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
-        )
-        self._model = prepare_for_inference(model, place, dtype, fast)
+
+        def read() -> tuple[list[LanguageModel], Vocabulary, Path]:
+            model, vocabulary, folder = read_language_model(path, data)
+            return [model], vocabulary, folder
+
+        super().__init__([path], read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
 
     def generator(self, settings: SearchSettings, nbest: int = 1) -> TextGenerator:
         """The model with a search.
@@ -76,10 +77,8 @@ class TextModel:
         Raises:
             UsageError: a setting is out of range.
         """
-        settings.check(len(self.vocabulary.target_dictionary))
-        check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        search = BeamSearch([self._model], self.vocabulary.target_dictionary, settings, nbest)
-        longest = self._model.max_positions() - 1
+        search = self._search(settings, nbest)
+        longest = self._models[0].max_positions() - 1
         return TextGenerator(search, self.vocabulary, self._pipeline, longest, settings.max_len_b)
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.
@@ -132,11 +131,7 @@ class TextModel:
         with errors_of_arguments():
             chosen = dataclasses.replace(SearchSettings(BEAM, max_len_a=MAX_LEN_A, max_len_b=MAX_LEN_B), **settings)
             generator = self.generator(chosen, 1 if nbest is None else nbest)
-            check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
-            batches = Batches(checked(lines), generator, max_tokens)
-            found = batches.in_order(map(generator.translate, batches), [BLANK])
-        results = found if nbest is not None else [best.text for best, *_ in found]
-        return results[0] if isinstance(lines, str) else results
+            return results(lines, generator, nbest, max_tokens)
 
 
 def load_language_model(
@@ -169,6 +164,5 @@ def load_language_model(
     with errors_of_arguments():
         if not isinstance(path, str | Path):
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
-        if data is not None and not isinstance(data, str | Path):
-            raise UsageError(f"data {data!r:.50}: give the path of a directory.")
+        refuse_no_path(data, "data", "a directory")
         return TextModel(path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)

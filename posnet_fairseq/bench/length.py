@@ -118,7 +118,7 @@ class _Step:
         self.growing = [name for name, tensor in self.state.rows.items() if tensor.shape != shapes[name]]
         for name in self.growing:
             self.state.rows[name] = _longer(self.state.rows[name], length - 1)
-        kept = [*self.state.rows.values(), self.state.tables.get("values")]
+        kept = [*self.state.rows.values(), self.state.values]
         self.state_bytes = sum(tensor.nbytes for tensor in kept if tensor is not None)
 
     @torch.inference_mode()

@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         check_place(options.output, "--output", files_of_data(model.folder))
 
     batches = Batches(read_lines(options.input), generator, options.max_tokens)
+    generator.check(batches)
     start, tokens = time.perf_counter(), 0
     with ProgressReporter().bar("generating", "texts", batches.sentences) as bar:
 

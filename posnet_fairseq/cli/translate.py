@@ -223,6 +223,7 @@ def main(arguments: list[str] | None = None) -> None:
     lines = read_lines(options.input)
     prefixes = read_lines(options.prefix) if options.prefix else None
     batches = Batches(lines, translator, options.max_tokens, options.on_long, prefixes)
+    translator.check(batches)
     for note in batches.notes:
         print(f"posnet-translate: {note}", file=sys.stderr)
     finished = None

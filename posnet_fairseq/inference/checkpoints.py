@@ -99,7 +99,8 @@ def load_content(path: str | Path) -> object:
 def data_types() -> list[Any]:
     """The types that fairseq writes into checkpoints besides tensors and plain values: they hold data and run no code.
 
-    Checkpoints of fairseq's own models and of adafactor hold a Namespace, those of ``--eval-bleu`` types of numpy.
+    Checkpoints of fairseq's own models and of adafactor hold a Namespace; checkpoints of
+    ``--eval-bleu`` hold types of numpy.
     """
     types: list[Any] = [Namespace, numpy.ndarray, numpy.dtype]
     types += [type(numpy.dtype(kind)) for kind in ("int64", "float64")]

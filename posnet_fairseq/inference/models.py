@@ -2,7 +2,7 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,7 +198,9 @@ class _NoRandomNumbers(TorchFunctionMode):
 
 
 def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
-    """A model with the given weights, in evaluation mode; no memory is taken for it before they are known to fit.
+    """A model in evaluation mode, whose parameters are the given weights themselves where the precision is the same.
+
+    No memory is taken for it before they are known to fit.
 
     Raises:
         UsageError: they do not fit.
@@ -208,8 +210,21 @@ def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
     weights = fitting_weights(sketch, weights)
     with _NoRandomNumbers():
         model = build()
-    model.load_state_dict(weights)
+    model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
     return model.eval()
+
+
+def _in_place_of(own: Mapping[str, Tensor], weights: Weights) -> Weights:
+    """The weights in the precision of a model's own, those that its modules share as one parameter."""
+    parameters: dict[int, nn.Parameter] = {}
+
+    def fitted(old: Tensor, new: Tensor) -> Tensor:
+        new = new.to(old.dtype)
+        if not isinstance(old, nn.Parameter):
+            return new
+        return parameters.setdefault(id(old), nn.Parameter(new, old.requires_grad))
+
+    return {name: fitted(own[name], weight) if name in own else weight for name, weight in weights.items()}
 
 
 def refuse_other_depth(weights: Weights, options: dict[str, Any]) -> None:

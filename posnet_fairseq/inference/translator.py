@@ -1,12 +1,13 @@
-"""Lines of plain text to translations, with any search between them."""
+"""Lines of plain text to translations, with a search between them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
@@ -18,19 +19,6 @@ ON_LONG = ("error", "truncate", "skip")
 MAX_TOKENS_LIMITS = (1, 1_000_000_000)
 
 Result = TypeVar("Result")
-
-
-class Search(Protocol):
-    """Finds hypotheses for a batch of sources."""
-
-    def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, best first.
-
-        Args:
-            sources: (M,) token ids with the end symbol, each.
-            prefixes: (P,) token ids that the hypotheses of each source begin with.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ class Translator:
         max_source: most tokens of a source, the end symbol included.
     """
 
-    def __init__(self, search: Search, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
+    def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
         self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
 
     def encode(self, line: str) -> Tensor:
@@ -85,6 +73,15 @@ class Translator:
         """Translations of each source of a batch, best first."""
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
+
+    def check(self, batches: "Batches") -> None:
+        """Refuse batches before the first is translated.
+
+        Raises:
+            UsageError: the settings of the search or the prefixes leave a batch no translation.
+        """
+        for batch in batches:
+            self.search.check(batch.sources, batch.prefixes)
 
     def skips(self, line: str) -> bool:
         """Whether a line is left empty."""
@@ -149,7 +146,7 @@ class Batches:
         sentences: lines that are translated; blank and skipped ones are not.
 
     Raises:
-        UsageError: a line is too long, and `on_long` is ``error``; or there are not as many prefixes as lines.
+        UsageError: a line is too long, and `on_long` is ``error``; or the numbers of prefixes and lines differ.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ from torch import Tensor
 from posnet_fairseq.ops.band import Band
 
 
-def room(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
-    """Return memory with a row for each hypothesis, and what an older one has.
+def allocate(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
+    """Return memory with a row for each hypothesis, which begins with the rows of an older one.
 
     Args:
         new: (R, H, 1, d), values of a step.
@@ -30,7 +30,7 @@ def room(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
     return larger
 
 
-def none(memory: Tensor, rows: int) -> Tensor:
+def initial(memory: Tensor, rows: int) -> Tensor:
     """Return the ancestors of R hypotheses before the first step, (R, slots)."""
     return torch.zeros(rows, memory.size(1), dtype=torch.int64, device=memory.device)
 
@@ -39,7 +39,7 @@ def write(memory: Tensor, ancestors: Tensor, new: Tensor, position: int) -> None
     """Write the values of one step's tokens.
 
     Args:
-        memory: what :func:`room` returned. It is changed.
+        memory: what :func:`allocate` returned. It is changed.
         ancestors: (R, slots) rows of the ancestors of each hypothesis. It is changed.
         new: (R, H, 1, d).
         position: of the step.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.garbage import spare_objects
 
 INTERRUPTED = 130
 NO_READER = 141  # the code of a program ended by SIGPIPE
@@ -22,9 +23,14 @@ def command(main: Main) -> Callable[..., None]:
 
     @functools.wraps(main)
     def run(arguments: list[str] | None = None) -> None:
+        has_a_process = arguments is None
+        if has_a_process:
+            spare_objects()
         logging.getLogger().setLevel(logging.WARNING)  # fairseq's modules lower it
         _repair_streams(sys.argv[1:] if arguments is None else arguments)
         code = _exit_code(main, arguments)
+        if has_a_process:
+            spare_objects()  # those imported meanwhile
         if code is not None:
             _discard_unwritten()
             sys.exit(code)

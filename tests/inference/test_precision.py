@@ -131,6 +131,7 @@ def test_export_measures_and_auto_reads(trained, tmp_path, capsys, monkeypatch):
     assert automatic.out == translated("int8").out
     assert "--dtype auto is int8: its predictions are 0.00" in automatic.err
     model = api.load(folder, pretokenized=True, dtype="auto", device="cpu")
+    assert model.dtype == "int8"
     for (best,) in model.translate(["w1 w2", "w3"], nbest=1, max_len_b=5):
         assert f"||| {best.text} ||| {best.score:.6f}" in automatic.out
 

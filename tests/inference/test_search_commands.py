@@ -115,3 +115,12 @@ def test_help_says_the_defaults(capsys):
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "length penalty (default: 1)" in shown
     assert "NUMBER ||| TEXT ||| SCORE" in shown
+
+
+def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_path, monkeypatch, capsys):
+    """Batches of a line each, of which the longest line comes first and has a short prefix."""
+    (tmp_path / "prefixes").write_text("w1\n\nw1 w2 w3 w4 w5 w6 w7\n\n")
+    monkeypatch.setattr(translate.Translator, "translate", lambda self, batch: pytest.fail("a batch is translated"))
+    with pytest.raises(SystemExit):
+        translated("--prefix", str(tmp_path / "prefixes"), "--max-tokens", "1")
+    assert "a beginning of 7 tokens is given, and the translations of this batch end after 6" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
             if step in (0, 1, 6, 7, 8, 20, 255, 1000):
                 full = mixer(history, history, positions=positions)
                 torch.testing.assert_close(output[:, 0], full[:, -1], **CLOSE)
-            sizes.add(state.rows["ancestors"].nbytes / len(history) + state.tables["values"].nbytes / rows)
+            sizes.add(state.rows["ancestors"].nbytes / len(history) + state.values.nbytes / rows)
             order = torch.randint(beam, (len(history) // beam, beam), generator=generator)
             order = (order + torch.arange(0, len(history), beam)[:, None])[1 if step == 100 else 0 :].flatten()
             state.reorder(order)

@@ -94,18 +94,16 @@ def _linear(linear: Any, activation: Activation, dtype: str) -> nn.Module:
     return (PackedLinear if weights_are_packed() else PlainLinear)(linear, activation)
 
 
-@functools.cache
+# What packing_speedup returns, once it is measured here or taken over from another process.
+_speedup: float | None = None
+
+
 def packing_speedup() -> float:
     """How many times as fast layers are with packed weights on this processor, by a measurement."""
-    if _assumed is not None:
-        return _assumed
-    if not torch.backends.mkldnn.is_available():
-        return 0.0
-    x, linear = _example()
-    return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
-
-
-_assumed: float | None = None
+    global _speedup
+    if _speedup is None:
+        _speedup = _measured_speedup()
+    return _speedup
 
 
 def assume_packing_speedup(value: float) -> None:
@@ -114,9 +112,15 @@ def assume_packing_speedup(value: float) -> None:
     Args:
         value: what :func:`packing_speedup` returned.
     """
-    global _assumed
-    _assumed = value
-    packing_speedup.cache_clear()
+    global _speedup
+    _speedup = value
+
+
+def _measured_speedup() -> float:
+    if not torch.backends.mkldnn.is_available():
+        return 0.0
+    x, linear = _example()
+    return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
 
 
 def weights_are_packed() -> bool:

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from posnet_fairseq.inference.search.candidates import Sampler, best_candidates
 from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
-from posnet_fairseq.inference.search.restrictions import Restrictions
+from posnet_fairseq.inference.search.restrictions import Restrictions, check_restrictions
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -48,6 +48,25 @@ class BeamSearch:
         self._is_language_model = not hasattr(models[0], "encoder")
         self._max_positions = min(decoder.max_positions() for decoder in decoders)
 
+    def check(
+        self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None
+    ) -> tuple[int, Sequence[Tensor]]:
+        """Refuse a batch that has no hypotheses. Arguments as for a call.
+
+        Returns:
+            most tokens of a hypothesis, the end symbol not counted; and what each hypothesis begins with.
+
+        Raises:
+            UsageError: the settings or the prefixes leave none.
+        """
+        settings = self._settings
+        if prefixes is None:
+            prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
+        longest = max(map(len, sources))
+        max_len = min(int(settings.max_len_a * longest + settings.max_len_b), self._max_positions - 1)
+        check_restrictions(settings, self._dictionary, max_len, prefixes)
+        return max_len, prefixes
+
     @torch.inference_mode()
     def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, best first.
@@ -63,14 +82,11 @@ class BeamSearch:
         """
         settings, eos = self._settings, self._dictionary.eos()
         device = next(self._models[0].parameters()).device
-        if prefixes is None:
-            prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
+        max_len, prefixes = self.check(sources, prefixes)
         allowed = self._allowed(sources, prefixes)
         if allowed is not None:  # from here on, words are numbered by their places in it
             prefixes = [torch.searchsorted(allowed, prefix) for prefix in prefixes]
             allowed = allowed.to(device)
-        longest = max(map(len, sources))
-        max_len = min(int(settings.max_len_a * longest + settings.max_len_b), self._max_positions - 1)
         restrictions = Restrictions(settings, self._dictionary, max_len, prefixes, device)
         padded = pad_sequence(list(sources), batch_first=True, padding_value=self._dictionary.pad()).to(device)
         ensemble = Ensemble(self._models, padded, self._attention, settings.temperature, allowed)

@@ -23,9 +23,6 @@ class Restrictions:
 
     Attributes:
         forced: number of steps in which every sentence has a prefix to follow.
-
-    Raises:
-        UsageError: the settings leave no translation.
     """
 
     def __init__(
@@ -37,18 +34,10 @@ class Restrictions:
         device: torch.device,
     ) -> None:
         self._pad, self._eos, self._unk = dictionary.pad(), dictionary.eos(), dictionary.unk()
-        longest = max(map(len, prefixes))
-        limit = f"the translations of this batch end after {max_len} tokens at most (--max-len-a, --max-len-b)"
-        if any(bool(((prefix == self._pad) | (prefix == self._eos)).any()) for prefix in prefixes):
-            raise UsageError("a beginning contains </s> or <pad>, which stand behind a text only. Leave them out.")
-        if settings.min_len > max_len:
-            raise UsageError(f"--min-len {settings.min_len}: {limit}. Give less.")
-        if longest > max_len:
-            raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
         self._settings, self._max_len = settings, max_len
         self._prefixes = pad_sequence(list(prefixes), batch_first=True, padding_value=self._pad).to(device)
         self.forced = min(map(len, prefixes))
-        self._longest = longest
+        self._longest = max(map(len, prefixes))
         self._history: Tensor | None = None
 
     def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor) -> None:
@@ -90,6 +79,24 @@ class Restrictions:
             words = words[:, None]
             before = self._history
             self._history = words if before is None else torch.cat([before.index_select(0, order), words], dim=1)
+
+
+def check_restrictions(
+    settings: SearchSettings, dictionary: Dictionary, max_len: int, prefixes: Sequence[Tensor]
+) -> None:
+    """Refuse settings and prefixes that leave no translation. Arguments as for :class:`Restrictions`.
+
+    Raises:
+        UsageError: they leave none.
+    """
+    longest, ends = max(map(len, prefixes)), (dictionary.pad(), dictionary.eos())
+    limit = f"the translations of this batch end after {max_len} tokens at most (--max-len-a, --max-len-b)"
+    if any(bool(((prefix == ends[0]) | (prefix == ends[1])).any()) for prefix in prefixes):
+        raise UsageError("a beginning contains </s> or <pad>, which stand behind a text only. Leave them out.")
+    if settings.min_len > max_len:
+        raise UsageError(f"--min-len {settings.min_len}: {limit}. Give less.")
+    if longest > max_len:
+        raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
 
 
 def forbid_repetitions(log_probabilities: Tensor, history: Tensor, size: int) -> None:

@@ -73,10 +73,10 @@ class BandedMixer(PositionBasedMixer):
         weights = state.table(
             "weights of ancestors", context.table_rows, lambda: self._weights_by_slot(context, tails=False)
         )
-        memory = state.tables.get("values")
+        memory = state.values
         if memory is None or memory.size(2) < len(new) or not is_writable(memory):
-            memory = state.tables["values"] = ancestors.room(new, self.band, memory)
-        rows = state.get_or_create("ancestors", lambda: ancestors.none(memory, len(new)))
+            memory = state.values = ancestors.allocate(new, self.band, memory)
+        rows = state.get_or_create("ancestors", lambda: ancestors.initial(memory, len(new)))
         if not is_writable(rows):
             rows = state.rows["ancestors"] = rows.clone()
         ancestors.write(memory, rows, new, state.position)

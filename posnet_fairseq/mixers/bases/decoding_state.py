@@ -29,7 +29,9 @@ class DecodingState:
         sentences: S in cross-attention, None in self-attention.
         beam: hypotheses of each sentence, which follow one another and share a row of the memory; 1 in self-attention.
         rows: tensors with a row per hypothesis (self-attention) or per sentence (cross-attention).
-        tables: tensors that all rows share.
+        tables: weights by position, which all rows share.
+        values: values of the last tokens where mixers leave them in place when hypotheses move, see
+            :mod:`posnet_fairseq.ops.ancestors`; None in others.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class DecodingState:
         self.beam = 1 if self.sentences is None or batch_size is None else batch_size // self.sentences
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
+        self.values: Tensor | None = None
         # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
@@ -67,7 +70,7 @@ class DecodingState:
         """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last.
 
         Raises:
-            UsageError: those of earlier steps are missing.
+            UsageError: the tensors of earlier steps are missing.
         """
         if name not in self.rows:
             self._check_first()
@@ -116,7 +119,7 @@ class DecodingState:
         """Continue with other hypotheses, as beam search does.
 
         Args:
-            order: (R,) numbers of the hypotheses to continue with, those of one sentence after each other.
+            order: (R,) numbers of the hypotheses to continue with; hypotheses of one sentence follow one another.
         """
         if not isinstance(order, Tensor) or order.dim() != 1 or order.dtype not in (torch.int64, torch.int32):
             raise UsageError("order: give the numbers of hypotheses as a tensor of whole numbers, (R,).")
