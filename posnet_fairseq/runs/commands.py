@@ -63,7 +63,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     arguments = [
         *(settings.data_folder, "--user-dir", short(USER_DIR), "--arch", settings.arch, "--seed", settings.seed),
         _embeddings(settings, data),
-        *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
+        *("--criterion", "chunked_label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
         *("--best-checkpoint-metric", "ppl"),
         *("--optimizer", "adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
