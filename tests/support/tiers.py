@@ -63,6 +63,10 @@ THOROUGH = {
     "hostile/test_hostile_streams.py": {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
     },
+    "recipes/test_batches.py": {
+        "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
+        "test_processes_share_an_update_and_have_buffers": "10 s: as many",
+    },
     "recipes/test_runs.py": {
         "test_comparison": "100 s: trains and compares systems",
         "test_killed_in_every_stage_it_comes_to_the_same": "80 s: a recipe is killed in every stage",
@@ -161,6 +165,10 @@ ONE_OF_EACH_KIND = {
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
     "test_export.py": {"test_graphs_translate_as_the_model": first},
+    "test_training_memory.py": {
+        "test_estimate_is_what_the_profiler_sees": first,
+        "test_estimate_of_other_shapes": first,
+    },
     "laws/test_mixer_laws.py": {ALL: usual_case},
 }
 
