@@ -3,6 +3,7 @@
 import pytest
 
 from posnet_fairseq.bench import counting
+from posnet_fairseq.bench.training_memory import training_memory
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
@@ -83,6 +84,20 @@ def test_options_are_shown_with_defaults_and_equation(name, capsys):
     assert f"--gate none | gelu | glu   default: {get_mixer(name).default_gate}" in shown
 
 
+def test_memory_of_a_training_step(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shape = {"words": 500, "length": 10, "precision": "fp16"}
+    mixers.main(
+        "transformer_pos --memory --size tiny --max-tokens 20000 --precision fp16 --words 500 --length 10".split()
+    )
+    shown = capsys.readouterr().out
+    sizes = [training_memory("attention", "tiny", 20000, chunked=chunked, **shape) for chunked in (True, False)]
+    (row,) = [line for line in shown.splitlines() if line.startswith("attention ")]
+    assert row.split()[1::2] == [f"{size / 2**30:.2f}" for size in sizes]
+    assert "tiny, 20,000 tokens, fp16" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_description_has_the_formula(capsys):
     mixers.main(["rposnet"])
     shown = capsys.readouterr().out
@@ -95,6 +110,11 @@ def test_bad_input(capsys):
         (["rposnt"], "there is no such mixer. Choose one of: aposnet, .* Did you mean rposnet?"),
         (["--options"], "--options: of which mixer?"),
         (["--words", "2"], "--words 2: give 5 or more"),
+        (["--max-tokens", "100"], "--max-tokens is an option of --memory. Give both, or neither."),
+        (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
+        (["--memory", "--precision", "bf61"], "argument --precision: invalid choice: 'bf61' (choose from"),
+        (["--memory", "--size", "bog"], "argument --size: invalid choice: 'bog' (choose from"),
+        (["rposnt", "--memory"], "Did you mean rposnet?"),
     ):
         with pytest.raises(SystemExit) as error:
             mixers.main(arguments)

@@ -19,7 +19,8 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.numbers import check_numbers, check_range
+from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.transformer.options import TransformerOptions, per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
@@ -35,6 +36,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", choices=SIZES, default="base", help="of the models whose parameters are counted")
     parser.add_argument("--words", type=int, default=43650, help="entries of their dictionary (default: 43650)")
     parser.add_argument("--length", type=int, default=25, help="N, tokens of a sentence (default: 25)")
+    memory = parser.add_argument_group("the memory of a training step, by simulation: needs no GPU, takes a minute")
+    memory.add_argument("--memory", action="store_true", help="estimate it for the models of every mixer, or of one")
+    memory.add_argument(
+        "--max-tokens", type=int, help="tokens of a batch, as fairseq-train counts them (default: 4096)"
+    )
+    memory.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="of the training (default: bf16)")
     return parser
 
 
@@ -122,12 +129,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000))
     console = Console(highlight=False)
+    if options.memory:
+        _print_memory(console, options)
+        return
+    for name in ("max_tokens", "precision"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{flag(name)} is an option of --memory. Give both, or neither.")
     if options.mixer is None:
         console.print(_formulas())
         _print_figures(console, options)
         return
-    names = {get_mixer(name).arch: name for name in mixer_names()}
-    mixer = get_mixer(names.get(options.mixer, options.mixer), "posnet-mixers")
+    mixer = _named(options.mixer)
     if not options.options:
         console.print(f"[bold]{mixer.name}[/bold] (--arch {mixer.arch}_{{{','.join(SIZES)}}})")
         console.print(inspect.getdoc(mixer), markup=False)
@@ -136,6 +148,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for option, values, default, meaning in option_rows(mixer):
         console.print(f"{option} {values}".rstrip() + f"   default: {default}", markup=False, style="bold")
         console.print(Padding(escape(meaning), (0, 0, 0, 4)))
+
+
+def _named(name: str) -> type[TokenMixer]:
+    """The mixer that is called so, or has such architectures."""
+    names = {get_mixer(name).arch: name for name in mixer_names()}
+    return get_mixer(names.get(name, name), "posnet-mixers")
+
+
+def _print_memory(console: Console, options: argparse.Namespace) -> None:
+    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+
+    tokens = 4096 if options.max_tokens is None else options.max_tokens
+    precision = options.precision or "bf16"
+    check_range("--max-tokens", tokens, options.length, 10_000_000)
+    mixers = [_named(options.mixer).name] if options.mixer else mixer_names()
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    table.add_column(f"{options.size}, {tokens:,} tokens, {precision}", no_wrap=True)
+    for column in ("loss in chunks", "loss at once"):
+        table.add_column(column, justify="right", no_wrap=True)
+    with ProgressReporter().bar("simulating", "steps", 2 * len(mixers)) as bar:
+        for name in mixers:
+            row = []
+            for chunked in (True, False):
+                settings = {"words": options.words, "length": options.length, "precision": precision}
+                row.append(training_memory(name, options.size, tokens, chunked=chunked, **settings))
+                bar.advance(1)
+            table.add_row(name, *(f"{size / 2**30:.2f} GiB" for size in row))
+    console.print(table)
+    console.print(
+        f"The peak of a training step on one GPU, for sentences of {options.length} tokens on both sides and "
+        f"{options.words:,} words in one dictionary: weights, gradients, activations, and Adam's state as "
+        "fairseq-train keeps it. A GPU needs about 1 GiB and a tenth more. In chunks: --criterion "
+        "chunked_label_smoothed_cross_entropy, with which recipes train; at once: label_smoothed_cross_entropy.",
+        markup=False,
+    )
 
 
 def _formulas() -> Table:

@@ -7,6 +7,7 @@ from typing import Any
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModelBase
+from torch import Tensor
 
 from posnet_fairseq.fairseq_plugin import length_ratio
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
@@ -67,6 +68,29 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         model.store_mixers()
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None,
+        prev_output_tokens: Tensor,
+        features_only: bool = False,
+        **kwargs: bool,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """Predict the next token after every prefix of the targets.
+
+        Args:
+            src_tokens: (B, M) token ids, padded on either side.
+            src_lengths: not needed; part of fairseq's interface.
+            prev_output_tokens: (B, N) token ids.
+            features_only: leave the output projection out.
+            kwargs: further options of encoder and decoder.
+
+        Returns:
+            What the decoder returns.
+        """
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
+        return self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=features_only, **kwargs)
 
     def train(self, mode: bool = True) -> "MixerTransformer":
         """Switch between training and evaluation.

@@ -106,7 +106,8 @@ def refuse_other_endings(cfg: Any) -> None:
                     raise UsageError(f"{_options()} with {flag(name)}: in a recipe, {reason}. Leave it out.")
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
-    if metric != "ppl" and (metric, cfg.criterion._name) != ("loss", "cross_entropy"):
+    without_smoothing = cfg.criterion._name.removeprefix("chunked_") == "cross_entropy"
+    if metric != "ppl" and not (metric == "loss" and without_smoothing):
         raise UsageError(
             f"{_options()} with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "
             "lowest perplexity (ppl). Leave it out."

@@ -1,6 +1,5 @@
 """The commands of a run's stages, and of trainings on several processes or machines."""
 
-import filecmp
 import os
 import subprocess
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import posnet_fairseq
+from posnet_fairseq.runs.batches import batch_tokens, shares_embeddings
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.run_settings import RunSettings, short
@@ -46,12 +46,13 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     """
     world = device.processes * settings.nodes
     # The tokens of an update are spread over as few batches of at most max_tokens as will do.
-    batches = -(-settings.tokens // (settings.max_tokens * world))
+    most = batch_tokens(settings, data, device, world)
+    batches = -(-settings.tokens // (most * world))
     tokens = settings.tokens // (batches * world)
     if tokens < settings.max_positions:
         processes = ", ".join(map(settings.called, ("gpus", "cpus", "nodes")))
         raise UsageError(
-            f"{settings.given('tokens', settings.tokens)} and {settings.given('max_tokens', settings.max_tokens)} make "
+            f"{settings.given('tokens', settings.tokens)} and {settings.given('max_tokens', most)} make "
             f"batches of {tokens} tokens on {world} processes, and a sentence may have "
             f"{settings.given('max_positions', settings.max_positions)}. Take fewer processes ({processes}), or larger "
             "batches."
@@ -62,8 +63,8 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     )
     arguments = [
         *(settings.data_folder, "--user-dir", short(USER_DIR), "--arch", settings.arch, "--seed", settings.seed),
-        _embeddings(settings, data),
-        *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
+        "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
+        *("--criterion", "chunked_label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
         *("--best-checkpoint-metric", "ppl"),
         *("--optimizer", "adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
@@ -79,14 +80,6 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
     return Training(launch, list(map(str, arguments)), world)
-
-
-def _embeddings(settings: RunSettings, data: TranslationData) -> str:
-    """The option by which embeddings are shared. Two vocabularies, as for Chinese, leave two embeddings."""
-    source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
-    # A dry run without data has no dictionaries, and shows one.
-    same = not data.exists or (source.exists() and target.exists() and filecmp.cmp(source, target, shallow=False))
-    return "--share-all-embeddings" if same else "--share-decoder-input-output-embed"
 
 
 def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:

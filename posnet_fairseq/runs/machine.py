@@ -24,6 +24,13 @@ def gpus() -> tuple[int, bool]:
     return count, count > 0 and all(torch.cuda.get_device_capability(i) >= (8, 0) for i in range(count))
 
 
+def gpu_memory(count: int) -> int:
+    """Bytes of memory of the smallest of the first GPUs, `count` of them."""
+    import torch
+
+    return min(torch.cuda.get_device_properties(index).total_memory for index in range(count))
+
+
 @dataclass(frozen=True)
 class Device:
     """Where a run computes.
@@ -32,11 +39,13 @@ class Device:
         kind: ``gpu`` or ``cpu``.
         processes: of each machine.
         precision: ``bf16``, ``fp16`` or ``fp32``.
+        memory: bytes of each GPU, None on CPUs.
     """
 
     kind: str
     processes: int
     precision: str = "fp32"
+    memory: int | None = None
 
 
 def find_device(settings: TrainingSettings) -> Device:
@@ -61,7 +70,8 @@ def find_device(settings: TrainingSettings) -> Device:
         settings.refuse(
             "gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs."
         )
-    return Device("gpu", processes, settings.precision or ("bf16" if bf16 else "fp32"))
+    precision = settings.precision or ("bf16" if bf16 else "fp32")
+    return Device("gpu", processes, precision, gpu_memory(processes))
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,8 @@ def settings_of(
         else:
             settings[f"argument {len(settings) + 1}"] = argument
     settings |= more or {}
+    if "--criterion" in settings:  # in chunks or not, the loss is one
+        settings["--criterion"] = settings["--criterion"].removeprefix("chunked_")
     return {name: value for name, value in settings.items() if name not in FREE}
 
 

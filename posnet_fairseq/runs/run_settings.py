@@ -120,7 +120,9 @@ class TrainingSettings(Settings):
     dry_run: bool = setting("print the commands instead of running them", False, switch)
 
     tokens: int = setting("tokens of an update, over all batches and processes", parse=whole_number, metavar="N")
-    max_tokens: int = setting("tokens of one batch, at most", parse=whole_number, metavar="N")
+    max_tokens: int | None = setting(
+        "tokens of one batch, at most (default on GPUs: what their memory holds)", parse=whole_number, metavar="N"
+    )
     lr: str = setting("peak of the learning rate", parse=rate)
     warmup: int = setting("updates until the peak", parse=whole_number, metavar="N")
     updates: int = setting("updates of the training", parse=whole_number, metavar="N")
@@ -138,9 +140,10 @@ class TrainingSettings(Settings):
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
-        """The texts with the hyperparameters of the size."""
+        """The texts with the hyperparameters of the size, but for the batch, which depends on the device."""
         size = texts.get("size", "base")
-        return (hyperparameters(size) if size in SIZES else {}) | texts
+        defaults = hyperparameters(size) if size in SIZES else {}
+        return {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
 
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""

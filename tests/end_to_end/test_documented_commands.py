@@ -20,6 +20,7 @@ EXCEPTIONS = {
     r"sbatch ": "needs SLURM; tests/recipes/test_shell.py::test_slurm_starts_the_training_on_every_machine",
     r"bash recipes/lm\.sh": "trains for minutes on downloads; its parts: tests/end_to_end/test_language_modeling.py",
     r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
+    r"posnet-mixers --memory ": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
     r"posnet-bench prepare": "tests/test_bench.py::test_posnet_prepare_and_the_command_lines_write_equal_files",

@@ -22,6 +22,19 @@ def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path
     assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
 
 
+def test_a_training_goes_on_with_its_loss_in_chunks_and_back(monkeypatch, data, tmp_path):
+    """Sums in another order are all that changes."""
+    plain, mixed = tmp_path / "plain", tmp_path / "mixed"
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, plain, *SHORT, "--max-update", "12"))
+    chunked = ["--criterion", "chunked_label_smoothed_cross_entropy"]
+    for updates, criterion in (("4", chunked), ("8", []), ("12", chunked)):
+        arguments = commands.train_arguments(data, mixed, *SHORT, "--max-update", updates, *criterion)
+        commands.call(monkeypatch, "train", *arguments)
+    assert_same_weights(plain / "checkpoint_last.pt", mixed / "checkpoint_last.pt", rtol=1e-4, atol=1e-4)
+    output = commands.generate(monkeypatch, data, mixed / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
+    assert len(output) == 61
+
+
 def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch, data, tmp_path):
     """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
     commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 
@@ -154,9 +155,11 @@ def on_gpus(monkeypatch, capsys, tmp_path):
 
     def dry_run(gpus, bf16=True, **environment):
         monkeypatch.setattr(machine, "gpus", lambda: (gpus, bf16))
+        monkeypatch.setattr(machine, "gpu_memory", lambda count: 80 * 2**30)
         monkeypatch.setenv("POSNET_RECIPE", str(RECIPES / "wmt14.en-de.sh"))
         monkeypatch.chdir(commands.ROOT)
-        for name, value in ({"DATASET": "wmt14.en-de", "SIZE": "base", "DRY_RUN": "1"} | environment).items():
+        given = {"DATASET": "wmt14.en-de", "SIZE": "base", "DRY_RUN": "1", "MAX_TOKENS": "3400"} | environment
+        for name, value in given.items():
             monkeypatch.setenv(name, value)
         run(RunSettings.read("corpus", ["train", "translate"], ""))
         return "".join(capsys.readouterr())
@@ -180,6 +183,14 @@ def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, 
     assert (f"--processes {gpus}" in output) == (gpus > 1)
     if nodes > 1:
         assert "--node-rank 0 --master-addr first --master-port 29500" in output
+
+
+def test_batches_are_those_that_fit_into_the_gpus(on_gpus):
+    output = on_gpus(2, MAX_TOKENS="", SIZE="tiny")
+    assert re.search(
+        r"batches of 600 tokens: a training step takes about 0\.\d GiB, and the GPU has 80.0 \(MAX_T", output
+    )
+    assert "--max-tokens 600 --update-freq 1 " in output
 
 
 def test_precision_of_older_gpus(on_gpus):

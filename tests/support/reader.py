@@ -80,6 +80,7 @@ EIGHT_GPUS = """
 from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import machine
 machine.gpus = lambda: (8, True)
+machine.gpu_memory = lambda count: 80 * 2**30
 main()
 """
 

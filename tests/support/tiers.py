@@ -51,6 +51,7 @@ THOROUGH = {
     "end_to_end/test_training.py": {
         "test_hydra": "8 s",
         "test_killed_training_resumes_to_the_same_weights": "7 s",
+        "test_a_training_goes_on_with_its_loss_in_chunks_and_back": "12 s; quick: tests/test_chunked_loss.py",
         "test_two_processes_train_like_one": "17 s",
     },
     "eval/test_bench_score.py": {"test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
@@ -61,6 +62,10 @@ THOROUGH = {
     },
     "hostile/test_hostile_streams.py": {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
+    },
+    "recipes/test_batches.py": {
+        "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
+        "test_processes_share_an_update_and_have_buffers": "10 s: as many",
     },
     "recipes/test_runs.py": {
         "test_comparison": "100 s: trains and compares systems",
@@ -160,6 +165,10 @@ ONE_OF_EACH_KIND = {
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
     "test_export.py": {"test_graphs_translate_as_the_model": first},
+    "test_training_memory.py": {
+        "test_estimate_is_what_the_profiler_sees": first,
+        "test_estimate_of_other_shapes": first,
+    },
     "laws/test_mixer_laws.py": {ALL: usual_case},
 }
 

@@ -1,0 +1,116 @@
+"""The memory of a training step, estimated without a machine that could do it."""
+
+import contextlib
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from posnet_fairseq.bench.simulation import Simulation
+from posnet_fairseq.ops import chunks
+from posnet_fairseq.ops.output_loss import output_loss
+from posnet_fairseq.transformer.architectures import apply_arch
+from posnet_fairseq.transformer.model import PADDING, Transformer, build_transformer
+from posnet_fairseq.transformer.placement import mixer_at
+
+SMOOTHING = 0.1
+# The dtype of the weights, and the bytes a parameter takes beside its weight and gradient: Adam's two moments in
+# float32, and for 16-bit weights fairseq's copy of weight and gradient in float32.
+PRECISIONS = {"fp32": (torch.float32, 8), "fp16": (torch.float16, 16), "bf16": (torch.bfloat16, 16)}
+DDP_BUFFER = 2**28  # elements, at most
+
+
+def training_memory(
+    mixer: str,
+    size: str,
+    tokens: int,
+    *,
+    words: int,
+    length: int,
+    precision: str = "bf16",
+    chunked: bool = True,
+    gpu: bool = True,
+    distributed: bool = False,
+    **options: Any,
+) -> int:
+    """Bytes of all tensors at the peak of a training step, in fairseq with Adam.
+
+    A GPU needs more: its context, and what its allocator leaves between tensors.
+
+    Args:
+        mixer: name of the mixer of encoder and decoder.
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+        tokens: of the batch on either side, padding counted: fairseq's ``--max-tokens``.
+        words: entries of the dictionary, which both languages share.
+        length: tokens of a sentence; a tenth of the sources have one token less.
+        precision: one of :data:`PRECISIONS`.
+        chunked: whether the loss is computed in chunks.
+        gpu: as on a GPU, where attention has a kernel with dropout and chunks of energies are larger.
+        distributed: whether there are other processes, to which legacy_ddp sends gradients from a buffer.
+        options: of the model, as the command line has them.
+
+    Raises:
+        UsageError: the options make no model.
+    """
+    dtype, state_bytes = PRECISIONS[precision]
+    positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}
+    cfg = Namespace(**({"share_all_embeddings": True} | positions | options))
+    apply_arch(cfg, mixer, size)
+    if mixer_at(cfg, "cross").reads_length_ratio and cfg.length_ratio == "auto":
+        cfg.length_ratio = "1"
+    source = torch.randint(PADDING + 3, words, (max(1, tokens // length), length))
+    target = source.flip(0)
+    source[: len(source) // 10, 0] = PADDING
+    with _as_on_gpu() if gpu else contextlib.nullcontext(), Simulation() as simulation:
+        model = build_transformer(cfg, words, words).train()
+        _convert(model, dtype)
+        simulation.peak = simulation.now
+        _loss(model, source, target, chunked).backward()
+        parameters = [parameter.numel() for parameter in model.parameters()]
+        # The step of the optimizer updates one parameter after the other.
+        kept, step = state_bytes * sum(parameters), simulation.now + 4 * max(parameters)
+        if distributed:
+            kept += min(DDP_BUFFER, sum(parameters)) * dtype.itemsize
+        return max(simulation.peak, step) + kept
+
+
+def _convert(model: nn.Module, dtype: torch.dtype) -> None:
+    """Give a simulated model another dtype, in which ``Module.to`` fails."""
+    parameters = {each: nn.Parameter(each.to(dtype)) for each in model.parameters()}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, parameters[parameter])
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_floating_point():
+                setattr(module, name, buffer.to(dtype))
+
+
+def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> Tensor:
+    features = model.decoder.features(target.roll(1, dims=1), model.encoder(source)).x
+    if chunked:
+        weight = model.decoder.output_projection.weight
+        return output_loss(features.flatten(0, 1), weight, target.flatten(), SMOOTHING, PADDING).loss
+    from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+
+    log_probs = model.decoder.output_layer(features).log_softmax(dim=-1, dtype=torch.float32)
+    loss, _ = label_smoothed_nll_loss(log_probs.flatten(0, 1), target.flatten(), SMOOTHING, PADDING)
+    return loss
+
+
+@contextlib.contextmanager
+def _as_on_gpu() -> Iterator[None]:
+    """Let a CPU's simulation take what a GPU takes, where the two differ."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def without_dropout(*tensors: Any, dropout_p: float = 0.0, **kwargs: Any) -> Tensor:
+        """On CPUs torch has no kernel with dropout, which on GPUs takes no memory."""
+        return attention(*tensors, **kwargs)
+
+    with (
+        mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", without_dropout),
+        mock.patch.object(chunks, "CPU_LIMIT", chunks.GPU_LIMIT),
+    ):
+        yield

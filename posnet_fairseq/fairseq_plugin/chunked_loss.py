@@ -1,0 +1,95 @@
+"""fairseq's losses over the vocabulary, computed in chunks of tokens: equal sums and gradients in less memory."""
+
+from typing import Any
+
+import torch
+from fairseq.criterions import cross_entropy, label_smoothed_cross_entropy, register_criterion
+from torch import Tensor, nn
+
+from posnet_fairseq.ops.output_loss import OutputLoss, output_loss
+from posnet_fairseq.shared.errors import UsageError
+
+PREFIX = "chunked_"  # of the names for --criterion
+
+
+class _InChunks:
+    """Base class in front of one of fairseq's criterions: the model returns features, the criterion projects them.
+
+    A subclass bears the name of fairseq's class. Checkpoints have that name in them, and fairseq resumes from one with
+    a criterion of its name only; so either criterion goes on where the other was.
+    """
+
+    eps = 0.0
+    ignore_prefix_size = 0
+    padding_idx: int
+
+    def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """Loss, sample size and logging outputs, as fairseq's criterion returns them.
+
+        Args:
+            model: encoder and decoder, or a language model.
+            sample: batch of fairseq.
+            reduce: sum the loss over tokens.
+
+        Raises:
+            UsageError: the model has no output layer that can be computed in chunks.
+        """
+        _weight(model)
+        sample = sample | {"net_input": sample["net_input"] | {"features_only": True}}
+        return super().forward(model, sample, reduce=reduce)  # type: ignore[misc]  # fairseq's
+
+    def compute_loss(
+        self, model: Any, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The loss with its gradient, and the negative log-likelihood.
+
+        Without `reduce` each token has a loss, and scores are computed for all tokens at once.
+        """
+        if reduce:
+            sums = self._sums(model, net_output[0], sample)
+            return sums.loss, sums.nll_loss
+        scores = model.decoder.output_layer(net_output[0])
+        return super().compute_loss(model, (scores, net_output[1]), sample, reduce=False)  # type: ignore[misc]
+
+    def compute_accuracy(
+        self, model: Any, net_output: tuple[Tensor, Any], sample: dict[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """The number of targets with the highest score, and of all targets."""
+        with torch.no_grad():
+            correct = self._sums(model, net_output[0], sample, count_correct=True).correct
+        assert correct is not None
+        return correct, sample["target"][:, self.ignore_prefix_size :].ne(self.padding_idx).sum()
+
+    def _sums(self, model: Any, features: Tensor, sample: dict[str, Any], count_correct: bool = False) -> OutputLoss:
+        features = features[:, self.ignore_prefix_size :].flatten(0, 1)
+        targets = sample["target"][:, self.ignore_prefix_size :].flatten()
+        return output_loss(features, _weight(model), targets, self.eps, self.padding_idx, count_correct)
+
+
+def _weight(model: Any) -> Tensor:
+    """The weight of a model's output layer.
+
+    Raises:
+        UsageError: it is not all of that layer.
+    """
+    decoder = getattr(model, "decoder", None)
+    projection = getattr(decoder, "output_projection", None)
+    if not isinstance(projection, nn.Linear) or projection.bias is not None:
+        raise UsageError(
+            f"--criterion {PREFIX}...: the output layer of this model is not one matrix alone, which chunks need. Give "
+            "fairseq's criterion of the same name without the prefix."
+        )
+    return projection.weight
+
+
+@register_criterion(
+    f"{PREFIX}label_smoothed_cross_entropy",
+    dataclass=label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterionConfig,
+)
+class LabelSmoothedCrossEntropyCriterion(_InChunks, label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterion):
+    """``label_smoothed_cross_entropy`` in chunks."""
+
+
+@register_criterion(f"{PREFIX}cross_entropy", dataclass=cross_entropy.CrossEntropyCriterionConfig)
+class CrossEntropyCriterion(_InChunks, cross_entropy.CrossEntropyCriterion):
+    """``cross_entropy`` in chunks."""

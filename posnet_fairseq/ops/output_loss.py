@@ -1,0 +1,133 @@
+"""The label-smoothed loss of an output layer, in chunks of tokens.
+
+The scores of all words for all tokens are the largest tensor of a training step. Here they are computed for one chunk
+of tokens at a time, together with the gradients of these tokens: no product is computed twice, and only the gradients
+are kept for the backward pass.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+MIN_CHUNK = 256  # tokens; in smaller chunks products are slower (docs/measurements.md)
+MAX_CHUNKS = 16  # each one reads and writes the whole gradient of the weight
+# float16 rounds the smallest probabilities to 0: gradients are computed in multiples, and scaled back in float32.
+FLOAT16_SCALE = 16.0
+
+
+class OutputLoss(NamedTuple):
+    """Sums over the tokens of a batch.
+
+    Attributes:
+        loss: label-smoothed cross-entropy in nats; has a gradient.
+        nll_loss: cross-entropy in nats, without a gradient.
+        correct: number of targets that have the highest score, without a gradient; None unless asked for.
+    """
+
+    loss: Tensor
+    nll_loss: Tensor
+    correct: Tensor | None
+
+
+def output_loss(
+    features: Tensor, weight: Tensor, targets: Tensor, smoothing: float, padding_idx: int, count_correct: bool = False
+) -> OutputLoss:
+    """The label-smoothed cross-entropy of the scores ``features @ weight.T``.
+
+    The target is expected with probability 1 - ε, each other word with ε / (V - 1), as in fairseq. Scores are computed
+    in the dtype of the features, or in that of autocast, all else in float32 (float64 for features in float64).
+
+    Args:
+        features: (T, D).
+        weight: (V, D).
+        targets: (T,) ids of words; tokens whose target is padding do not count.
+        smoothing: ε, 0 or more and less than 1.
+        padding_idx: id of padding.
+        count_correct: also count the targets that have the highest score.
+
+    Raises:
+        RuntimeError: in a second backward pass, with ``retain_graph=True`` or ``create_graph=True``.
+    """
+    device = features.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        features, weight = features.to(dtype), weight.to(dtype)
+    with torch.autocast(device, enabled=False):
+        sums = _OutputLoss.apply(
+            features, weight, targets, smoothing, padding_idx, count_correct, torch.is_grad_enabled()
+        )
+    return OutputLoss(*sums)
+
+
+class _OutputLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        padding_idx: int,
+        count_correct: bool,
+        is_grad_enabled: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        wide = torch.promote_types(features.dtype, torch.float32)
+        loss, nll_loss = (torch.zeros((), dtype=wide, device=features.device) for _ in range(2))
+        correct = torch.zeros((), dtype=torch.long, device=features.device) if count_correct else None
+        for_features, for_weight = (is_grad_enabled and needed for needed in ctx.needs_input_grad[:2])
+        ctx.features_grad = torch.empty_like(features) if for_features else None
+        ctx.weight_grad = torch.zeros_like(weight, dtype=wide) if for_weight else None
+        ctx.weight_dtype = weight.dtype
+        ctx.scale = FLOAT16_SCALE if features.dtype == torch.float16 else 1.0
+        other = smoothing / (weight.size(0) - 1)  # expected probability of a word that is not the target
+
+        def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
+            nonlocal loss, nll_loss, correct
+            scores, padding = chunk @ weight.T, target == padding_idx
+            if correct is not None:
+                correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
+            log_probs = torch.log_softmax(scores, dim=1, dtype=wide)
+            del scores
+            nll = -log_probs.gather(1, target).masked_fill_(padding, 0).sum()
+            nll_loss += nll
+            loss += (1 - smoothing - other) * nll
+            if smoothing:
+                loss -= other * log_probs.sum(dim=1, keepdim=True).masked_fill_(padding, 0).sum()
+            if not (for_features or for_weight):
+                return
+            # The gradient of the scores: their probabilities, less the expected ones.
+            grad = log_probs.exp_()
+            if smoothing:
+                grad -= other
+            grad.scatter_add_(1, target, grad.new_full((1, 1), smoothing + other - 1).expand_as(target))
+            grad = grad.mul_(ctx.scale * ~padding).to(chunk.dtype)
+            del log_probs
+            if features_grad is not None:
+                torch.mm(grad, weight, out=features_grad)
+            if ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
+                ctx.weight_grad.addmm_(grad.T, chunk)
+            elif ctx.weight_grad is not None:
+                ctx.weight_grad += grad.T @ chunk
+
+        size = max(MIN_CHUNK, -(-len(targets) // MAX_CHUNKS))
+        for start in range(0, len(targets), size):
+            part = slice(start, start + size)
+            add(features[part], targets[part, None], None if ctx.features_grad is None else ctx.features_grad[part])
+        ctx.mark_non_differentiable(nll_loss, *([] if correct is None else [correct]))
+        return loss, nll_loss, correct
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+        features_grad, weight_grad = ctx.features_grad, ctx.weight_grad
+        if features_grad is None and weight_grad is None:
+            raise RuntimeError("output_loss keeps its gradients for one backward pass only. Compute the loss again.")
+        ctx.features_grad = ctx.weight_grad = None
+        factor = upstream / ctx.scale
+        if features_grad is not None:
+            features_grad = (features_grad * factor).to(features_grad.dtype)
+        if weight_grad is not None:
+            weight_grad = weight_grad.mul_(factor).to(ctx.weight_dtype)
+        return features_grad, weight_grad, None, None, None, None, None

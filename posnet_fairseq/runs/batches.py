@@ -1,0 +1,115 @@
+"""The tokens of a batch: those of the size, or on GPUs as many as their memory holds."""
+
+import argparse
+import dataclasses
+import filecmp
+from typing import Any
+
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
+from posnet_fairseq.runs.say import say
+from posnet_fairseq.shared.errors import UsageError, flag
+
+GIB = 2**30
+# Of a GPU: its context takes some, and its allocator leaves gaps.
+CONTEXT, USABLE = GIB, 0.9
+WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT14
+
+
+def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, world: int) -> int:
+    """The most tokens of one batch.
+
+    Args:
+        settings: of the run.
+        data: its dataset.
+        device: where it computes.
+        world: processes of all machines.
+
+    Raises:
+        UsageError: not even the smallest batch fits into the memory of the GPUs.
+    """
+    if settings.max_tokens:
+        return settings.max_tokens
+    if device.memory is None:
+        return int(hyperparameters(settings.size)["max_tokens"])
+    usable = int(USABLE * device.memory) - CONTEXT
+
+    def fits(tokens: int) -> tuple[bool, int]:
+        need = _estimate(settings, data, device, tokens, world)
+        return need <= usable, need
+
+    least, tokens = settings.max_positions, max(settings.tokens // world, settings.max_positions)
+    enough, need = fits(tokens)
+    if not enough:
+        enough, least_need = fits(least)
+        if not enough:
+            raise UsageError(
+                f"{settings.given('size', settings.size)}: a training step with a single sentence of {least} tokens "
+                f"takes about {least_need / GIB:.1f} GiB, and of the GPU's {device.memory / GIB:.1f} GiB "
+                f"{max(usable, 0) / GIB:.1f} are left for it. Take a smaller size, or fewer tokens of a sentence "
+                f"({settings.called('max_positions')}), or try your own {settings.called('max_tokens')}."
+            )
+        # Between the two it grows about linearly.
+        tokens = least + (tokens - least) * (usable - least_need) // (need - least_need)
+        while not (found := fits(tokens))[0]:
+            tokens = max(tokens * 9 // 10, least)
+        need = found[1]
+    say(
+        f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB, and the GPU has "
+        f"{device.memory / GIB:.1f} ({settings.called('max_tokens')} chooses other batches)"
+    )
+    return tokens
+
+
+def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
+    """Whether both languages have one embedding. Two vocabularies, as for Chinese, leave two."""
+    source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
+    # A dry run without data has no dictionaries, and shows one.
+    return not data.exists or (source.exists() and target.exists() and filecmp.cmp(source, target, shallow=False))
+
+
+def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
+    """Bytes at the peak of a training step, with the longest sentences, which take the most."""
+    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.registry import get_mixer, mixer_names
+
+    (mixer,) = [name for name in mixer_names() if get_mixer(name).arch == settings.mixer]
+    shared = shares_embeddings(settings, data)
+    return training_memory(
+        mixer,
+        settings.size,
+        tokens,
+        words=_words(settings, data),
+        length=settings.max_positions,
+        precision=device.precision,
+        distributed=world > 1,
+        **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | _options(settings),
+    )
+
+
+def _words(settings: RunSettings, data: TranslationData) -> int:
+    """Entries of the larger dictionary."""
+    paths = [settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target)]
+    lines = [path.read_bytes().count(b"\n") for path in paths if path.exists()]
+    return max(lines) + 4 if lines else WORDS  # a file leaves out the special symbols
+
+
+def _options(settings: RunSettings) -> dict[str, Any]:
+    """What the options of fairseq-train say about the model."""
+    from posnet_fairseq.mixers.bases.options import plain_type
+    from posnet_fairseq.transformer.options import TransformerOptions
+
+    parser = argparse.ArgumentParser(
+        allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
+    )
+    for option in dataclasses.fields(TransformerOptions):
+        kind = plain_type(option)
+        if kind is bool:
+            parser.add_argument(flag(option.name), action="store_true")
+        else:
+            parser.add_argument(flag(option.name), type=kind if kind in (int, float) else str)
+    try:
+        return vars(parser.parse_known_args(settings.options.split())[0])
+    except argparse.ArgumentError as error:
+        settings.refuse("options", settings.options, f"{error}.")

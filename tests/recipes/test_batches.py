@@ -1,0 +1,93 @@
+"""Batches as large as the memory of a GPU allows."""
+
+import pytest
+
+from posnet_fairseq.bench import counting
+from posnet_fairseq.bench.counting import trained_parameters
+from posnet_fairseq.bench.training_memory import training_memory
+from posnet_fairseq.cli.run import find_target
+from posnet_fairseq.runs import commands, machine
+from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.shared.errors import UsageError
+
+DATA = TranslationData("en", "de", "key")
+
+
+def settings(*words):
+    target, _, description, given = find_target("wmt14.en-de")
+    return target.read("wmt14.en-de", ["--size", "tiny", "--mixer", "transformer_pos", *words], description, given)
+
+
+def gpu(step, processes=1):
+    """A GPU on which a training step may take so many bytes."""
+    return Device("gpu", processes, "bf16", int((step + CONTEXT) / USABLE) + 1)
+
+
+def estimate(tokens, **options):
+    return training_memory("attention", "tiny", tokens, words=1000, length=256, **options)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working directory with dictionaries of 1,000 entries."""
+    (tmp_path / "data/wmt14.en-de").mkdir(parents=True)
+    for name in ("en", "de"):
+        (tmp_path / f"data/wmt14.en-de/dict.{name}.txt").write_text("word 1\n" * 996)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_batch_of_a_cpu_is_that_of_the_size():
+    assert batch_tokens(settings(), DATA, Device("cpu", 1), 1) == 1200
+    assert batch_tokens(settings("--size", "base"), DATA, Device("cpu", 2), 2) == 3400
+
+
+def test_batch_that_was_given_is_taken(capsys):
+    assert batch_tokens(settings("--max-tokens", "300"), DATA, gpu(0), 1) == 300
+    assert capsys.readouterr().err == ""
+
+
+def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
+    whole, run = gpu(estimate(20_000)), settings("--tokens", "20000")
+    assert batch_tokens(run, DATA, whole, 1) == 20_000
+    line = capsys.readouterr().err
+    assert f"batches of 20000 tokens: a training step takes about {estimate(20_000) / GIB:.1f} GiB" in line
+    assert f"the GPU has {whole.memory / GIB:.1f} (--max-tokens chooses other batches)" in line
+    assert line.count("\n") == 1
+    most = batch_tokens(run, DATA, gpu(estimate(8000)), 1)
+    assert 7000 < most <= 8000
+    assert (
+        batch_tokens(settings("--tokens", "20000", "--options=--decoder-layers 1"), DATA, gpu(estimate(8000)), 1) > most
+    )
+
+
+def test_processes_share_an_update_and_have_buffers(monkeypatch):
+    monkeypatch.setattr(commands, "say", lambda text: None)
+    parameters = trained_parameters(counting.build("attention", "tiny", words=1000))
+    assert estimate(4000, distributed=True) == estimate(4000) + 2 * parameters
+    for more, expected in ((0, ["2000", "2"]), (2 * parameters, ["4000", "1"])):
+        found = commands.training(settings("--tokens", "8000"), DATA, gpu(estimate(4000) + more, 2)).arguments
+        assert [found[found.index(flag) + 1] for flag in ("--max-tokens", "--update-freq")] == expected
+
+
+def test_too_little_memory_is_one_sentence():
+    with pytest.raises(UsageError) as raised:
+        batch_tokens(settings(), DATA, gpu(estimate(256) - 1), 1)
+    sentence = str(raised.value)
+    assert "--size tiny: a training step with a single sentence of 256 tokens takes about 0.1 GiB" in sentence
+    assert "of the GPU's 1.2 GiB 0.1 are left for it. Take a smaller size" in sentence
+
+
+def test_bad_options_are_one_sentence():
+    with pytest.raises(UsageError, match="--decoder-layers: invalid int value: 'x'"):
+        batch_tokens(settings("--options=--decoder-layers x"), DATA, gpu(0), 1)
+
+
+def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):
+    sizes = [48 * GIB, 24 * GIB, 8 * GIB]
+    monkeypatch.setattr(machine, "gpus", lambda: (3, True))
+    monkeypatch.setattr(
+        "torch.cuda.get_device_properties", lambda index: type("Properties", (), {"total_memory": sizes[index]})
+    )
+    assert machine.find_device(settings("--gpus", "2")) == Device("gpu", 2, "bf16", 24 * GIB)

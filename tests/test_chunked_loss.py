@@ -1,0 +1,91 @@
+"""fairseq's criterions in chunks, against fairseq's own."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import utils
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models.fairseq_encoder import FairseqEncoder
+from fairseq.models.fairseq_model import FairseqEncoderDecoderModel
+
+from posnet_fairseq.bench.models import fairseq_transformer, random_sample
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.ops import output_loss
+from posnet_fairseq.shared.errors import UsageError
+from support.building import WORDS, build_language_model, build_model
+
+OPTIONS = {
+    "label_smoothed_cross_entropy": [
+        {"label_smoothing": 0.1},
+        {"label_smoothing": 0.0, "ignore_prefix_size": 2},
+        {"label_smoothing": 0.2, "report_accuracy": True, "ignore_prefix_size": 1},
+    ],
+    "cross_entropy": [{}],
+}
+TASK = synthetic.task(WORDS)
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch):
+    monkeypatch.setattr(output_loss, "MIN_CHUNK", 7)
+
+
+def sample():
+    torch.manual_seed(1)
+    made = random_sample(TASK.target_dictionary, sentences=10, length=6)
+    made["target"][3:5, -2:] = TASK.target_dictionary.pad()
+    return made | {"ntokens": int(made["target"].ne(TASK.target_dictionary.pad()).sum())}
+
+
+def outcome(name, model, batch, options, reduce=True):
+    """Loss, sample size, logging outputs and gradients."""
+    criterion = CRITERION_REGISTRY[name](TASK, **options)
+    model.zero_grad()
+    loss, size, logging = criterion(model, batch, reduce=reduce)
+    loss.sum().backward()
+    gradients = {each: parameter.grad.clone() for each, parameter in model.named_parameters()}
+    return loss.detach(), size, logging, gradients
+
+
+def built(kind):
+    if kind == "fairseq":
+        return fairseq_transformer(TASK, "tiny", 10).eval()
+    if kind == "language model":
+        return build_language_model("rposnet")
+    return build_model("rposnet", share_all_embeddings=kind == "one embedding")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize(("name", "options"), [(name, each) for name in OPTIONS for each in OPTIONS[name]])
+@pytest.mark.parametrize("kind", ["one embedding", "embeddings apart", "fairseq", "language model"])
+def test_outcomes_are_fairseqs(monkeypatch, kind, name, options, sentence_avg, dtype):
+    # fairseq's rounds to float32 whatever it gets.
+    monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace: torch.log_softmax(x, dim))
+    model, batch = built(kind).to(dtype), sample()
+    if kind == "language model":
+        batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
+    settings, close = options | {"sentence_avg": sentence_avg}, 1e-6 if dtype == torch.float32 else 1e-10
+    for reduce in (True, False):
+        *found, gradients = outcome(f"chunked_{name}", model, batch, settings, reduce)
+        *expected, theirs = outcome(name, model, batch, settings, reduce)
+        torch.testing.assert_close(found, expected, rtol=close, atol=0)
+        norm = torch.nn.utils.get_total_norm(theirs.values())  # some gradients are zero but for rounding
+        for each, gradient in gradients.items():
+            assert (gradient - theirs[each]).norm() <= close * norm, each
+
+
+def test_either_criterion_goes_on_where_the_other_was():
+    """fairseq compares the names of the classes."""
+    for name in OPTIONS:
+        ours, theirs = CRITERION_REGISTRY[f"chunked_{name}"], CRITERION_REGISTRY[name]
+        assert ours is not theirs
+        assert ours.__name__ == theirs.__name__
+
+
+def test_a_model_without_such_an_output_layer_is_refused():
+    model = FairseqEncoderDecoderModel(FairseqEncoder(None), build_model().decoder)
+    model.decoder.output_projection = torch.nn.Linear(4, 4)
+    with pytest.raises(UsageError, match="without the prefix"):
+        CRITERION_REGISTRY["chunked_cross_entropy"](SimpleNamespace(), sentence_avg=False)(model, {})

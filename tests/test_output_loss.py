@@ -1,0 +1,112 @@
+"""The loss of the output layer in chunks, against the whole scores at once."""
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from torch.nn.functional import linear
+
+from posnet_fairseq.bench.memory import peak_bytes
+from posnet_fairseq.ops import output_loss as module
+from posnet_fairseq.ops.output_loss import output_loss
+
+PADDING = 1
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch):
+    """Chunks of 8 tokens, of which the last has fewer."""
+    monkeypatch.setattr(module, "MIN_CHUNK", 8)
+    monkeypatch.setattr(module, "MAX_CHUNKS", 100)
+
+
+def tensors(dtype=torch.float64, tokens=21, words=11, width=6):
+    torch.manual_seed(1)
+    features = torch.randn(tokens, width, dtype=dtype).requires_grad_()
+    weight = torch.randn(words, width, dtype=dtype).requires_grad_()
+    targets = torch.randint(4, words, (tokens,))
+    targets[[0, 5, 20]] = PADDING
+    return features, weight, targets
+
+
+def at_once(features, weight, targets, smoothing):
+    log_probs = torch.log_softmax(linear(features, weight), dim=-1)
+    return label_smoothed_nll_loss(log_probs, targets, smoothing, ignore_index=PADDING)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_sums_and_gradients_are_those_of_all_scores_at_once(smoothing):
+    features, weight, targets = tensors()
+    found, expected = (
+        output_loss(features, weight, targets, smoothing, PADDING),
+        at_once(features, weight, targets, smoothing),
+    )
+    for one, other in zip(found[:2], expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+    gradients = [torch.autograd.grad(3 * loss, (features, weight)) for loss in (found.loss, expected[0])]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+    assert not found.nll_loss.requires_grad
+
+
+def test_targets_with_the_highest_score_are_counted():
+    features, weight, targets = tensors()
+    best = linear(features, weight).argmax(dim=1)
+    targets[3:14] = best[3:14].clamp(min=4)
+    found = output_loss(features, weight, targets, 0.1, PADDING, count_correct=True)
+    assert found.correct == (best.eq(targets) & targets.ne(PADDING)).sum() > 0
+    assert output_loss(features, weight, targets, 0.1, PADDING).correct is None
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_what_needs_no_gradient_gets_none(frozen):
+    arguments = tensors()
+    arguments[frozen].requires_grad_(False)
+    output_loss(*arguments, 0.1, PADDING).loss.backward()
+    assert (arguments[0].grad is None, arguments[1].grad is None) == (frozen == 0, frozen == 1)
+    with torch.no_grad():
+        assert not output_loss(*arguments, 0.1, PADDING).loss.requires_grad
+
+
+def test_a_second_backward_pass_is_refused():
+    features, weight, targets = tensors()
+    loss = output_loss(features, weight, targets, 0.1, PADDING).loss
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="Compute the loss again"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision_loses_no_more_than_the_scores_do(dtype, autocast):
+    features, weight, targets = tensors(torch.float32, tokens=40, words=300, width=32)
+    expected = torch.autograd.grad(at_once(features, weight, targets, 0.1)[0], (features, weight))
+    with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+        arguments = (features, weight) if autocast else (features.to(dtype), weight.to(dtype))
+        found = output_loss(*arguments, targets, 0.1, PADDING)
+    assert found.loss.dtype == torch.float32
+    torch.testing.assert_close(found.loss, at_once(features, weight, targets, 0.1)[0], rtol=1e-2, atol=0)
+    for one, other in zip(torch.autograd.grad(found.loss, (features, weight)), expected, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.02 * other.norm()
+
+
+def test_float16_keeps_the_gradients_of_words_that_never_occur():
+    """Each of 40,000 words is expected with a probability of 2.5e-6, where numbers of float16 are 2% apart."""
+    features, weight, targets = tensors(torch.float32, words=40_000, width=4)
+    targets.clamp_(max=20)
+    features.data[:, 0], weight.data[30_000:, 0] = 1, -100  # these words have probability 0
+    half = [tensor.detach().half().requires_grad_() for tensor in (features, weight)]
+    (128 * output_loss(*half, targets, 0.1, PADDING).loss).backward()  # by which fairseq multiplies the loss at first
+    (128 * at_once(features, weight, targets, 0.1)[0]).backward()
+    torch.testing.assert_close(half[1].grad[30_000:, 0].float(), weight.grad[30_000:, 0], rtol=5e-3, atol=0)
+
+
+@pytest.mark.parametrize(("tokens", "words", "width"), [(1200, 3000, 192), (3400, 8000, 64)])
+def test_a_quarter_of_the_memory(monkeypatch, tokens, words, width):
+    monkeypatch.undo()
+    features, weight, targets = tensors(torch.float32, tokens, words, width)
+
+    def peak(loss):
+        features.grad = weight.grad = None
+        return peak_bytes(lambda: loss(features, weight, targets, 0.1)[0].backward())
+
+    assert peak(lambda *arguments: output_loss(*arguments, PADDING)) <= peak(at_once) / 4

@@ -1,0 +1,80 @@
+"""Memory of training steps that are simulated, against the profiler's."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.optim.adam import Adam
+
+from posnet_fairseq.bench.memory import peak_bytes
+from posnet_fairseq.bench.models import random_sample
+from posnet_fairseq.bench.simulation import Simulation
+from posnet_fairseq.bench.training_memory import training_memory
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.registry import mixer_names
+from posnet_fairseq.transformer.architectures import apply_arch
+
+
+def test_tensors_are_counted_while_they_are_there():
+    with Simulation() as simulation:
+        first = torch.ones(1000)
+        view = first.view(10, 100)[2:].T
+        assert (simulation.now, simulation.peak) == (4000, 4000)
+        second = view.exp()
+        del first
+        assert simulation.now == 4000 + 3200  # the view keeps all of it
+        del view
+        assert (simulation.now, simulation.peak) == (3200, 7200)
+        second.mul_(2)
+        assert simulation.now == 3200
+        del second
+    assert simulation.now == 0
+
+
+def test_integers_are_computed_and_other_numbers_are_not():
+    tokens = torch.tensor([[1, 5, 7], [5, 6, 7]])
+    with Simulation():
+        mask = tokens.eq(1)
+        assert mask.any()
+        assert (~mask).sum(dim=1).tolist() == [2, 3]
+        assert torch.arange(3).tolist() == [0, 1, 2]
+        table = torch.zeros(10**6, 10**6)  # four terabytes
+        assert table[tokens].shape == (2, 3, 10**6)
+        assert mask.float().storage().data_ptr() == 0
+
+
+def profiled(monkeypatch, mixer, words, sentences, length, criterion):
+    """Bytes at the peak of making a model and two steps of its training by fairseq on a CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    task = synthetic.task(words)
+    cfg = Namespace(share_all_embeddings=True, max_source_positions=128, max_target_positions=128)
+    apply_arch(cfg, mixer, "tiny")
+    sample = random_sample(task.source_dictionary, sentences, length)
+    loss_of = CRITERION_REGISTRY[criterion](task, sentence_avg=False, label_smoothing=0.1)
+
+    def train():
+        model = MixerTransformer.build_model(cfg, task).train()
+        optimizer = Adam(model.parameters(), lr=1e-3)
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            loss_of(model, sample)[0].backward()
+            optimizer.step()
+
+    return peak_bytes(train)
+
+
+@pytest.mark.parametrize("mixer", sorted(mixer_names(), key=lambda mixer: mixer != "rposnet"))
+def test_estimate_is_what_the_profiler_sees(monkeypatch, mixer):
+    seen = profiled(monkeypatch, mixer, 3000, 40, 20, "chunked_label_smoothed_cross_entropy")
+    found = training_memory(mixer, "tiny", 800, words=3000, length=20, precision="fp32", gpu=False)
+    assert found == pytest.approx(seen, rel=0.05)
+
+
+@pytest.mark.parametrize(("words", "sentences", "length"), [(500, 2, 8), (8000, 60, 20), (500, 20, 100)])
+@pytest.mark.parametrize("prefix", ["", "chunked_"])
+def test_estimate_of_other_shapes(monkeypatch, words, sentences, length, prefix):
+    seen = profiled(monkeypatch, "rposnet", words, sentences, length, f"{prefix}label_smoothed_cross_entropy")
+    settings = {"words": words, "length": length, "precision": "fp32", "gpu": False, "chunked": bool(prefix)}
+    assert training_memory("rposnet", "tiny", sentences * length, **settings) == pytest.approx(seen, rel=0.05)
