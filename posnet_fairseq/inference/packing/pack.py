@@ -65,7 +65,7 @@ def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> No
     if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
         module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
     for name, child in list(module.named_children()):
-        if type(child) is nn.Linear and _multiplies_tokens(module, name):
+        if isinstance(child, nn.Linear) and _multiplies_tokens(module, name):
             setattr(module, name, make(child))
         elif type(child) is nn.Embedding:
             setattr(module, name, embedding_of(child))
