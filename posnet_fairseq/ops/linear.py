@@ -49,7 +49,7 @@ def _is_by_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.numel() * weight.size(0) >= FEWEST_MULTIPLICATIONS
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and onednn_is_faster()
     )
 

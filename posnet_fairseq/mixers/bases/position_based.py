@@ -4,7 +4,6 @@ import functools
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
@@ -13,6 +12,7 @@ from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
+from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
 
@@ -109,7 +109,7 @@ class PositionBasedMixer(TokenMixer):
             return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
 
         # The probability of this call also holds where weights are made again in the backward pass.
-        drop = functools.partial(F.dropout, p=self.drop_probability)
+        drop = functools.partial(dropout, p=self.drop_probability)
         # Hypotheses share weights until some are dropped: for each hypothesis others.
         queries = query.size(1) if self.drop_probability else -1
 
