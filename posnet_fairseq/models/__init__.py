@@ -16,5 +16,6 @@ from posnet_fairseq.shared.failures import explain  # noqa: E402
 
 install_hook(explain)
 
-# Last, when fairseq is repaired: their imports register the models and architectures of all mixers.
+# Last, when fairseq is repaired: their imports register the optimiser, and the models and architectures of all mixers.
+from posnet_fairseq.fairseq_plugin import fused_adam  # noqa: E402, F401
 from posnet_fairseq.models import mixer_language_model, mixer_transformer  # noqa: E402, F401

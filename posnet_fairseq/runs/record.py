@@ -22,6 +22,8 @@ FREE = (
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
     *("--processes", "--reset-dataloader"),
 )
+# Values that mean the same: earlier versions trained with fairseq's adam, whose updates are those of fused_adam.
+SAME = {("--optimizer", "fused_adam"): "adam"}
 
 
 class Record:
@@ -119,7 +121,7 @@ def settings_of(
         else:
             settings[f"argument {len(settings) + 1}"] = argument
     settings |= more or {}
-    return {name: value for name, value in settings.items() if name not in FREE}
+    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
 
 
 def surroundings() -> dict[str, Any]:
