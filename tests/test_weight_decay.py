@@ -12,7 +12,7 @@ TABLE = "encoder.layers.0.self_attn.on_keys"
 
 
 def options(name, **common):
-    betas = {"adam_betas": "(0.9, 0.999)", "adam_eps": 1e-8} if name == "adam" else {"momentum": 0.0}
+    betas = {"momentum": 0.0} if name == "sgd" else {"adam_betas": "(0.9, 0.999)", "adam_eps": 1e-8}
     root = FairseqConfig()
     cfg = OmegaConf.create({"common": root.common, "optimization": root.optimization})
     cfg.distributed_training = root.distributed_training
@@ -30,7 +30,7 @@ def step(optimizer, model):
     return {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
 
 
-@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize("name", ["adam", "fused_adam", "sgd"])
 def test_only_tables_are_exempt(name):
     model = build_model("irpe")
     optimizer = optim.build_optimizer(options(name).optimizer, list(model.parameters()))

@@ -10,6 +10,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator
 from rich.table import Table
 from torch import nn
@@ -17,6 +18,7 @@ from torch import nn
 from posnet_fairseq.bench.tables import table
 from posnet_fairseq.bench.timing import interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
@@ -89,9 +91,11 @@ def random_sample(dictionary: Dictionary, sentences: int, length: int) -> dict[s
 
 
 def _training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any]) -> Callable[[], None]:
+    """A function that does one update, with fairseq's adam or, as recipes train posnet's models, with fused_adam."""
     model.train()
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    adam = FusedAdam if isinstance(model, MixerTransformer) else Adam
+    optimizer = adam(model.parameters(), lr=1e-4)
 
     def step() -> None:
         loss, size, _ = criterion(model, sample)

@@ -34,7 +34,7 @@ def check_training_options(cfg: Any) -> None:
     _check_restore_file(cfg.checkpoint)
     if getattr(cfg.lr_scheduler, "_name", None) == "inverse_sqrt":
         _check_least("warmup_updates", cfg.lr_scheduler.warmup_updates, 1)
-    if getattr(cfg.optimizer, "_name", None) == "adam":
+    if getattr(cfg.optimizer, "_name", None) in ("adam", "fused_adam"):
         _check_betas(cfg.optimizer.adam_betas)
     smoothing = getattr(cfg.criterion, "label_smoothing", None) or 0
     if not 0 <= smoothing < 1:

@@ -6,14 +6,16 @@ Word embeddings and learned positions start as fairseq's do, normally distribute
 import torch
 from torch import nn
 
+from posnet_fairseq.ops.linear import Linear
+
 # Gain of the query, key and value projections of attention: as in fairseq and PyTorch they start as if they were one
 # 3D × D matrix.
 ONE_OF_THREE = 2**-0.5
 
 
-def linear(in_features: int, out_features: int, gain: float = 1.0, bias: bool = True) -> nn.Linear:
+def linear(in_features: int, out_features: int, gain: float = 1.0, bias: bool = True) -> Linear:
     """Return a linear layer with a Xavier-uniform matrix and, with ``bias``, a bias of zeros."""
-    layer = nn.Linear(in_features, out_features, bias=bias)
+    layer = Linear(in_features, out_features, bias=bias)
     nn.init.xavier_uniform_(layer.weight, gain=gain)
     if bias:
         nn.init.zeros_(layer.bias)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from posnet_fairseq.ops.linear import multiply
+
 MIN_CHUNK = 256  # tokens; in smaller chunks products are slower (docs/measurements.md)
 MAX_CHUNKS = 16  # each one reads and writes the whole gradient of the weight
 # float16 rounds the smallest probabilities to 0: gradients are computed in multiples, and scaled back in float32.
@@ -85,7 +87,7 @@ class _OutputLoss(torch.autograd.Function):
 
         def add(chunk: Tensor, target: Tensor, features_grad: Tensor | None) -> None:
             nonlocal loss, nll_loss, correct
-            scores, padding = chunk @ weight.T, target == padding_idx
+            scores, padding = multiply(chunk, weight), target == padding_idx
             if correct is not None:
                 correct += (scores.argmax(dim=1, keepdim=True).eq(target) & ~padding).sum()
             log_probs = torch.log_softmax(scores, dim=1, dtype=wide)
@@ -105,8 +107,11 @@ class _OutputLoss(torch.autograd.Function):
             grad = grad.mul_(ctx.scale * ~padding).to(chunk.dtype)
             del log_probs
             if features_grad is not None:
-                torch.mm(grad, weight, out=features_grad)
-            if ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
+                features_grad.copy_(multiply(grad, weight.T))
+            # A product of its own, unless that is larger than the scores.
+            if ctx.weight_grad is not None and weight.size(1) <= len(chunk):
+                ctx.weight_grad += multiply(chunk.T, grad.T).T
+            elif ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
                 ctx.weight_grad.addmm_(grad.T, chunk)
             elif ctx.weight_grad is not None:
                 ctx.weight_grad += grad.T @ chunk

@@ -66,7 +66,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
         "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
         *("--criterion", "chunked_label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
         *("--best-checkpoint-metric", "ppl"),
-        *("--optimizer", "adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
+        *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),
         *("--max-update", settings.updates),
         *("--max-source-positions", settings.max_positions, "--max-target-positions", settings.max_positions),

@@ -108,7 +108,7 @@ def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSetting
     arguments = [
         *(str(data), *user_dir, "--arch", f"gpt_{settings.size}_{mixer}", "--seed", str(settings.seed), *device),
         *(*blocks, "--criterion", "chunked_cross_entropy", "--distributed-world-size", "1"),
-        *("--optimizer", "adam", "--adam-betas", "(0.9,0.95)", "--weight-decay", "0.05", "--clip-norm", "1.0"),
+        *("--optimizer", "fused_adam", "--adam-betas", "(0.9,0.95)", "--weight-decay", "0.05", "--clip-norm", "1.0"),
         *("--lr", "4e-3", "--lr-scheduler", "cosine", "--warmup-updates", str(updates // 6)),
         *("--max-update", str(updates), "--save-dir", str(run / "checkpoints")),
         *("--save-interval-updates", str(-(-updates // 6)), "--no-epoch-checkpoints"),

@@ -22,6 +22,12 @@ FREE = (
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
     *("--processes", "--reset-dataloader"),
 )
+# Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
+SAME = {
+    ("--optimizer", "fused_adam"): "adam",
+    ("--criterion", "chunked_label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
+    ("--criterion", "chunked_cross_entropy"): "cross_entropy",
+}
 
 
 class Record:
@@ -119,9 +125,7 @@ def settings_of(
         else:
             settings[f"argument {len(settings) + 1}"] = argument
     settings |= more or {}
-    if "--criterion" in settings:  # in chunks or not, the loss is one
-        settings["--criterion"] = settings["--criterion"].removeprefix("chunked_")
-    return {name: value for name, value in settings.items() if name not in FREE}
+    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
 
 
 def surroundings() -> dict[str, Any]:

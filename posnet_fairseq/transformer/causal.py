@@ -11,6 +11,7 @@ from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.transformer.layers import DecoderLayer, LanguageModelLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
 
@@ -83,7 +84,7 @@ class CausalDecoder(nn.Module):
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
         self.layers = nn.ModuleList(layer(cfg, index) for index in range(cfg.decoder_layers))
         self.final_norm = nn.LayerNorm(cfg.decoder_embed_dim)
-        self.output_projection: Any = nn.Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
+        self.output_projection: Any = Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
         if shared_output:
             self.output_projection.weight = embed_tokens.weight
         else:

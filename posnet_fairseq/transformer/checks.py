@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -70,6 +71,13 @@ def check(cfg: Any) -> None:
     for place in places(cfg):
         for layer in range(getattr(cfg, f"{side_of(place)}_layers")):
             mixer_at(cfg, place).check(mixer_settings(cfg, place, layer))
+    mixers = [mixer_at(cfg, place) for place in places(cfg)]
+    if cfg.shared_attention_dropout and not any(issubclass(mixer, PositionBasedMixer) for mixer in mixers):
+        names = ", ".join(sorted({mixer.name for mixer in mixers}))
+        raise UsageError(
+            f"--shared-attention-dropout: none of the chosen mixers ({names}) has weights that sentences share. "
+            "Leave it out or choose another."
+        )
     for side in sides:
         readers = position_readers(cfg, side)
         if readers and position_kind(cfg, side) == "none":

@@ -26,7 +26,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, D) to (B, N, D)."""
         inner = self.activation_dropout(self.activation(self.inner(self.norm(x))))
-        return x + self.dropout(self.outer(inner))
+        return self.dropout.add(x, self.outer(inner))
 
 
 class _SelfAttentionLayer(nn.Module):
@@ -58,7 +58,7 @@ class _SelfAttentionLayer(nn.Module):
             mixed = self.self_attn(normed, padding_mask=padding_mask, positions=positions)
         else:
             mixed = self.self_attn.step(normed, state, positions, rows)
-        return x + self.dropout(mixed)
+        return self.dropout.add(x, mixed)
 
 
 class EncoderLayer(_SelfAttentionLayer):
@@ -143,4 +143,4 @@ class DecoderLayer(_SelfAttentionLayer):
         else:
             mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
         mixed, weights = mixed if need_weights else (mixed, None)
-        return self.feed_forward(x + self.dropout(mixed)), weights
+        return self.feed_forward(self.dropout.add(x, mixed)), weights

@@ -67,6 +67,7 @@ def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = Tru
         gate=str(gate),
         options=configure(mixer.Config, chosen),
         projection_bias=projection_bias,
+        shared_dropout=cfg.shared_attention_dropout,
     )
 
 

@@ -35,6 +35,18 @@ def test_a_training_goes_on_with_its_loss_in_chunks_and_back(monkeypatch, data, 
     assert len(output) == 61
 
 
+def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
+    """Checkpoints name the class of their optimiser, and fairseq refuses to go on with another one."""
+    short = "--save-interval-updates 4 --no-epoch-checkpoints --disable-validation --max-update".split()
+    runs = []
+    for second in ("adam", "fused_adam"):
+        runs.append(tmp_path / second)
+        for optimizer, updates in (("adam", "4"), (second, "8")):
+            arguments = commands.train_arguments(data, runs[-1], *short, updates, "--optimizer", optimizer)
+            commands.call(monkeypatch, "train", *arguments)
+    assert_same_weights(*(run / "checkpoint_last.pt" for run in runs), rtol=1e-5, atol=1e-6)
+
+
 def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch, data, tmp_path):
     """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
     commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))

@@ -65,7 +65,7 @@ def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> No
     if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
         module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
     for name, child in list(module.named_children()):
-        if type(child) is nn.Linear and _multiplies_tokens(module, name):
+        if isinstance(child, nn.Linear) and _multiplies_tokens(module, name):
             # A gate makes the context of some tokens many times as large as that of others.
             gated = isinstance(module, TokenMixer) and name == "out_proj" and _is_gelu(module.gating)
             setattr(module, name, Int8Linear(child, by_row=True) if gated and dtype == "int8" else make(child))

@@ -40,7 +40,7 @@ class BandedMixer(PositionBasedMixer):
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
         """The weights of a full pass without padding: one for each clipped offset where that is faster."""
-        if not self.band.is_faster(queries, keys):
+        if self.drop_probability or not self.band.is_faster(queries, keys):  # offsets share weights, not their dropout
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
 

@@ -3,7 +3,6 @@
 import functools
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
@@ -11,6 +10,7 @@ from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
+from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 from posnet_fairseq.ops.masking import normalized
@@ -93,7 +93,7 @@ class ContentBasedMixer(TokenMixer):
         index = self.prepare(offsets)
 
         # The probability of this call also holds where weights are made again in the backward pass.
-        drop = functools.partial(F.dropout, p=self.drop_probability)
+        drop = functools.partial(dropout, p=self.drop_probability)
 
         def weigh(q: Tensor, k: Any, padding_mask: Tensor | None) -> Tensor:
             return self.weights(q, k, index, padding_mask, future).to(v.dtype)

@@ -1,7 +1,8 @@
 """Dropout that fairseq can keep switched on in generation."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from posnet_fairseq.ops.dropout import add_dropout, dropout
 
 
 class Dropout(nn.Module):
@@ -25,7 +26,11 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape."""
-        return F.dropout(x, self.p) if self.probability else x
+        return dropout(x, self.probability)
+
+    def add(self, residual: Tensor, x: Tensor) -> Tensor:
+        """`residual` plus :meth:`forward` of `x`, both of any shape."""
+        return add_dropout(residual, x, self.probability)
 
     def make_generation_fast_(
         self,

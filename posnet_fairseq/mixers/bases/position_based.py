@@ -4,7 +4,6 @@ import functools
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
@@ -13,6 +12,7 @@ from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
+from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
 
@@ -35,6 +35,7 @@ class PositionBasedMixer(TokenMixer):
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.energies = nn.ModuleList()
+        self.shared_dropout = settings.shared_dropout
 
     def energy(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """α̂ before masking, for queries from position 0 on.
@@ -55,7 +56,7 @@ class PositionBasedMixer(TokenMixer):
         return offsets < 0 if self.causal else None
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """The weights of a full pass without padding, shared by all sentences."""
+        """The weights of a full pass without padding, shared by all sentences; :class:`SharedWeights` with dropout."""
         energy = self._energies(queries, keys, context)
         return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
 
@@ -64,7 +65,7 @@ class PositionBasedMixer(TokenMixer):
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
-        if self.drop_probability or context.need_weights:
+        if context.need_weights or (self.drop_probability and not self.shared_dropout):
             return self._mix_each(query, value, context)
         return self._mix_shared(query, value, context)
 
@@ -80,19 +81,22 @@ class PositionBasedMixer(TokenMixer):
     def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """With one table of weights for all sentences, where padding does not forbid it."""
         padding_mask = context.padding_mask
-        weights = self.shared_weights(query.size(1), value.size(2), context)
+        weights = kept = self.shared_weights(query.size(1), value.size(2), context)
+        if self.drop_probability:
+            assert isinstance(weights, SharedWeights)
+            kept = SharedWeights(dropout(weights.weights, self.drop_probability))
         if padding_mask is None:
-            return weights.mix(value), None
+            return kept.mix(value), None
         real_values = value.masked_fill(padding_mask[:, None, :, None], 0)
         if not self.softmax:
-            return weights.mix(real_values), None
+            return kept.mix(real_values), None
         # A compiled graph cannot look at the data: there each sentence has weights of its own, which are always exact.
         if torch.compiler.is_compiling():
             return self._mix_each(query, value, context)
         share = weights.real_share(padding_mask)
         if not is_exact(share, value.dtype, None if self.place == "cross" else padding_mask):
             return self._mix_each(query, value, context)
-        return mix_real(weights, real_values, share), None
+        return mix_real(kept, real_values, share), None
 
     def _mix_each(
         self, query: Tensor, value: Tensor, context: MixingContext, energy: Tensor | None = None
@@ -109,7 +113,7 @@ class PositionBasedMixer(TokenMixer):
             return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
 
         # The probability of this call also holds where weights are made again in the backward pass.
-        drop = functools.partial(F.dropout, p=self.drop_probability)
+        drop = functools.partial(dropout, p=self.drop_probability)
         # Hypotheses share weights until some are dropped: for each hypothesis others.
         queries = query.size(1) if self.drop_probability else -1
 

@@ -28,6 +28,7 @@ class MixerSettings:
         gate: one of :data:`posnet_fairseq.mixers.bases.gating.GATES`.
         options: the mixer's own :attr:`TokenMixer.Config`.
         projection_bias: whether projections to queries, keys and values have biases.
+        shared_dropout: whether static weights, which all sentences of a batch share, are dropped for all of them alike.
 
     Raises:
         UsageError: no mixer can be built with these values.
@@ -42,6 +43,7 @@ class MixerSettings:
     gate: str
     options: Any
     projection_bias: bool = True
+    shared_dropout: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("place", PLACES), ("gate", GATES)):

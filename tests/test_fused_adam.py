@@ -1,0 +1,79 @@
+"""The optimiser fused_adam is fairseq's adam, in updates, state and checkpoints."""
+
+import copy
+
+import pytest
+import torch
+from fairseq.optim.adam import Adam, FairseqAdam, FairseqAdamConfig
+from omegaconf import OmegaConf
+
+from posnet_fairseq.fairseq_plugin.fused_adam import FairseqFusedAdam
+
+UPDATES = 20
+
+
+def build(name, parameters, **options):
+    cfg = OmegaConf.structured(FairseqAdamConfig(adam_betas="(0.9, 0.98)", **options))
+    cfg.lr, cfg.tpu = [0.01], False
+    return {"adam": FairseqAdam, "fused_adam": FairseqFusedAdam}[name](cfg, parameters)
+
+
+def parameters(dtype=torch.float32):
+    torch.manual_seed(1)
+    return [torch.nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in [(30, 20), (20,), (4, 1, 5), ()]]
+
+
+def train(optimizer, weights, updates):
+    for update in updates:
+        torch.manual_seed(update)
+        for number, weight in enumerate(weights):
+            gradient = torch.randn(weight.shape).to(weight.dtype) * 10.0 ** (-3 * number)
+            # One of them is not read in every update, and then has fewer updates behind it than the others.
+            weight.grad = None if number == 1 and update % 3 else gradient
+        optimizer.set_lr(0.01 / (1 + update))
+        optimizer.step()
+
+
+# A large ε shows where in the formula it stands.
+@pytest.mark.parametrize("options", [{"adam_eps": 1e-9}, {"adam_eps": 0.1, "weight_decay": 0.3}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_updates_are_those_of_adam(options, dtype):
+    ours, theirs = parameters(dtype), parameters(dtype)
+    fused, adam = build("fused_adam", ours, **options), build("adam", theirs, **options)
+    train(fused, ours, range(UPDATES))
+    train(adam, theirs, range(UPDATES))
+    for one, other, before in zip(ours, theirs, parameters(dtype), strict=True):
+        assert not torch.equal(one, before)
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    for one, other in zip(*(o.state_dict()["state"].values() for o in (fused, adam)), strict=True):
+        assert one.keys() == other.keys()
+        assert one["step"] == other["step"]
+        for name in ("exp_avg", "exp_avg_sq"):
+            assert one[name].dtype == other[name].dtype
+            torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("first", "second"), [("adam", "fused_adam"), ("fused_adam", "adam")])
+def test_each_goes_on_with_the_state_of_the_other(first, second):
+    options = {"adam_eps": 1e-3, "weight_decay": 0.1}
+    whole, cut = parameters(), parameters()
+    train(build("adam", whole, **options), whole, range(UPDATES))
+    before = build(first, cut, **options)
+    train(before, cut, range(UPDATES // 2))
+    after = build(second, cut, **options)
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    train(after, cut, range(UPDATES // 2, UPDATES))
+    for one, other in zip(cut, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_the_kernel_updates_full_precision(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("fairseq's update was called")
+
+    monkeypatch.setattr(Adam, "step", refuse)
+    full, half = parameters(), parameters(torch.bfloat16)
+    train(build("fused_adam", full), full, range(2))
+    fused = build("fused_adam", half)
+    with pytest.raises(AssertionError, match="fairseq's update"):
+        train(fused, half, range(2))
