@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.registry import get_mixer
+from support.building import usual_gate
 
 TESTS = Path(__file__).parents[1]
 ALL = "all tests of the file"
@@ -92,8 +92,7 @@ def usual_case(callspec):
         return
     case = callspec.params["case"]
     others = [str(getattr(value, "__name__", value)) for name, value in callspec.params.items() if name != "case"]
-    usual_gate = "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
-    yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate)
+    yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate(case))
 
 
 def first(callspec):
