@@ -125,7 +125,7 @@ def test_gradients_of_long_sentences_stay_in_range_in_half_precision():
 def test_blocks_grow_with_the_length(ratio):
     """Also where γN runs past the source: places for queries, and tokens in windows."""
     for queries in (1000, 2000, 4000):
-        _, rows = band._in_blocks(queries, 32, ratio)
+        _, rows, _ = band._in_blocks(queries, 32, ratio, torch.device("cpu"))
         assert rows.numel() <= 1.2 * queries + 64
         assert len(rows) * 32 <= queries * ratio[0] / ratio[1] + 64
 

@@ -140,7 +140,7 @@ class SimulatedGPU(TorchDispatchMode):
             index = [each for each in arguments[1] if each is not None]
             masked = any(each.dtype == torch.bool for each in index)
             filled = packet is not aten.index and arguments[2].numel() == 1  # torch makes it a masked_fill
-            waits = masked and not filled or not all(isinstance(each, GPUTensor) for each in index)
+            waits = (masked and not filled) or not all(isinstance(each, GPUTensor) for each in index)
         elif operation is aten.repeat_interleave.Tensor:
             waits = named.get("output_size") is None
         else:

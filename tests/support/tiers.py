@@ -42,6 +42,7 @@ THOROUGH = {
         "test_hydra": "6 s",
         "test_training_resumes_to_the_same_weights": "2 s",
     },
+    "gpu/test_simulated.py": {"test_everything": "4 minutes; quick: one mixer, and the faults"},
     "inference/test_search_commands.py": {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
