@@ -9,7 +9,7 @@ from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.ops import band
 from posnet_fairseq.registry import get_mixer, mixer_names
 from support import gpu_laws
-from support.building import mixer_cases, usual_gate
+from support.building import Case, mixer_cases, usual_gate
 
 pytestmark = pytest.mark.gpu
 
@@ -35,6 +35,11 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_law(gpu, law, case):
     law(gpu, case)
+
+
+def test_sentences_leave_a_search_one_by_one(gpu):
+    steps = gpu_laws.a_step_of_the_search_waits_once(gpu, Case("rposnet", "encoder", "gelu"))
+    assert len(set(steps)) > 2, steps
 
 
 @pytest.mark.parametrize("case", OPTIONS, ids=str)

@@ -20,7 +20,7 @@ def run_simulated(*arguments):
 
 
 def test_one_mixer_and_the_faults():
-    run_simulated("-k", "faults or (test_law and (training or search) and rposnet-encoder-gelu)")
+    run_simulated("-k", "faults or one_by_one or (test_law and (training or search) and rposnet-encoder-gelu)")
 
 
 def test_everything():
