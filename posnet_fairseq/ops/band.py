@@ -132,7 +132,7 @@ class BandWeights:
         """
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         lengths = (~padding_mask).sum(dim=1)[:, None, None]
-        number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None]
+        number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
         # Finite: where a query meets padding only, there is no number at all.
         energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
         return cls(band, length_ratio, energy.softmax(dim=-1) / number.clamp(min=1))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import append
@@ -222,3 +223,25 @@ def test_a_state_stays_what_its_first_step_made_it():
         mixer.step(tokens[:, :1], state, positions)
     with pytest.raises(UsageError, match="a step with gradients: its state began without them"):
         mixer.step(tokens[:, 1:2], state, positions)
+
+
+@pytest.mark.parametrize("place", ["encoder", "cross"])
+def test_weights_of_each_sentence_where_numbers_may_not_be_looked_at(monkeypatch, place):
+    """As on a GPU. Of a sentence of padding only, results are finite."""
+    mixer = build_mixer("rposnet", place, clip_distance=2)
+    x, queries, given = (
+        torch.randn(3, 12, 8, dtype=torch.float64),
+        torch.randn(3, 12, 8, dtype=torch.float64),
+        vectors(16),
+    )
+    if place == "encoder":
+        given, queries = {"positions": given["positions"]}, x
+    memory = {} if place == "encoder" else {"memory": x}
+    padding_mask = torch.arange(12) >= torch.tensor([[12], [5], [0]])
+    expected = mixer(queries, **memory, padding_mask=padding_mask, **given)
+    monkeypatch.setattr(position_based, "may_look_at", lambda _: False)
+    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
+    found = mixer(queries, **memory, padding_mask=padding_mask, **given)
+    real = ~padding_mask if place == "encoder" else torch.tensor([True, True, False])
+    torch.testing.assert_close(found[real], expected[real], **CLOSE)
+    assert found.isfinite().all()

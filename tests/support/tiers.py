@@ -46,6 +46,7 @@ THOROUGH = {
     "inference/test_search_commands.py": {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
+    "laws/test_compiled_layers.py": {ALL: "tracing takes seconds; quick: every mixer compiled by itself"},
     "laws/test_laws.py": {
         "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
     },
