@@ -115,10 +115,9 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
         Raises:
             UsageError: a sentence is longer than the model's positions.
         """
-        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
-        if not return_all_hiddens:
-            extra["inner_states"] = []
-        return x if features_only else self.output_layer(x), extra
+        features = self._features_of(prev_output_tokens, encoder_out, incremental_state)
+        x = features.x if features_only else self.output_layer(features.x)
+        return x, _extra(features, features.layers if return_all_hiddens else [])
 
     def extract_features(
         self,
@@ -127,6 +126,15 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
         incremental_state: dict[str, Any] | None = None,
     ) -> tuple[Tensor, dict[str, list[Any]]]:
         """:meth:`forward` without the output projection."""
+        features = self._features_of(prev_output_tokens, encoder_out, incremental_state)
+        return features.x, _extra(features, features.layers)
+
+    def _features_of(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Any]] | None,
+        incremental_state: dict[str, Any] | None,
+    ) -> Features:
         state = None
         if incremental_state is not None:
             state = incremental_state.setdefault(KEY, DecoderState())
@@ -137,9 +145,7 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
                     f"at position {state.position}. Give all tokens of a hypothesis one after another."
                 )
             prev_output_tokens = prev_output_tokens[:, -1:]
-        features = self._call(prev_output_tokens, encoder_out, state)
-        states = [layer.transpose(0, 1) for layer in features.layers]
-        return features.x, {"attn": [features.attention], "inner_states": states}
+        return self._call(prev_output_tokens, encoder_out, state)
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         raise NotImplementedError
@@ -152,6 +158,11 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: object) -> None:
         """Prepare generation; fairseq calls this, with `need_attn` for ``--print-alignment``."""
         self.need_attn = need_attn
+
+
+def _extra(features: Features, layers: list[Tensor]) -> dict[str, list[Any]]:
+    """What fairseq's decoders return beside their result."""
+    return {"attn": [features.attention], "inner_states": [layer.transpose(0, 1) for layer in layers]}
 
 
 class MixerDecoder(Decoder, _CausalInterface):

@@ -11,6 +11,7 @@ from posnet_fairseq.mixers.bases.options import option
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
+from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 
@@ -59,15 +60,15 @@ class FourierNet(TokenMixer):
         """The transformed tokens; there are no weights to return."""
         assert memory is not None
         padding_mask = context.padding_mask
-        if torch.compiler.is_compiling() and padding_mask is not None:
-            return self._compiled(query, memory, padding_mask), None
+        if padding_mask is not None and not may_look_at(padding_mask):
+            return self._without_lengths(query, memory, padding_mask), None
         if self.two_dimensional:
             return per_length(lambda x: torch.fft.fft2(x).real, memory, padding_mask), None
         mixed = per_length(real_transform, self.gating.value(memory), padding_mask)
         return self.out_proj(self.gating(mixed, query)), None
 
-    def _compiled(self, query: Tensor, memory: Tensor, padding_mask: Tensor) -> Tensor:
-        """With a product for each sentence, whose length a compiled graph cannot look at."""
+    def _without_lengths(self, query: Tensor, memory: Tensor, padding_mask: Tensor) -> Tensor:
+        """With a product for each sentence, where its length may not be looked at."""
         dtype = torch.promote_types(memory.dtype, torch.float32)
         cosines, sines = cosines_and_sines(padding_mask, dtype)
         if self.two_dimensional:

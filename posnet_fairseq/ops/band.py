@@ -5,6 +5,7 @@ S ≥ 2R tokens at which they stand. All tokens up to R away from a block are in
 enter as two sums, one for each side, computed once for all blocks: N·(2S + 2) products per feature instead of N·M.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.ops.band_products import BandProducts
+from posnet_fairseq.ops.masking import masked_energy
 from posnet_fairseq.ops.offsets import scaled
 
 # Blocks of fewer tokens make products too small to be fast; measured in docs/measurements.md.
@@ -79,24 +81,23 @@ class Band:
             (N, 2R + 1), or (B, N, 2R + 1); columns are the offsets from -R to R.
         """
         at = scaled(torch.arange(queries, device=device), length_ratio)[:, None]
-        keys = torch.as_tensor(keys, device=device)
         offsets = torch.arange(-self.clip_distance, self.clip_distance + 1, device=device)
         number = ((at >= offsets) & (at - offsets < keys)).long()
         if self.tails:
-            left = (at - self.clip_distance + 1).clamp(min=0).minimum(keys)
-            right = keys - (at + self.clip_distance).clamp(min=0).minimum(keys)
+            left = (at - self.clip_distance + 1).clamp(min=0).clamp(max=keys)
+            right = keys - (at + self.clip_distance).clamp(min=0).clamp(max=keys)
             number = torch.cat([right, number[..., 1:-1], left], dim=-1)
         return number.masked_fill(offsets < 0, 0) if self.causal else number
 
 
 @dataclass(frozen=True)
 class BandWeights:
-    """Weights of clipped offsets, shared by all sentences.
+    """Weights of clipped offsets, shared by all sentences or of each sentence.
 
     Attributes:
         band: the offsets that have weights.
         length_ratio: γ as (source tokens, target tokens).
-        weights: (H, N, 2R + 1), 0 at hidden offsets.
+        weights: (H, N, 2R + 1), 0 at hidden offsets; of each sentence (B, H, N, 2R + 1).
     """
 
     band: Band
@@ -118,6 +119,25 @@ class BandWeights:
         return cls(band, length_ratio, (energy + number.log()).softmax(dim=-1) / number.clamp(min=1))
 
     @classmethod
+    def softmax_of_each(
+        cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, padding_mask: Tensor
+    ) -> "BandWeights":
+        """Return weights of each sentence that sum to 1 over its real tokens, in float32 or wider.
+
+        Args:
+            band: the offsets that have weights.
+            length_ratio: γ as (source tokens, target tokens).
+            energy: (H, N, 2R + 1).
+            padding_mask: (B, M), True at padding.
+        """
+        energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
+        lengths = (~padding_mask).sum(dim=1)[:, None, None]
+        number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
+        # Finite: where a query meets padding only, there is no number at all.
+        energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
+        return cls(band, length_ratio, energy.softmax(dim=-1) / number.clamp(min=1))
+
+    @classmethod
     def plain(cls, band: Band, length_ratio: tuple[int, int], weights: Tensor, keys: int) -> "BandWeights":
         """Return weights without a softmax, set to 0 at hidden offsets.
 
@@ -137,8 +157,12 @@ class BandWeights:
         return torch.einsum("hnj,bnj->bhn", self.weights, number.to(self.weights.dtype))
 
     def mix(self, value: Tensor) -> Tensor:
-        """Return weighted sums (B, H, N, d) of values (B, H, M, d), see :func:`mix_band`."""
-        return mix_band(self.weights, value, self.band, self.length_ratio)
+        """Return weighted sums (B, H, N, d) of values (B, H, M, d), 0 at padding, see :func:`mix_band`."""
+        if self.weights.dim() == 3:
+            return mix_band(self.weights, value, self.band, self.length_ratio)
+        # The heads of all sentences are those of one.
+        mixed = mix_band(self.weights.flatten(0, 1), value.flatten(0, 1)[None], self.band, self.length_ratio)
+        return mixed.view(*self.weights.shape[:3], value.size(3))
 
 
 def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int, int] = (1, 1)) -> Tensor:
@@ -157,15 +181,13 @@ def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int
     """
     batch, heads, keys, width = value.shape
     queries, size = weights.size(1), band.block_size
-    place, rows = _in_blocks(queries, size, length_ratio)
+    place, rows, in_order = _in_blocks(queries, size, length_ratio, value.device)
     blocks, of_block = rows.shape
     # The window of a block begins R tokens before it. With all tokens moved on by R it is two whole blocks.
     behind = max((blocks + 1) * size - band.clip_distance - keys, -(band.clip_distance + keys) % size)
     padded = F.pad(value.permute(1, 2, 0, 3), (0, 0, 0, 0, band.clip_distance, behind))
     columns = padded.flatten(2).unflatten(1, (-1, size))
     empty = weights.new_zeros(heads, blocks * of_block, weights.size(2))
-    in_order = int(place[-1]) == queries - 1
-    place, rows = place.to(value.device), rows.to(value.device)
     weights = empty.index_copy(1, place, weights).unflatten(1, (blocks, of_block))
     with torch.autocast(value.device.type, enabled=False):
         mixed = BandProducts.apply(weights, columns, rows, band.tails).flatten(1, 2)
@@ -173,17 +195,23 @@ def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int
     return mixed.unflatten(2, (batch, width)).permute(2, 0, 1, 3)
 
 
-def _in_blocks(queries: int, size: int, length_ratio: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def _in_blocks(
+    queries: int, size: int, length_ratio: tuple[int, int], device: torch.device
+) -> tuple[Tensor, Tensor, bool]:
     """Assign queries to blocks by the token at which they stand, ⌊γn⌋.
 
     Returns:
-        (N,), the place of each query, and (blocks, Q), the position inside its block of the query at each place.
+        (N,), the place of each query; (blocks, Q), the position inside its block of the query at each place; and
+        whether each query's place is its number.
     """
-    n = torch.arange(queries)
+    source, target = length_ratio
+    blocks = scaled(queries - 1, length_ratio) // size + 1
+    # The first query of each block: the smallest n with ⌊γn⌋ of `size` times its number or more.
+    first = [min(queries, -(-block * size * target // source)) for block in range(blocks + 1)]
+    of_block = max(end - begin for begin, end in itertools.pairwise(first))
+    n = torch.arange(queries, device=device)
     at = scaled(n, length_ratio)
     block = at // size
-    number = block.bincount()
-    of_block = int(number.max())
-    place = block * of_block + n - (number.cumsum(0) - number)[block]
-    rows = torch.zeros(len(number) * of_block, dtype=torch.long).index_copy(0, place, at % size)
-    return place, rows.view(-1, of_block)
+    place = n + block * of_block - -(-block * size * target // source)
+    rows = torch.zeros(blocks * of_block, dtype=torch.long, device=device).index_copy(0, place, at % size)
+    return place, rows.view(-1, of_block), first[-2] == (blocks - 1) * of_block

@@ -6,6 +6,8 @@ batch is put in order once, so that one table of positions serves all its senten
 
 from torch import Tensor
 
+from posnet_fairseq.ops.looking import may_look_at
+
 
 def padding_before_tokens(padding_mask: Tensor) -> Tensor:
     """Return a mask (B, T - 1), True at padding that stands directly before a token.
@@ -19,13 +21,15 @@ def padding_before_tokens(padding_mask: Tensor) -> Tensor:
 def front_order(padding_mask: Tensor) -> Tensor | None:
     """Return the order that moves the real tokens of every sentence to its front, or None if they stand there already.
 
+    Where looking is not free (see :func:`posnet_fairseq.ops.looking.may_look_at`), it is not asked whether they do.
+
     Args:
         padding_mask: (B, T), True at padding, in any pattern.
 
     Returns:
         (B, T) indices for :func:`reorder`, which keep the order of the real tokens; or None.
     """
-    if not padding_before_tokens(padding_mask).any():
+    if padding_mask.size(1) == 1 or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any()):
         return None
     return padding_mask.byte().argsort(dim=1, stable=True)
 

@@ -30,14 +30,14 @@ def sinusoids(offsets: Tensor, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 
-def sinusoidal_embedding(count: int, width: int) -> Tensor:
+def sinusoidal_embedding(count: int, width: int, device: torch.device | None = None) -> Tensor:
     """Return the embeddings of positions 0 ... count - 1 as fairseq computes them, (count, D) in float32.
 
     Sines, then cosines, with wave lengths from 2π to 20,000π; of an odd width the last feature is 0.
     """
     half = width // 2
-    waves = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / max(1, half - 1)))
-    angles = torch.arange(count, dtype=torch.float)[:, None] * waves
+    waves = torch.exp(torch.arange(half, dtype=torch.float, device=device) * -(math.log(10000) / max(1, half - 1)))
+    angles = torch.arange(count, dtype=torch.float, device=device)[:, None] * waves
     return F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 

@@ -22,12 +22,19 @@ class Features(NamedTuple):
     Attributes:
         x: (B, N, D).
         attention: (B, N, M) cross-attention weights of the last layer, averaged over its heads, or None.
-        layers: (B, N, D) the input of the first layer and the output of every layer.
+        in_front: (B, N, D) the input of the first layer and the output of every layer, padding behind the tokens.
+        back: (B, N) the order that moves the padding to where it was, or None if it is there.
     """
 
     x: Tensor
     attention: Tensor | None
-    layers: list[Tensor]
+    in_front: list[Tensor]
+    back: Tensor | None
+
+    @property
+    def layers(self) -> list[Tensor]:
+        """(B, N, D) the input of the first layer and the output of every layer."""
+        return [reorder(layer, self.back) for layer in self.in_front]
 
 
 @dataclass
@@ -135,5 +142,4 @@ class CausalDecoder(nn.Module):
 
     def _features(self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None) -> Features:
         back = inverse(order)
-        x = reorder(self.final_norm(layers[-1]), back)
-        return Features(x, attention, [reorder(layer, back) for layer in layers])
+        return Features(reorder(self.final_norm(layers[-1]), back), attention, layers, back)

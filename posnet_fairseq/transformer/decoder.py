@@ -33,6 +33,8 @@ class Decoder(CausalDecoder):
         # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
         self.length_ratio_version: Tensor | None
         self.register_buffer("length_ratio_version", None if length_ratio is None else torch.tensor(length_ratio))
+        # What the buffer holds, as plain numbers: to read them there would make a GPU wait in every pass.
+        self._length_ratio = (1, 1) if length_ratio is None else length_ratio
 
     def features(
         self,
@@ -52,8 +54,7 @@ class Decoder(CausalDecoder):
         Raises:
             UsageError: a sentence is longer than the model's positions.
         """
-        # Once cross-attention has its states, they know γ; reading the buffer would make a GPU wait in every step.
-        ratio = encoded.cross_states[0].length_ratio if encoded.cross_states else self.length_ratio
+        ratio = self.length_ratio
         first, order = 0, None
         if state is None:
             encoded, (tokens, order), rows = encoded.with_all_hypotheses(), self._front(tokens), tokens.size(1)
@@ -105,15 +106,19 @@ class Decoder(CausalDecoder):
         Raises:
             UsageError: it was never measured.
         """
-        if self.length_ratio_version is None:
-            return 1, 1
-        source, target = self.length_ratio_version.tolist()
-        if (source, target) == UNKNOWN:
+        if self._length_ratio == UNKNOWN:
             raise UsageError(
                 "the length ratio of source to target is unknown: the data directory holds no training set to measure "
                 "it on. Give --length-ratio a number, or binarise the training set there."
             )
-        return source, target
+        return self._length_ratio
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        stored = self.length_ratio_version
+        if stored is not None and not stored.is_meta:
+            source, target = stored.tolist()
+            self._length_ratio = source, target
 
 
 def _as_padded(attention: Tensor, encoded: EncoderOutput, order: Tensor | None) -> Tensor:

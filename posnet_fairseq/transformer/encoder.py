@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
@@ -130,7 +131,8 @@ class Encoder(nn.Module):
 
         embedding = self.embed_tokens(src_tokens)
         x = self.dropout(self.positions.add_to(embedding))
-        has_padding = bool(padding_mask.any())
+        # On a GPU the only look at the numbers of a batch. A compiled graph takes any batch as one with padding.
+        has_padding = torch.compiler.is_compiling() or bool(padding_mask.any())
         positions = self.positions.for_mixers(src_tokens.size(1))
         layers = [x]
         for layer in self.layers:

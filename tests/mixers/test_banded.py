@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import append
@@ -125,7 +126,7 @@ def test_gradients_of_long_sentences_stay_in_range_in_half_precision():
 def test_blocks_grow_with_the_length(ratio):
     """Also where γN runs past the source: places for queries, and tokens in windows."""
     for queries in (1000, 2000, 4000):
-        _, rows = band._in_blocks(queries, 32, ratio)
+        _, rows, _ = band._in_blocks(queries, 32, ratio, torch.device("cpu"))
         assert rows.numel() <= 1.2 * queries + 64
         assert len(rows) * 32 <= queries * ratio[0] / ratio[1] + 64
 
@@ -222,3 +223,25 @@ def test_a_state_stays_what_its_first_step_made_it():
         mixer.step(tokens[:, :1], state, positions)
     with pytest.raises(UsageError, match="a step with gradients: its state began without them"):
         mixer.step(tokens[:, 1:2], state, positions)
+
+
+@pytest.mark.parametrize("place", ["encoder", "cross"])
+def test_weights_of_each_sentence_where_numbers_may_not_be_looked_at(monkeypatch, place):
+    """As on a GPU. Of a sentence of padding only, results are finite."""
+    mixer = build_mixer("rposnet", place, clip_distance=2)
+    x, queries, given = (
+        torch.randn(3, 12, 8, dtype=torch.float64),
+        torch.randn(3, 12, 8, dtype=torch.float64),
+        vectors(16),
+    )
+    if place == "encoder":
+        given, queries = {"positions": given["positions"]}, x
+    memory = {} if place == "encoder" else {"memory": x}
+    padding_mask = torch.arange(12) >= torch.tensor([[12], [5], [0]])
+    expected = mixer(queries, **memory, padding_mask=padding_mask, **given)
+    monkeypatch.setattr(position_based, "may_look_at", lambda _: False)
+    monkeypatch.setattr(band, "FEWEST_BLOCKS", 0)
+    found = mixer(queries, **memory, padding_mask=padding_mask, **given)
+    real = ~padding_mask if place == "encoder" else torch.tensor([True, True, False])
+    torch.testing.assert_close(found[real], expected[real], **CLOSE)
+    assert found.isfinite().all()

@@ -79,6 +79,11 @@ def variants(name):
         yield from (((option.name, choice),) for choice in choices(option) or () if choice != option.default)
 
 
+def usual_gate(case):
+    """The gate that a mixer has in a place unless one is chosen."""
+    return "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
+
+
 def possible(case):
     """Whether the mixer takes this gate with these options."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.registry import get_mixer
+from support.building import usual_gate
 
 TESTS = Path(__file__).parents[1]
 ALL = "all tests of the file"
@@ -42,9 +42,11 @@ THOROUGH = {
         "test_hydra": "6 s",
         "test_training_resumes_to_the_same_weights": "2 s",
     },
+    "gpu/test_simulated.py": {"test_everything": "4 minutes; quick: one mixer, and the faults"},
     "inference/test_search_commands.py": {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
+    "laws/test_compiled_layers.py": {ALL: "tracing takes seconds; quick: every mixer compiled by itself"},
     "laws/test_laws.py": {
         "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
     },
@@ -97,8 +99,7 @@ def usual_case(callspec):
         return
     case = callspec.params["case"]
     others = [str(getattr(value, "__name__", value)) for name, value in callspec.params.items() if name != "case"]
-    usual_gate = "none" if case.place == "cross" else get_mixer(case.mixer).default_gate
-    yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate)
+    yield (case.mixer, case.place, *others), (bool(case.options), case.gate != usual_gate(case))
 
 
 def first(callspec):

@@ -124,7 +124,8 @@ class BeamSearch:
 
             found, staying = found.without(ended, beam), None
             if not all(unfinished):
-                staying = torch.tensor([index for index, needed in enumerate(unfinished) if needed], device=device)
+                # The device finds them by itself: a copy of `unfinished` would be one more wait.
+                staying = more.byte().argsort(descending=True, stable=True)[: sum(unfinished)]
                 found, numbers = found.select(staying), numbers[staying]
             scores, tokens, order = found.scores, found.words.flatten(), found.rows.flatten()
             hypotheses.extend(tokens, order)

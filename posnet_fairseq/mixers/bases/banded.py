@@ -44,13 +44,27 @@ class BandedMixer(PositionBasedMixer):
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
 
+    def _mix_without_looking(
+        self, query: Tensor, value: Tensor, context: MixingContext
+    ) -> tuple[Tensor, Tensor | None]:
+        queries, keys, padding_mask = query.size(1), value.size(2), context.padding_mask
+        if self.drop_probability or torch.compiler.is_compiling() or not self.band.is_faster(queries, keys):
+            return super()._mix_without_looking(query, value, context)
+        assert padding_mask is not None
+        energy = self._energies_of_offsets(queries, keys, context)
+        weights = BandWeights.softmax_of_each(self.band, context.length_ratio, energy, padding_mask)
+        return weights.mix(value.masked_fill(padding_mask[:, None, :, None], 0)), None
+
     def _band_weights(self, queries: int, keys: int, context: MixingContext) -> BandWeights:
-        at = context.scaled_positions(queries)
-        memory_positions = self.memory_positions(context)
-        energies: Any = self.energies
-        energy = energies[0].table(at, keys, context.positions, memory_positions).expand(-1, queries, -1)
         make = BandWeights.softmax if self.softmax else BandWeights.plain
-        return make(self.band, context.length_ratio, energy, keys)
+        return make(self.band, context.length_ratio, self._energies_of_offsets(queries, keys, context), keys)
+
+    def _energies_of_offsets(self, queries: int, keys: int, context: MixingContext) -> Tensor:
+        """(H, N, 2R + 1)."""
+        at = context.scaled_positions(queries)
+        energies: Any = self.energies
+        table = energies[0].table(at, keys, context.positions, self.memory_positions(context))
+        return table.expand(-1, queries, -1)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """:meth:`mix` for one new query of each hypothesis, from the last R values and the sum of all earlier ones."""

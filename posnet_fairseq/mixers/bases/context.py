@@ -7,6 +7,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.ops.layout import padding_before_tokens
+from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.shared.errors import UsageError
 
@@ -73,9 +74,7 @@ def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:
     if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
         given = f"{tuple(padding_mask.shape)} of {str(padding_mask.dtype).removeprefix('torch.')}"
         raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")
-    # On a GPU a look at it would be a wait in every layer; compiled, it would break the graph.
-    looked_at = padding_mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    if looked_at and bool(padding_before_tokens(padding_mask).any()):
+    if may_look_at(padding_mask) and bool(padding_before_tokens(padding_mask).any()):
         raise UsageError(
             "padding_mask: there is padding before tokens. Give every sentence with its tokens first, as "
             "posnet_fairseq.ops.layout orders them."

@@ -13,6 +13,7 @@ from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
+from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
 
@@ -81,6 +82,8 @@ class PositionBasedMixer(TokenMixer):
     def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """With one table of weights for all sentences, where padding does not forbid it."""
         padding_mask = context.padding_mask
+        if padding_mask is not None and self.softmax and not may_look_at(padding_mask):
+            return self._mix_without_looking(query, value, context)
         weights = kept = self.shared_weights(query.size(1), value.size(2), context)
         if self.drop_probability:
             assert isinstance(weights, SharedWeights)
@@ -90,13 +93,16 @@ class PositionBasedMixer(TokenMixer):
         real_values = value.masked_fill(padding_mask[:, None, :, None], 0)
         if not self.softmax:
             return kept.mix(real_values), None
-        # A compiled graph cannot look at the data: there each sentence has weights of its own, which are always exact.
-        if torch.compiler.is_compiling():
-            return self._mix_each(query, value, context)
         share = weights.real_share(padding_mask)
         if not is_exact(share, value.dtype, None if self.place == "cross" else padding_mask):
             return self._mix_each(query, value, context)
         return mix_real(kept, real_values, share), None
+
+    def _mix_without_looking(
+        self, query: Tensor, value: Tensor, context: MixingContext
+    ) -> tuple[Tensor, Tensor | None]:
+        """With weights for each sentence: they are exact whatever the numbers."""
+        return self._mix_each(query, value, context)
 
     def _mix_each(
         self, query: Tensor, value: Tensor, context: MixingContext, energy: Tensor | None = None

@@ -101,5 +101,5 @@ class Positions(nn.Module):
         if count <= self.max_positions:
             return self.weight[:count]
         if self.learned:
-            return self.weight[torch.arange(count).clamp(max=self.max_positions - 1)]
-        return sinusoidal_embedding(count, self.weight.size(1)).to(self.weight)
+            return self.weight[torch.arange(count, device=self.weight.device).clamp(max=self.max_positions - 1)]
+        return sinusoidal_embedding(count, self.weight.size(1), self.weight.device).to(self.weight)

@@ -1,0 +1,9 @@
+"""When the numbers of a tensor may decide what is computed next."""
+
+import torch
+from torch import Tensor
+
+
+def may_look_at(tensor: Tensor) -> bool:
+    """Return whether Python may look at a tensor's numbers: a GPU would be waited for, a compiled graph would break."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

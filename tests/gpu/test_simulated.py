@@ -1,0 +1,27 @@
+"""The tests of this folder on a simulated GPU, in a process of their own: the simulation changes torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from support.gpu import SIMULATED
+
+HERE = Path(__file__).parent
+
+
+def run_simulated(*arguments):
+    """Run tests with the marker ``gpu``: all have to pass, none to be skipped."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "gpu", "-rs", str(HERE), *arguments]
+    environment = os.environ | {SIMULATED: "1"}
+    done = subprocess.run(command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-9000:] + done.stderr[-1000:]
+    assert "SKIPPED" not in done.stdout
+
+
+def test_one_mixer_and_the_faults():
+    run_simulated("-k", "faults or one_by_one or (test_law and (training or search) and rposnet-encoder-gelu)")
+
+
+def test_everything():
+    run_simulated()
