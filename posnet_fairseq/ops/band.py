@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.ops.offsets import scaled
 
@@ -138,6 +139,10 @@ class BandWeights:
 
     def mix(self, value: Tensor) -> Tensor:
         """Return weighted sums (B, H, N, d) of values (B, H, M, d), see :func:`mix_band`."""
+        if kernels.are_used(value):
+            from posnet_fairseq.ops.kernels.band import mix_band as mix_by_kernels
+
+            return mix_by_kernels(self.weights, value, self.band, self.length_ratio)
         return mix_band(self.weights, value, self.band, self.length_ratio)
 
 

@@ -1,0 +1,74 @@
+"""Run by test_kernels.py: every program is compiled to machine code for GPUs that this machine does not have."""
+
+import pytest
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+from posnet_fairseq.ops import band
+from posnet_fairseq.ops.kernels import band as band_kernels
+
+SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a program may have, CUDA's compute capabilities
+
+
+class Gpu:
+    """What Triton asks the driver when it compiles."""
+
+    def __init__(self, architecture):
+        self.architecture = architecture
+
+    def get_current_target(self):
+        return GPUTarget("cuda", self.architecture, 32)
+
+    def get_current_device(self):
+        return self.architecture  # Triton keeps what it has compiled by device
+
+    def get_current_stream(self, device):
+        return 0
+
+
+@pytest.fixture(params=sorted(SHARED_MEMORY))
+def launched(request, monkeypatch):
+    """{program: what it is compiled to}, of the programs that were launched since."""
+    compiled = {}
+
+    def compile_only(program, grid, *arguments, **constants):
+        kernel = program.warmup(*arguments, grid=grid, **constants)
+        assert kernel.metadata.target.arch == request.param
+        assert kernel.metadata.shared <= SHARED_MEMORY[request.param]
+        assert kernel.asm["cubin"]
+        compiled[program.fn.__name__] = kernel
+
+    monkeypatch.setattr(band_kernels, "launch", compile_only)
+    driver.set_active(Gpu(request.param))
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "clip_distance", "tails"),
+    [
+        (torch.float32, 64, 16, True),
+        (torch.float16, 64, 16, True),
+        (torch.bfloat16, 64, 16, True),
+        (torch.bfloat16, 20, 3, False),
+        (torch.float32, 256, 40, True),
+    ],
+    ids=str,
+)
+def test_band(launched, dtype, width, clip_distance, tails):
+    value = torch.randn(3, 200, 8, width, dtype=dtype).transpose(1, 2).requires_grad_()
+    weights = torch.rand(8, 200, 2 * clip_distance + 1, requires_grad=True)
+    mixed = band_kernels.mix_band(weights, value, band.Band(clip_distance, tails, causal=False))
+    torch.autograd.grad(mixed.sum(), (weights, value))
+    assert launched.keys() == {"mix", "mix_transposed", "weight_gradient"} | ({"sum_blocks"} if tails else set())
+
+
+def test_tf32(launched):
+    """Products of float32 on tensor cores, where torch may."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        band_kernels.mix_band(torch.rand(2, 64, 3), torch.randn(1, 2, 64, 64), band.Band(1, False, causal=False))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert "tf32" in launched["mix"].asm["ptx"]
