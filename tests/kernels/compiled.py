@@ -6,6 +6,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from posnet_fairseq.ops import band
+from posnet_fairseq.ops.kernels import attention
 from posnet_fairseq.ops.kernels import band as band_kernels
 
 SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a program may have, CUDA's compute capabilities
@@ -39,7 +40,8 @@ def launched(request, monkeypatch):
         assert kernel.asm["cubin"]
         compiled[program.fn.__name__] = kernel
 
-    monkeypatch.setattr(band_kernels, "launch", compile_only)
+    for module in (band_kernels, attention):
+        monkeypatch.setattr(module, "launch", compile_only)
     driver.set_active(Gpu(request.param))
     return compiled
 
@@ -72,3 +74,24 @@ def test_tf32(launched):
     finally:
         torch.set_float32_matmul_precision(before)
     assert "tf32" in launched["mix"].asm["ptx"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "causal", "shared", "drop"),
+    [
+        (torch.float32, 64, False, False, 0.1),
+        (torch.float16, 64, False, False, 0.1),
+        (torch.bfloat16, 64, False, False, 0.1),
+        (torch.bfloat16, 20, True, True, 0.0),
+        (torch.float32, attention.WIDEST_HEAD, True, True, 0.0),
+    ],
+    ids=str,
+)
+def test_attention(launched, dtype, width, causal, shared, drop):
+    q, k, v = (torch.randn(3, 200, 8, width, dtype=dtype).transpose(1, 2).requires_grad_() for _ in range(3))
+    table = torch.randn(1 if shared else 3, 8, 1 if shared else 200, 33, dtype=dtype, requires_grad=True)
+    mask = None if causal else torch.zeros(3, 200, dtype=torch.bool)
+    index = torch.zeros(399, dtype=torch.long)
+    mixed = attention.attend(q, k, v, table, index, mask, drop, causal)
+    torch.autograd.grad(mixed.sum(), (q, k, v, table))
+    assert launched.keys() == {"attend", "query_gradient", "key_gradient"}

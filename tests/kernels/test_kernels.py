@@ -34,7 +34,7 @@ def run(file, chosen, tmp_path, **environment):
 
 @needs_triton
 @pytest.mark.parametrize("chosen", ["quick", "not quick"])
-@pytest.mark.parametrize("file", ["interpreted_band.py"])
+@pytest.mark.parametrize("file", ["interpreted_band.py", "interpreted_attention.py"])
 def test_results_in_the_interpreter(file, chosen, tmp_path):
     run(str(Path(__file__).with_name(file)), chosen, tmp_path, TRITON_INTERPRET="1")
 
@@ -108,7 +108,7 @@ def test_kernels_are_used_on_a_gpu(gpu):
     assert kernels._are_used_on(0)
     finding = doctor._kernels()
     assert finding.works
-    assert "band of rposnet, lightconv and gaussiannet" in finding.says
+    assert "used: the band of rposnet, lightconv and gaussiannet; attention of shaw" in finding.says
 
 
 def test_kernels_are_not_used_on_cpus(gpu):

@@ -12,7 +12,7 @@ from posnet_fairseq.ops.kernels import SWITCH
 from posnet_fairseq.shared.errors import UsageError
 
 
-def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | int, **constants: Any) -> None:
+def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | float, **constants: Any) -> None:
     """Run a program once for each point of a grid, on the GPU of its first argument.
 
     Raises:
