@@ -9,7 +9,8 @@ from posnet_fairseq.ops import band
 from posnet_fairseq.ops.kernels import attention
 from posnet_fairseq.ops.kernels import band as band_kernels
 
-SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # bytes that a program may have, CUDA's compute capabilities
+ARCHITECTURES = (80, 90)
+SHARED_MEMORY = 99 * 1024  # bytes that a program may have on the smallest GPUs since: compute capability 8.6
 
 
 class Gpu:
@@ -28,7 +29,7 @@ class Gpu:
         return 0
 
 
-@pytest.fixture(params=sorted(SHARED_MEMORY))
+@pytest.fixture(params=ARCHITECTURES)
 def launched(request, monkeypatch):
     """{program: what it is compiled to}, of the programs that were launched since."""
     compiled = {}
@@ -36,7 +37,7 @@ def launched(request, monkeypatch):
     def compile_only(program, grid, *arguments, **constants):
         kernel = program.warmup(*arguments, grid=grid, **constants)
         assert kernel.metadata.target.arch == request.param
-        assert kernel.metadata.shared <= SHARED_MEMORY[request.param]
+        assert kernel.metadata.shared <= SHARED_MEMORY
         assert kernel.asm["cubin"]
         compiled[program.fn.__name__] = kernel
 

@@ -118,7 +118,7 @@ def test_dropout(causal):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)
     upstream = torch.randn(found.shape)
     both = [torch.autograd.grad(mixed, tensors, upstream) for mixed in (found, expected)]
-    torch.testing.assert_close(*both, rtol=1e-4, atol=5e-5)
+    torch.testing.assert_close(*both, rtol=1e-3, atol=2e-4)
 
 
 def test_dropout_is_drawn_anew():

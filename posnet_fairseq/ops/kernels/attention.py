@@ -19,9 +19,11 @@ from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.ops.relative import gather_by_offset, plus_products
 
-QUERIES = 64
+# With these tiles every program needs less than the 99 KiB of fast memory that GPUs for desktops have.
+QUERIES = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}
+STAGES = {torch.float32: 1, torch.float16: 3, torch.bfloat16: 3}
 KEYS = 32
-WIDEST_HEAD = 128  # beyond it tiles do not fit into a processor's memory
+WIDEST_HEAD = 128
 
 
 def takes(q: Tensor) -> bool:
@@ -91,7 +93,7 @@ def _attend(
     sizes = heads, queries, k.size(2), width, source, target
     steps = *strides(q), *strides(k), *strides(v), *_table_strides(table), *strides(mixed)
     tensors = q, k, v, table, *_optional(index, padding, seed), mixed, statistics
-    grid = batch * heads, _blocks(queries, QUERIES)
+    grid = batch * heads, _blocks(queries, QUERIES[q.dtype])
     launch(attention_programs.attend, grid, *tensors, drop, *sizes, *steps, **_constants(q, padding, seed, causal))
     return mixed, statistics
 
@@ -111,7 +113,7 @@ def _gradients(
     q, k, v, table, upstream = (dense_rows(tensor) for tensor in (q, k, v, table, upstream))
     (batch, heads, queries, width), keys = q.shape, k.size(2)
     delta = (mixed.float() * upstream).sum(dim=3)
-    blocks = _blocks(queries, QUERIES)
+    blocks = _blocks(queries, QUERIES[q.dtype])
     # Of a table for all queries, each block of queries has a part of the gradient.
     each = table.size(2) > 1
     parts = table.new_zeros(batch, heads, queries if each else blocks, table.size(3), dtype=torch.float32)
@@ -160,7 +162,8 @@ def _optional(index: Tensor, padding: Tensor | None, seed: Tensor | None) -> tup
 def _constants(q: Tensor, padding: Tensor | None, seed: Tensor | None, causal: bool) -> dict[str, Any]:
     width = max(16, 1 << (q.size(3) - 1).bit_length())
     flags = {"CAUSAL": causal, "PADDED": padding is not None, "DROP": seed is not None}
-    return flags | {"PRECISION": precision(), "QUERIES": QUERIES, "KEYS": KEYS, "WIDTH": width}
+    tile = {"QUERIES": QUERIES[q.dtype], "KEYS": KEYS, "WIDTH": width, "num_stages": STAGES[q.dtype]}
+    return flags | tile | {"PRECISION": precision()}
 
 
 def _table_strides(table: Tensor) -> tuple[int, ...]:
