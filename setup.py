@@ -77,6 +77,7 @@ setup(
         "bench": BENCH,
         "docs": DOCS,
         "export": EXPORT,
+        "kernels": ["triton; platform_machine == 'x86_64'"],  # comes with torch's builds for GPUs
         "dev": [
             *BENCH,
             *DOCS,

@@ -23,7 +23,7 @@ from posnet_fairseq.shared.files import check_stdout
 
 PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
-    "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
+    "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def examine() -> Iterator[Finding]:
     yield from _plugin()
     yield _torch()
     yield _gpu()
+    yield _kernels()
     installed = importlib.util.find_spec("sacrebleu") is not None
     says = "can run" if installed else "sacrebleu is not installed"
     yield Finding("BLEU, chrF, TER", installed, says, "pip install 'sacrebleu>=2.6,<2.7'", needed=False)
@@ -101,6 +102,23 @@ def _gpu() -> Finding:
         return Finding("GPU", False, "none: training and translation use the CPU", needed=False)
     name = torch.cuda.get_device_name()
     return Finding("GPU", True, f"{torch.cuda.device_count()} × {name}, bf16 {torch.cuda.is_bf16_supported()}")
+
+
+def _kernels() -> Finding:
+    try:
+        import torch
+
+        from posnet_fairseq.ops import kernels
+    except Exception:
+        return Finding("kernels", False, "unknown without torch", needed=False)
+    try:
+        for device in range(max(1, torch.cuda.device_count())):
+            obstacle = kernels.obstacle(device)
+            if obstacle is not None:
+                return Finding("kernels", False, f"not used: {obstacle.says}", obstacle.fix, needed=False)
+    except UsageError as error:
+        return Finding("kernels", False, str(error), needed=False)
+    return Finding("kernels", True, f"used: {kernels.USES}")
 
 
 def _neural_metric(name: str) -> Finding:

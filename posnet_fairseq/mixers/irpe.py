@@ -100,6 +100,15 @@ class IRPE(ContentBasedMixer):
             added.append(key_energy(k, self._per_head(self.on_queries) * self.scale, index))
         return plus_products(sum(added), q, k) if added else q @ k.mT
 
+    def offset_table(self, q: Tensor) -> Tensor | None:
+        """In bias mode (1, H, 1, T), in contextual mode on keys alone (B, H, N, T)."""
+        if self.on_queries is not None or self.on_values is not None:
+            return None
+        if self.bias is not None:
+            return self.bias[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
+        assert self.on_keys is not None
+        return q @ self._per_head(self.on_keys).mT
+
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + r^V[I])."""
         mixed = super().mix_values(weights, v, index)

@@ -47,6 +47,10 @@ class ScalarBias(ContentBasedMixer):
         """(B, H, N, M)."""
         return plus_products(self.bias[:, index].unsqueeze(0), q, k)
 
+    def offset_table(self, q: Tensor) -> Tensor:
+        """(1, H, 1, 2K + 1)."""
+        return self.bias[:, None].unsqueeze(0)
+
     def operations(self, size: MixingSize) -> float:
         """Multiplications of attention; products with positions are of single numbers."""
         return self.attention_operations(size)

@@ -49,7 +49,14 @@ class Shaw(ContentBasedMixer):
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        return plus_products(gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index), q, k)
+        return plus_products(gather_by_offset(self._of_keys(q), index), q, k)
+
+    def offset_table(self, q: Tensor) -> Tensor | None:
+        """(B, H, N, 2K + 1), without ``--shaw-values``."""
+        return self._of_keys(q) if self.relative_value is None else None
+
+    def _of_keys(self, q: Tensor) -> Tensor:
+        return q @ split_table(self.relative_key, self.num_heads).mT
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + E_V[clip(n - m)])."""

@@ -6,12 +6,14 @@ enter as two sums, one for each side, computed once for all blocks: N·(2S + 2) 
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.ops.masking import masked_energy
 from posnet_fairseq.ops.offsets import scaled
@@ -158,10 +160,15 @@ class BandWeights:
 
     def mix(self, value: Tensor) -> Tensor:
         """Return weighted sums (B, H, N, d) of values (B, H, M, d), 0 at padding, see :func:`mix_band`."""
+        mix: Callable[[Tensor, Tensor, Band, tuple[int, int]], Tensor] = mix_band
+        if kernels.are_used(value):
+            from posnet_fairseq.ops.kernels import band as by_kernels
+
+            mix = by_kernels.mix_band
         if self.weights.dim() == 3:
-            return mix_band(self.weights, value, self.band, self.length_ratio)
+            return mix(self.weights, value, self.band, self.length_ratio)
         # The heads of all sentences are those of one.
-        mixed = mix_band(self.weights.flatten(0, 1), value.flatten(0, 1)[None], self.band, self.length_ratio)
+        mixed = mix(self.weights.flatten(0, 1), value.flatten(0, 1)[None], self.band, self.length_ratio)
         return mixed.view(*self.weights.shape[:3], value.size(3))
 
 

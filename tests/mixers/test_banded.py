@@ -4,49 +4,14 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases import position_based
-from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.ring import append
 from posnet_fairseq.ops.static_mixing import mix_real
-from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
-from support.building import build_mixer, vectors
+from support.building import BANDED, BANDED_IN_PLACES, build_mixer, random_banded_case, vectors
 
-BANDED = [
-    (name, options)
-    for name in mixer_names()
-    if issubclass(get_mixer(name), BandedMixer)
-    for options in ([{}, {"lightconv_global_context": True}] if name == "lightconv" else [{}])
-]
 every_mixer = pytest.mark.parametrize(("name", "options"), BANDED, ids=str)
-BAND_IN_PLACES = [(name, options, place) for name, options in BANDED for place in get_mixer(name).places]
 CLOSE = {"rtol": 0, "atol": 1e-9}
-
-
-def random_case(name, options, place, seed):
-    """A mixer with a random number of heads and clip distance, and a padded batch of random lengths."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def number(low, high):
-        return int(torch.randint(low, high + 1, (), generator=generator))
-
-    if name != "gaussiannet":
-        options = options | {"clip_distance": number(1, 40)}
-    heads = number(1, 4)
-    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, **options)
-    lengths = torch.tensor([number(1, 150) for _ in range(number(1, 4))])
-    padding_mask = torch.arange(int(lengths.max())) >= lengths[:, None]
-    memory = torch.randn(*padding_mask.shape, mixer.embed_dim, dtype=torch.float64, requires_grad=True)
-    query, real = memory, ~padding_mask
-    if place == "cross":
-        query = torch.randn(len(memory), number(1, 150), mixer.embed_dim, dtype=torch.float64, requires_grad=True)
-        real = ...
-    context = dict(
-        padding_mask=padding_mask if place != "decoder" and padding_mask.any() else None,
-        length_ratio=(number(30, 90), number(30, 90)) if place == "cross" else (1, 1),
-        **vectors(1000, mixer.embed_dim),
-    )
-    return mixer, query, memory, real, context
 
 
 def run(mixer, query, memory, real, context, monkeypatch, fewest_blocks):
@@ -57,10 +22,10 @@ def run(mixer, query, memory, real, context, monkeypatch, fewest_blocks):
     return output, torch.autograd.grad(output, inputs, cotangent, allow_unused=True)
 
 
-@pytest.mark.parametrize(("name", "options", "place"), BAND_IN_PLACES, ids=str)
+@pytest.mark.parametrize(("name", "options", "place"), BANDED_IN_PLACES, ids=str)
 @pytest.mark.parametrize("seed", range(8))
 def test_band_equals_dense(monkeypatch, name, options, place, seed):
-    case = random_case(name, options, place, seed)
+    case = random_banded_case(name, options, place, seed)
     dense, dense_gradients = run(*case, monkeypatch, fewest_blocks=10**9)
     banded, banded_gradients = run(*case, monkeypatch, fewest_blocks=0)
     torch.testing.assert_close(banded, dense, **CLOSE)

@@ -43,6 +43,9 @@ THOROUGH = {
         "test_training_resumes_to_the_same_weights": "2 s",
     },
     "gpu/test_simulated.py": {"test_everything": "4 minutes; quick: one mixer, and the faults"},
+    "kernels/test_kernels.py": {
+        "test_they_compile_for_gpus": "60 s of CPU time: compiles every program",
+    },
     "inference/test_search_commands.py": {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
@@ -162,6 +165,7 @@ ONE_OF_EACH_KIND = {
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "hostile/test_hostile_folders.py": {"test_row": damage},
     "inference/test_search.py": {"test_trained_models": rposnet_first},
+    "kernels/test_kernels.py": {"test_results_in_the_interpreter": first},
     "laws/test_laws.py": {ALL: usual_case},
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},

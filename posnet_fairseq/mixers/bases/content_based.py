@@ -3,17 +3,20 @@
 import functools
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
 from posnet_fairseq.ops.masking import normalized
+from posnet_fairseq.ops.offsets import scaled
 
 
 class ContentBasedMixer(TokenMixer):
@@ -69,6 +72,19 @@ class ContentBasedMixer(TokenMixer):
         """
         raise NotImplementedError
 
+    def offset_table(self, q: Tensor) -> Tensor | None:
+        """What :meth:`energy` adds to q·k for each row that :meth:`prepare` returns; None if it is no such sum.
+
+        Where it is one, and values are those of the tokens, kernels compute :meth:`mix` on GPUs.
+
+        Args:
+            q: (B, H, N, d), queries already divided by √d.
+
+        Returns:
+            (B or 1, H, N or 1, T).
+        """
+        return None
+
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
         """α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
         return normalized(self.energy(q, k, index), padding_mask, future)
@@ -86,6 +102,10 @@ class ContentBasedMixer(TokenMixer):
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
+        if context.state is None and not context.need_weights and kernels.are_used(q):
+            mixed = self._mix_by_kernels(q, k, v, context)
+            if mixed is not None:
+                return mixed, None
         keys = v.size(2)
         queries = 1 if context.beam > 1 else q.size(2)
         offsets = context.offsets(queries, keys, context.first)
@@ -108,6 +128,17 @@ class ContentBasedMixer(TokenMixer):
         counted = max(1, energies // self.part_size(len(q) * energies))
         recompute = self.should_recompute(keys)
         return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None
+
+    def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
+        from posnet_fairseq.ops.kernels import attention  # imports triton
+
+        table = self.offset_table(q) if attention.takes(q) else None
+        if table is None:
+            return None
+        queries, keys, ratio = q.size(2), v.size(2), context.length_ratio
+        offsets = torch.arange(1 - keys, scaled(queries - 1, ratio) + 1, device=q.device)
+        index = self.prepare(offsets[None])[0]
+        return attention.attend(q, k, v, table, index, context.padding_mask, self.drop_probability, self.causal, ratio)
 
     def projection_operations(self, size: MixingSize) -> float:
         """Multiplications of the projections of queries, keys and values, of gate and output."""
