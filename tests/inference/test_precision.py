@@ -157,7 +157,7 @@ def folders(tmp_path, monkeypatch):
     return make
 
 
-NEAR, FAR = 0.0009, 0.0011
+NEAR, FAR = 0.00029, 0.00031
 
 
 @pytest.mark.parametrize(
