@@ -33,7 +33,9 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     with search_paused():
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
+        value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value  # not asked for again
+    return value
 
 
 def __dir__() -> list[str]:

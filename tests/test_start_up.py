@@ -13,6 +13,7 @@ import posnet_fairseq as posnet
 from posnet_fairseq.cli import export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.packing import pack as packing
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.garbage import search_paused
 from support.checkpoints import checkpoint
@@ -40,6 +41,25 @@ def test_importing_a_command_searches_for_no_garbage():
     )
     assert (searched, is_usual) == (0, True)
     assert frozen > 100_000  # objects of torch
+
+
+def test_a_command_that_python_imports_leaves_the_search_as_it_is():
+    usual, imported, called = run(
+        "import gc, json\n"
+        "found = [gc.get_threshold()]\n"
+        "from posnet_fairseq.cli import translate\n"
+        "found.append(gc.get_threshold())\n"
+        "try: translate.main(['--no-such-option'])\n"
+        "except SystemExit: found.append(gc.get_threshold())\n"
+        "print(json.dumps(found))\n"
+    )
+    assert usual == imported == called
+
+
+def test_a_public_name_is_looked_up_once(monkeypatch):
+    assert callable(posnet.build_mixer)
+    monkeypatch.setattr(posnet, "search_paused", None)
+    assert callable(posnet.build_mixer)
 
 
 def test_a_command_called_from_python_leaves_its_garbage_alone():
@@ -99,10 +119,17 @@ def test_weights_become_parameters_without_a_copy(tmp_path, shared):
     assert {tensor.dtype for tensor in build_model(state).parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("speedup", [0.5, 2.0], ids=["plain", "packed"])
 @pytest.mark.parametrize("dtype", ["float32", "bf16", "int8"])
-def test_a_file_that_changes_does_not_change_the_model(tmp_path, dtype):
-    folder = tmp_path / "model"
-    export.main([str(checkpoint(tmp_path / "averaged.pt", "rposnet")), "--out", str(folder), "--pretokenized"])
+def test_a_file_that_changes_does_not_change_the_model(tmp_path, monkeypatch, dtype, speedup):
+    monkeypatch.setattr(packing, "packing_speedup", lambda: speedup)
+    path, folder = checkpoint(tmp_path / "averaged.pt", "rposnet"), tmp_path / "model"
+    state = torch.load(path, weights_only=False)
+    for name, tensor in state["model"].items():
+        if name.endswith("bias"):  # which are zeros before a training
+            tensor.normal_()
+    torch.save(state, path)
+    export.main([str(path), "--out", str(folder), "--pretokenized"])
     model = posnet.load(folder, dtype=dtype, pretokenized=True)
     before = model.translate("w1 w2 w3", beam=2, max_len_b=5, nbest=1)
     with open(folder / "model.safetensors", "r+b") as file:

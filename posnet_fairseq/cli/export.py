@@ -58,8 +58,8 @@ def _parameters(model: torch.nn.Module) -> int:
 
 def _divergence(path: str, model: torch.nn.Module, vocabulary: Vocabulary, data: Path) -> tuple[dict[str, float], str]:
     """How far other precisions are from float32, by precision, and a sentence where that is unknown."""
-    if Path(path).is_dir():
-        return read_divergence(path), ""
+    if known := read_divergence(path):
+        return known, ""
     try:
         with Console(stderr=True).status("measuring what other precisions change"):
             return measure_divergence(model, vocabulary, data), ""

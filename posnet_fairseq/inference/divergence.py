@@ -1,6 +1,7 @@
 """How far the predictions of a model in other precisions are from those in float32."""
 
 import copy
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from posnet_fairseq.text.binarised import binarised_set, read_tokens
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.transformer.language_model import LanguageModel
 
-# What divergence is measured of.
-PRECISIONS = ("bf16", "int8")
+# What divergence is measured of. On CPUs weights and what they are multiplied by are bf16, on GPUs all numbers are.
+PRECISIONS = ("bf16", "int8", "bf16 on GPUs")
 _SENTENCES, _MAX_TOKENS = 100, 1000
 
 # (B, M) sources, None of a language model; (B, N) targets as they are read and as they are to be predicted.
@@ -28,7 +29,7 @@ _Batch = tuple[Tensor | None, Tensor, Tensor]
 @torch.inference_mode()
 def measure_divergence(model: nn.Module, vocabulary: Vocabulary, folder: Path) -> dict[str, float]:
     """The mean Kullback-Leibler divergence D(p || q), in nats a token, of the next tokens' probabilities q in each of
-    :data:`PRECISIONS`, as CPUs compute, from p in float32.
+    :data:`PRECISIONS` from p in float32.
 
     The tokens are those of 100 sentences of the validation set, each predicted from the ones before it.
 
@@ -42,9 +43,14 @@ def measure_divergence(model: nn.Module, vocabulary: Vocabulary, folder: Path) -
     """
     others = {}
     for precision in PRECISIONS:
+        if precision == "int8" and torch.backends.quantized.engine == "none":  # a torch without 8-bit products
+            continue
         others[precision] = copy.deepcopy(model)
-        pack(others[precision], precision)
-    sums, tokens = dict.fromkeys(PRECISIONS, 0.0), 0
+        if precision == "bf16 on GPUs":
+            others[precision].to(torch.bfloat16)
+        else:
+            pack(others[precision], precision)
+    sums, tokens = dict.fromkeys(others, 0.0), 0
     for batch in _batches(model, vocabulary, folder):
         expected = _log_probabilities(model, batch, vocabulary)
         tokens += len(expected)
@@ -53,6 +59,8 @@ def measure_divergence(model: nn.Module, vocabulary: Vocabulary, folder: Path) -
             sums[precision] += float((expected.exp() * difference).sum(dtype=torch.float64))
     if not tokens:
         raise UsageError(f"{folder} has no validation sentences that the model can read.")
+    if not all(map(math.isfinite, sums.values())):
+        raise UsageError("the model computes infinite numbers or none for the validation set")
     return {precision: each / tokens for precision, each in sums.items()}
 
 
@@ -60,7 +68,7 @@ def _log_probabilities(model: Any, batch: _Batch, vocabulary: Vocabulary) -> Ten
     """(tokens, vocabulary)"""
     source, previous, target = batch
     scores = model(previous) if source is None else model.decoder(previous, model.encoder(source))
-    return scores[target != vocabulary.target_dictionary.pad()].log_softmax(dim=-1)
+    return scores[target != vocabulary.target_dictionary.pad()].float().log_softmax(dim=-1)
 
 
 def _batches(model: Any, vocabulary: Vocabulary, folder: Path) -> Iterator[_Batch]:
@@ -72,13 +80,12 @@ def _batches(model: Any, vocabulary: Vocabulary, folder: Path) -> Iterator[_Batc
         sources, limits = targets, (model.max_positions(),) * 2
     else:
         stem = binarised_set(folder, "valid", vocabulary.languages)
-        sources, targets = (
-            _sentences(f"{stem}.{language}", len(entries))
-            for language, entries in zip(vocabulary.languages, vocabulary.dictionaries, strict=True)
-        )
+        paths = [f"{stem}.{language}" for language in vocabulary.languages]
+        if len({len(read_tokens(path)[1]) for path in paths}) > 1:
+            raise UsageError(f"{folder}: its validation set has different numbers of sentences in its two languages.")
+        sides = zip(paths, vocabulary.dictionaries, strict=True)
+        sources, targets = (_sentences(path, len(entries)) for path, entries in sides)
         limits = model.encoder.max_positions(), model.decoder.max_positions()
-    if len(sources) != len(targets):
-        raise UsageError(f"{folder}: its validation set has different numbers of sentences in its two languages.")
     pairs = zip(sources, targets, strict=True)
     short = [pair for pair in pairs if all(len(each) <= limit for each, limit in zip(pair, limits, strict=True))]
     for batch in batches_by_length([max(map(len, pair)) for pair in short], _MAX_TOKENS):

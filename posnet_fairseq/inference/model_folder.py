@@ -107,7 +107,7 @@ def read_divergence(path: str | Path) -> dict[str, float]:
         UsageError: the folder is damaged.
     """
     config = Path(path, CONFIG)
-    return _divergence(config, _parsed(config)) if Path(path).is_dir() else {}
+    return _divergence(config, _parsed(config)) if config.exists() else {}
 
 
 def _divergence(path: Path, config: dict[str, Any]) -> dict[str, float]:

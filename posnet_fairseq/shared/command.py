@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.garbage import spare_objects
+from posnet_fairseq.shared.garbage import imports_are_done, spare_objects
 
 INTERRUPTED = 130
 NO_READER = 141  # the code of a program ended by SIGPIPE
@@ -20,6 +20,8 @@ Main = Callable[[list[str] | None], None]
 
 def command(main: Main) -> Callable[..., None]:
     """Decorate the function of a console script: known failures end with a sentence and exit code 2."""
+
+    imports_are_done()  # those of the command's module, which this decorates the end of
 
     @functools.wraps(main)
     def run(arguments: list[str] | None = None) -> None:

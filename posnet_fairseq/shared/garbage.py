@@ -9,23 +9,29 @@ import gc
 from collections.abc import Iterator
 
 _USUAL = gc.get_threshold()
-_OF_IMPORTS = 300_000  # objects, more than a command imports
+_OF_IMPORTS = 1_000_000  # objects, more than a command imports
 
 
 def expect_imports() -> None:
-    """Search less often, until :func:`spare_objects` is called."""
-    gc.set_threshold(_OF_IMPORTS)
+    """Search less often, until :func:`imports_are_done` is called."""
+    if _USUAL[0]:
+        gc.set_threshold(_OF_IMPORTS)
+
+
+def imports_are_done() -> None:
+    """Search as usual again. What there is counts as old, which is searched rarely."""
+    _let_objects_age()
+    gc.set_threshold(*_USUAL)
 
 
 def spare_objects() -> None:
-    """Search none of the objects that there are now, not even at the end of the process; new ones as usual."""
+    """Search none of the objects that there are now, not even at the end of the process."""
     gc.freeze()
-    gc.set_threshold(*_USUAL)
 
 
 @contextlib.contextmanager
 def search_paused() -> Iterator[None]:
-    """Do not search during a block; what it has made counts as old, which is searched rarely."""
+    """Do not search during a block; what it has made counts as old."""
     if not gc.isenabled():
         yield
         return
@@ -33,7 +39,11 @@ def search_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()  # to the oldest generation
+        _let_objects_age()
         gc.enable()
+
+
+def _let_objects_age() -> None:
+    if not gc.get_freeze_count():  # otherwise a user has frozen some
+        gc.freeze()
+        gc.unfreeze()  # to the oldest generation

@@ -79,6 +79,10 @@ def test_divergence_is_that_of_all_tokens(trained):
     pack(coarse, "int8")
     assert measured["int8"] == pytest.approx(expected(model, coarse, pairs), rel=0.5)
     assert measured["int8"] > measured["bf16"] > 0
+    everywhere, _, _ = load()
+    everywhere.bfloat16()
+    assert measured["bf16 on GPUs"] == pytest.approx(expected(model, everywhere, pairs), rel=0.2)
+    assert measured["bf16 on GPUs"] > measured["bf16"]
 
 
 @torch.inference_mode()
@@ -100,7 +104,7 @@ def test_sets_that_cannot_be_used(trained):
     binarised(folder, {".xx": ["w1 " * 80], ".yy": ["w1"]})
     with pytest.raises(UsageError, match="has no validation sentences that the model can read"):
         measure_divergence(model, vocabulary, folder)
-    binarised(folder, {".xx": ["w1"] * 3, ".yy": ["w1"] * 2})
+    binarised(folder, {".xx": ["w1"] * 101, ".yy": ["w1"] * 150})
     with pytest.raises(UsageError, match="different numbers of sentences in its two languages"):
         measure_divergence(model, vocabulary, folder)
 
@@ -109,7 +113,7 @@ def test_export_measures_and_auto_reads(trained, tmp_path, capsys, monkeypatch):
     folder = tmp_path / "model"
     export.main([str(trained), "--pretokenized", "--out", str(folder)])
     measured = read_divergence(folder)
-    assert measured.keys() == {"bf16", "int8"}
+    assert measured.keys() == {"bf16", "int8", "bf16 on GPUs"}
     assert (
         f"| divergence of int8 from float32 | {measured['int8']:.5f} nats a token |"
         in (folder / "README.md").read_text()
@@ -180,4 +184,9 @@ def test_the_fastest_that_is_near_enough(folders, measured, speedups, chosen):
 @pytest.mark.parametrize(("supported", "chosen"), [(True, "bf16"), (False, "float32")])
 def test_gpus(folders, monkeypatch, supported, chosen):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
-    assert choose_dtype(folders({"int8": NEAR, "bf16": NEAR}), "cuda")[0] == chosen
+    assert choose_dtype(folders({"int8": NEAR, "bf16 on GPUs": NEAR}), "cuda")[0] == chosen
+    assert choose_dtype(["averaged.pt"], "cuda")[0] == "float32"
+
+
+def test_gpus_compute_all_in_bf16(folders):
+    assert choose_dtype(folders({"bf16": NEAR, "bf16 on GPUs": FAR}), "cuda")[0] == "float32"

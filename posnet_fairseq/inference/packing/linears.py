@@ -52,7 +52,8 @@ class PackedLinear(nn.Module):
         self._dtype, self._activation = dtype, activation
         self._algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
-        self._bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+        # A copy: parameters may lie in a file that is mapped into memory.
+        self._bias = None if linear.bias is None else linear.bias.detach().to(dtype, copy=True)
         self._multiply: Any = torch.ops.mkldnn._linear_pointwise.default
 
     def forward(self, x: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ class Int8Linear(nn.Module):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch announces that its 8-bit tensors will change
             weight = torch._make_per_channel_quantized_tensor(rows, scales, torch.zeros_like(scales).int(), 0)
-            bias = None if linear.bias is None else linear.bias.detach().float()
+            bias = None if linear.bias is None else linear.bias.detach().to(torch.float32, copy=True)
             self._weight = torch.ops.quantized.linear_prepack(weight, None if by_row else bias)
         self._by_row, self._bias = by_row, bias
         ops = torch.ops.quantized

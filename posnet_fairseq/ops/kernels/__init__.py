@@ -68,9 +68,12 @@ def are_used(value: Tensor) -> bool:
     return value.is_cuda and value.dtype in DTYPES and _are_used_on(value.get_device())
 
 
-@torch.compiler.assume_constant_result
 def _are_used_on(device: int) -> bool:
     return _obstacle_told(device) is None
+
+
+# As torch.compiler.assume_constant_result marks a function; that would import the compiler, which takes a second.
+_are_used_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @functools.cache
