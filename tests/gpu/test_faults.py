@@ -5,6 +5,7 @@ import torch
 
 from posnet_fairseq.mixers.bases import context, position_based
 from posnet_fairseq.mixers.rposnet import RelativeEnergy
+from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.transformer import decoder
 from support import gpu_laws
 from support.building import Case
@@ -58,13 +59,13 @@ def _with_numbers_copied_in_every_step(monkeypatch):
 
 
 def _in_single_precision(monkeypatch):
-    forward = torch.nn.Linear.forward
+    forward = Linear.forward
 
     def uncast(self, x):
         with torch.autocast(x.device.type, enabled=False):
             return forward(self, x.float())
 
-    monkeypatch.setattr(torch.nn.Linear, "forward", uncast)
+    monkeypatch.setattr(Linear, "forward", uncast)
 
 
 def autocast(gpu, case):
@@ -75,10 +76,10 @@ def autocast(gpu, case):
     ("breakage", "law", "found"),
     [
         (_with_a_table_on_the_cpu, gpu_laws.a_training_step_waits_once, "cpu"),
-        (_with_an_item_in_every_pass, gpu_laws.a_training_step_waits_once, r"\.py:\d+"),
-        (_with_a_mask_as_index, gpu_laws.a_training_step_waits_once, r"\.py:\d+"),
-        (_with_a_wait_in_the_backward_pass, gpu_laws.a_training_step_waits_once, r"\.py:\d+"),
-        (_with_numbers_copied_in_every_step, gpu_laws.a_step_of_the_search_waits_once, r"\.py:\d+"),
+        (_with_an_item_in_every_pass, gpu_laws.a_training_step_waits_once, r"test_faults\.py:\d+"),
+        (_with_a_mask_as_index, gpu_laws.a_training_step_waits_once, r"test_faults\.py:\d+"),
+        (_with_a_wait_in_the_backward_pass, gpu_laws.a_training_step_waits_once, r"test_faults\.py:\d+"),
+        (_with_numbers_copied_in_every_step, gpu_laws.a_step_of_the_search_waits_once, r"test_faults\.py:\d+"),
         (_in_single_precision, autocast, "float32"),
     ],
 )
