@@ -95,6 +95,7 @@ def test_memory_of_a_training_step(capsys, monkeypatch):
     (row,) = [line for line in shown.splitlines() if line.startswith("attention ")]
     assert row.split()[1::2] == [f"{size / 2**30:.2f}" for size in sizes]
     assert "tiny, 20,000 tokens, fp16" in shown
+    assert "with torch's operations: kernels take less" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
 
 

@@ -5,14 +5,16 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.optim.adam import Adam
 
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.models import random_sample
 from posnet_fairseq.bench.simulation import Simulation
 from posnet_fairseq.bench.training_memory import training_memory
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
+from posnet_fairseq.mixers import fouriernet
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.transformer.architectures import apply_arch
 
@@ -45,18 +47,18 @@ def test_integers_are_computed_and_other_numbers_are_not():
         assert mask.float().storage().data_ptr() == 0
 
 
-def profiled(monkeypatch, mixer, words, sentences, length, criterion):
+def profiled(monkeypatch, mixer, words, sentences, length, criterion, **options):
     """Bytes at the peak of making a model and two steps of its training by fairseq on a CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     task = synthetic.task(words)
-    cfg = Namespace(share_all_embeddings=True, max_source_positions=128, max_target_positions=128)
+    cfg = Namespace(share_all_embeddings=True, max_source_positions=128, max_target_positions=128, **options)
     apply_arch(cfg, mixer, "tiny")
     sample = random_sample(task.source_dictionary, sentences, length)
     loss_of = CRITERION_REGISTRY[criterion](task, sentence_avg=False, label_smoothing=0.1)
 
     def train():
         model = MixerTransformer.build_model(cfg, task).train()
-        optimizer = Adam(model.parameters(), lr=1e-3)
+        optimizer = FusedAdam(model.parameters(), lr=1e-3)
         for _ in range(2):
             optimizer.zero_grad(set_to_none=True)
             loss_of(model, sample)[0].backward()
@@ -78,3 +80,29 @@ def test_estimate_of_other_shapes(monkeypatch, words, sentences, length, prefix)
     seen = profiled(monkeypatch, "rposnet", words, sentences, length, f"{prefix}label_smoothed_cross_entropy")
     settings = {"words": words, "length": length, "precision": "fp32", "gpu": False, "chunked": bool(prefix)}
     assert training_memory("rposnet", "tiny", sentences * length, **settings) == pytest.approx(seen, rel=0.05)
+
+
+@pytest.mark.parametrize("options", [{"attention_dropout": 0.0}, {"shared_attention_dropout": True}])
+@pytest.mark.parametrize("mixer", ["rposnet", "lightconv"])
+def test_estimate_of_weights_that_sentences_share(monkeypatch, mixer, options):
+    shape = {"words": 500, "length": 20, "precision": "fp32"}
+    seen = profiled(monkeypatch, mixer, 500, 40, 20, "chunked_label_smoothed_cross_entropy", **options)
+    assert training_memory(mixer, "tiny", 800, gpu=False, **shape, **options) == pytest.approx(seen, rel=0.05)
+    # A GPU has weights for each sentence where rPosNet's are softmaxed: it does not look at the padding.
+    assert training_memory(mixer, "tiny", 800, **shape, **options) >= 0.95 * seen
+    assert may_look_at(torch.ones(1))
+
+
+def test_fourier_transform_on_a_gpu_is_that_of_unknown_lengths(monkeypatch):
+    shape = {"words": 100, "length": 64, "precision": "fp32"}
+    calls = []
+    monkeypatch.setattr(fouriernet, "per_length", lambda *_: calls.append(1))
+    training_memory("fouriernet", "tiny", 640, **shape)
+    assert not calls
+
+
+def test_mixer_that_reads_the_length_ratio_is_estimated_before_it_is_measured():
+    shape = {"words": 500, "length": 10, "cross_mixer": "rposnet"}
+    assert training_memory("rposnet", "tiny", 800, **shape) == training_memory(
+        "rposnet", "tiny", 800, length_ratio="auto", **shape
+    )

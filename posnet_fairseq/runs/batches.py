@@ -7,18 +7,21 @@ from typing import Any
 
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.say import say
+from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError, flag
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.
 CONTEXT, USABLE = GIB, 0.9
+CRITERION = "chunked_label_smoothed_cross_entropy"  # unless the run's options name another
 WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT14
 
 
 def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, world: int) -> int:
-    """The most tokens of one batch.
+    """The most tokens of one batch. A training that has begun keeps its own, unless others are asked for.
 
     Args:
         settings: of the run.
@@ -29,8 +32,9 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
     Raises:
         UsageError: not even the smallest batch fits into the memory of the GPUs.
     """
-    if settings.max_tokens:
-        return settings.max_tokens
+    kept = settings.max_tokens or _begun_with(settings)
+    if kept:
+        return kept
     if device.memory is None:
         return int(hyperparameters(settings.size)["max_tokens"])
     usable = int(USABLE * device.memory) - CONTEXT
@@ -62,6 +66,15 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
     return tokens
 
 
+def _begun_with(settings: RunSettings) -> int | None:
+    """The tokens of a batch of a training that is finished, or has checkpoints to go on from; else None."""
+    record = Record(settings.run / "train.json")
+    attempts = record.content["attempts"]
+    if not attempts or not (record.finished or any((settings.run / "checkpoints").glob("*.pt"))):
+        return None
+    return int(option(attempts[-1]["command"], "--max-tokens"))
+
+
 def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
     """Whether both languages have one embedding. Two vocabularies, as for Chinese, leave two."""
     source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
@@ -75,7 +88,8 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
     from posnet_fairseq.registry import get_mixer, mixer_names
 
     (mixer,) = [name for name in mixer_names() if get_mixer(name).arch == settings.mixer]
-    shared = shares_embeddings(settings, data)
+    shared, options = shares_embeddings(settings, data), _options(settings)
+    criterion = options.pop("criterion", CRITERION)
     return training_memory(
         mixer,
         settings.size,
@@ -83,8 +97,9 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
         words=_words(settings, data),
         length=settings.max_positions,
         precision=device.precision,
+        chunked=criterion.startswith("chunked_"),
         distributed=world > 1,
-        **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | _options(settings),
+        **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
     )
 
 
@@ -96,19 +111,20 @@ def _words(settings: RunSettings, data: TranslationData) -> int:
 
 
 def _options(settings: RunSettings) -> dict[str, Any]:
-    """What the options of fairseq-train say about the model."""
+    """What the options of fairseq-train say about the model, and the criterion if they name one."""
     from posnet_fairseq.mixers.bases.options import plain_type
     from posnet_fairseq.transformer.options import TransformerOptions
 
     parser = argparse.ArgumentParser(
         allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
     )
-    for option in dataclasses.fields(TransformerOptions):
-        kind = plain_type(option)
+    for field in dataclasses.fields(TransformerOptions):
+        kind = plain_type(field)
         if kind is bool:
-            parser.add_argument(flag(option.name), action="store_true")
+            parser.add_argument(flag(field.name), action="store_true")
         else:
-            parser.add_argument(flag(option.name), type=kind if kind in (int, float) else str)
+            parser.add_argument(flag(field.name), type=kind if kind in (int, float) else str)
+    parser.add_argument("--criterion")
     try:
         return vars(parser.parse_known_args(settings.options.split())[0])
     except argparse.ArgumentError as error:

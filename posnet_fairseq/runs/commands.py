@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import posnet_fairseq
-from posnet_fairseq.runs.batches import batch_tokens, shares_embeddings
+from posnet_fairseq.runs.batches import CRITERION, batch_tokens, shares_embeddings
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.run_settings import RunSettings, short
@@ -45,9 +45,10 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
         UsageError: an update cannot be divided among the processes; or the machines do not know one another.
     """
     world = device.processes * settings.nodes
-    # The tokens of an update are spread over as few batches of at most max_tokens as will do.
+    # The tokens of an update are spread over as few batches of at most max_tokens as will do: those of an earlier
+    # attempt's tokens are as many as it had.
     most = batch_tokens(settings, data, device, world)
-    batches = -(-settings.tokens // (most * world))
+    batches = settings.tokens // ((most + 1) * world) + 1
     tokens = settings.tokens // (batches * world)
     if tokens < settings.max_positions:
         processes = ", ".join(map(settings.called, ("gpus", "cpus", "nodes")))
@@ -64,7 +65,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     arguments = [
         *(settings.data_folder, "--user-dir", short(USER_DIR), "--arch", settings.arch, "--seed", settings.seed),
         "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
-        *("--criterion", "chunked_label_smoothed_cross_entropy", "--label-smoothing", settings.label_smoothing),
+        *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
         *("--best-checkpoint-metric", "ppl"),
         *("--optimizer", "fused_adam", "--adam-betas", settings.adam_betas, "--adam-eps", settings.adam_eps),
         *("--lr", settings.lr, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", settings.warmup),

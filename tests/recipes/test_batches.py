@@ -10,6 +10,8 @@ from posnet_fairseq.runs import commands, machine
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.record import Record
+from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError
 
 DATA = TranslationData("en", "de", "key")
@@ -69,6 +71,46 @@ def test_processes_share_an_update_and_have_buffers(monkeypatch):
     for more, expected in ((0, ["2000", "2"]), (2 * parameters, ["4000", "1"])):
         found = commands.training(settings("--tokens", "8000"), DATA, gpu(estimate(4000) + more, 2)).arguments
         assert [found[found.index(flag) + 1] for flag in ("--max-tokens", "--update-freq")] == expected
+
+
+def test_criterion_of_the_options_is_estimated():
+    shape, at_once = ("--tokens", "20000"), estimate(8000, chunked=False)
+    for words in ("--criterion label_smoothed_cross_entropy", "--criterion=label_smoothed_cross_entropy"):
+        most = batch_tokens(settings(*shape, f"--options={words}"), DATA, gpu(at_once), 1)
+        assert 7000 < most <= 8000
+    assert batch_tokens(settings(*shape), DATA, gpu(at_once), 1) > 8000
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys):
+    run = settings("--tokens", "10000")
+    first = commands.training(run, DATA, gpu(estimate(2600)))
+    batch = [option(first.arguments, flag) for flag in ("--max-tokens", "--update-freq")]
+    assert batch == ["2500", "4"]
+    record = Record(run.run / "train.json")
+    record.path.parent.mkdir(parents=True)
+    record.begin(first.command, {})
+    # What failed before its first checkpoint, maybe for want of memory, has not begun.
+    assert batch_tokens(run, DATA, gpu(estimate(1000)), 1) <= 1000
+    if finished:
+        record.end("finished")
+    else:
+        (run.run / "checkpoints").mkdir()
+        (run.run / "checkpoints/checkpoint_last.pt").touch()
+    capsys.readouterr()
+    for device in (gpu(0), gpu(estimate(10_000)), Device("cpu", 1)):
+        again = commands.training(run, DATA, device).arguments
+        assert [option(again, flag) for flag in ("--max-tokens", "--update-freq")] == batch
+    assert "takes about" not in capsys.readouterr().err
+    assert batch_tokens(settings("--tokens", "10000", "--max-tokens", "300"), DATA, gpu(0), 1) == 300
+
+
+@pytest.mark.parametrize(("tokens", "most", "batches", "expected"), [(25_000, 8334, 3, 8333), (10_000, 2999, 4, 2500)])
+def test_batches_of_an_attempt_are_those_of_the_next(tokens, most, batches, expected):
+    for given in (most, expected):
+        run = settings("--tokens", str(tokens), "--max-tokens", str(given))
+        found = commands.training(run, DATA, Device("cpu", 1)).arguments
+        assert [option(found, flag) for flag in ("--max-tokens", "--update-freq")] == [str(expected), str(batches)]
 
 
 def test_too_little_memory_is_one_sentence():
