@@ -4,13 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options as fairseq_options
 from fairseq import utils
 from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import ModuleProxyWrapper
 from fairseq.models.fairseq_encoder import FairseqEncoder
 from fairseq.models.fairseq_model import FairseqEncoderDecoderModel
+from omegaconf import open_dict
 
 from posnet_fairseq.bench.models import fairseq_transformer, random_sample
 from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.ops import output_loss
 from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, build_language_model, build_model
@@ -89,3 +94,69 @@ def test_a_model_without_such_an_output_layer_is_refused():
     model.decoder.output_projection = torch.nn.Linear(4, 4)
     with pytest.raises(UsageError, match="without the prefix"):
         CRITERION_REGISTRY["chunked_cross_entropy"](SimpleNamespace(), sentence_avg=False)(model, {})
+
+
+class WithoutOption(FairseqEncoderDecoderModel):
+    """As fairseq's transformer_align, whose forward lists its arguments."""
+
+    def forward(self, src_tokens, src_lengths, prev_output_tokens):
+        return super().forward(src_tokens, src_lengths, prev_output_tokens)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize("where", ["model", "decoder"])
+def test_a_model_that_cannot_leave_its_output_layer_out_is_refused(monkeypatch, where, is_wrapped):
+    whole = build_model()
+    model = (WithoutOption if where == "model" else FairseqEncoderDecoderModel)(whole.encoder, whole.decoder)
+    if where == "decoder":
+        monkeypatch.setattr(whole.decoder, "forward", lambda prev_output_tokens, encoder_out, src_lengths: None)
+    if is_wrapped:
+        model = ModuleProxyWrapper(SimpleModule(model))
+    with pytest.raises(UsageError, match="without the prefix"):
+        CRITERION_REGISTRY["chunked_cross_entropy"](TASK, sentence_avg=False)(model, sample())
+
+
+class SimpleModule(torch.nn.Module):
+    """As torch's and fairseq's wrappers of models for several GPUs."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs, **kwargs):
+        return self.module(*inputs, **kwargs)
+
+
+def options_of_training(words=(), **distributed):
+    """The complete options of a training on the CPU with the chunked loss."""
+    parser = fairseq_options.get_training_parser()
+    words = ["data", "--arch", "rposnet_tiny", "--criterion", "chunked_cross_entropy", "--cpu", *words]
+    cfg = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
+    with open_dict(cfg):
+        cfg.distributed_training.update({"distributed_world_size": 2, **distributed})
+    return cfg
+
+
+UNUSED = ["--ddp-backend", "pytorch_ddp", "--find-unused-parameters"]
+
+
+def test_an_output_layer_that_seems_unused_is_refused():
+    """torch: "Expected to mark a variable ready only once"."""
+    with pytest.raises(UsageError, match="--ddp-backend legacy_ddp, or the criterion without the prefix"):
+        check_training_options(options_of_training(UNUSED))
+
+
+@pytest.mark.parametrize(
+    ("words", "distributed"),
+    [
+        (UNUSED[:2], {}),
+        (["--ddp-backend", "legacy_ddp", *UNUSED[2:]], {}),
+        ([*UNUSED, "--criterion", "cross_entropy"], {}),
+        ([*UNUSED, "--share-decoder-input-output-embed"], {}),
+        ([*UNUSED, "--share-all-embeddings"], {}),
+        (UNUSED, {"distributed_world_size": 1}),
+    ],
+    ids=str,
+)
+def test_other_output_layers_are_not(words, distributed):
+    check_training_options(options_of_training(words, **distributed))

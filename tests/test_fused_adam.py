@@ -4,10 +4,11 @@ import copy
 
 import pytest
 import torch
+from fairseq.optim import adam
 from fairseq.optim.adam import Adam, FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
-from posnet_fairseq.fairseq_plugin.fused_adam import FairseqFusedAdam
+from posnet_fairseq.fairseq_plugin.fused_adam import FairseqFusedAdam, FusedAdam
 
 UPDATES = 20
 
@@ -39,13 +40,13 @@ def train(optimizer, weights, updates):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_updates_are_those_of_adam(options, dtype):
     ours, theirs = parameters(dtype), parameters(dtype)
-    fused, adam = build("fused_adam", ours, **options), build("adam", theirs, **options)
+    fused, plain = build("fused_adam", ours, **options), build("adam", theirs, **options)
     train(fused, ours, range(UPDATES))
-    train(adam, theirs, range(UPDATES))
+    train(plain, theirs, range(UPDATES))
     for one, other, before in zip(ours, theirs, parameters(dtype), strict=True):
         assert not torch.equal(one, before)
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
-    for one, other in zip(*(o.state_dict()["state"].values() for o in (fused, adam)), strict=True):
+    for one, other in zip(*(o.state_dict()["state"].values() for o in (fused, plain)), strict=True):
         assert one.keys() == other.keys()
         assert one["step"] == other["step"]
         for name in ("exp_avg", "exp_avg_sq"):
@@ -65,6 +66,32 @@ def test_each_goes_on_with_the_state_of_the_other(first, second):
     train(after, cut, range(UPDATES // 2, UPDATES))
     for one, other in zip(cut, whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_state_of_apex_goes_on(dtype):
+    """It has the number of updates in its group."""
+    whole = parameters(dtype)
+    optimizer = build("fused_adam", whole)
+    train(optimizer, whole, [0, 3])
+    state = copy.deepcopy(optimizer.state_dict())
+    cut = [torch.nn.Parameter(weight.detach().clone()) for weight in whole]
+    train(optimizer, whole, [6])
+    for each in state["state"].values():
+        del each["step"]
+    state["param_groups"][0]["step"] = 2
+    after = build("fused_adam", cut)
+    after.load_state_dict(state)
+    train(after, cut, [6])
+    torch.testing.assert_close(cut, whole, rtol=0, atol=0)
+
+
+def test_no_other_optimizer_is_made(monkeypatch):
+    def refuse():
+        raise AssertionError("apex was looked for")
+
+    monkeypatch.setattr(adam, "get_fused_adam_class", refuse)
+    assert isinstance(build("fused_adam", parameters()).optimizer, FusedAdam)
 
 
 def test_the_kernel_updates_full_precision(monkeypatch):

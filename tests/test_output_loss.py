@@ -100,6 +100,18 @@ def test_float16_keeps_the_gradients_of_words_that_never_occur():
     torch.testing.assert_close(half[1].grad[30_000:, 0].float(), weight.grad[30_000:, 0], rtol=5e-3, atol=0)
 
 
+@pytest.mark.parametrize("width", [4, 300])
+def test_float16_has_a_finite_gradient_of_a_frequent_word(monkeypatch, width):
+    """In multiples of 16 it would be 90,000 or more, and numbers of float16 end at 65,504."""
+    monkeypatch.setattr(module, "MIN_CHUNK", 256)
+    features = torch.full((256, width), 30.0, dtype=torch.float16)
+    weight = torch.zeros(20, width, dtype=torch.float16, requires_grad=True)
+    (gradient,) = torch.autograd.grad(output_loss(features, weight, torch.full((256,), 7), 0.0, PADDING).loss, weight)
+    expected = torch.full((20, width), 256 * 30 / 20)
+    expected[7] -= 256 * 30
+    torch.testing.assert_close(gradient.float(), expected, rtol=2e-3, atol=0)
+
+
 @pytest.mark.parametrize(("tokens", "words", "width"), [(1200, 3000, 192), (3400, 8000, 64)])
 def test_a_quarter_of_the_memory(monkeypatch, tokens, words, width):
     monkeypatch.undo()

@@ -1,5 +1,6 @@
 """fairseq's losses over the vocabulary, computed in chunks of tokens: equal sums and gradients in less memory."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -70,16 +71,28 @@ def _weight(model: Any) -> Tensor:
     """The weight of a model's output layer.
 
     Raises:
-        UsageError: it is not all of that layer.
+        UsageError: it is not all of that layer, or the model cannot leave that layer out.
     """
     decoder = getattr(model, "decoder", None)
     projection = getattr(decoder, "output_projection", None)
-    if not isinstance(projection, nn.Linear) or projection.bias is not None:
+    if (
+        not isinstance(projection, nn.Linear)
+        or projection.bias is not None
+        or not (_returns_features(model) and _returns_features(decoder))
+    ):
         raise UsageError(
-            f"--criterion {PREFIX}...: the output layer of this model is not one matrix alone, which chunks need. Give "
-            "fairseq's criterion of the same name without the prefix."
+            f"--criterion {PREFIX}...: the output layer of this model is not one matrix alone that it can leave out, "
+            "which chunks need. Give fairseq's criterion of the same name without the prefix."
         )
     return projection.weight
+
+
+def _returns_features(module: Any) -> bool:
+    """Whether a model or decoder takes ``features_only``, possibly for another to which it hands its arguments."""
+    while isinstance(getattr(module, "module", None), nn.Module):  # wrapped for several GPUs
+        module = module.module
+    taken = inspect.signature(module.forward).parameters.values()
+    return any(each.name == "features_only" or each.kind == each.VAR_KEYWORD for each in taken)
 
 
 @register_criterion(

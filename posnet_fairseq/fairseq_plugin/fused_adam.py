@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq.optim import adam, register_optimizer
+from fairseq.optim import FairseqOptimizer, adam, register_optimizer
 from torch import Tensor
 from torch.optim.adamw import adamw
 
@@ -20,6 +20,7 @@ class FusedAdam(adam.Adam):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients; the closure's result."""
+        self._take_steps_of_groups()
         if any(parameter.dtype.itemsize < 4 for group in self.param_groups for parameter in group["params"]):
             return super().step(closure)
         result = None if closure is None else closure()
@@ -32,6 +33,14 @@ class FusedAdam(adam.Adam):
             for (step, device), parameters in together.items():
                 self._update(parameters, step, device, group)
         return result
+
+    def _take_steps_of_groups(self) -> None:
+        """Give each parameter the number of its updates, where a state from apex has it in the group."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state.get(parameter)
+                if state:
+                    state.setdefault("step", group.get("step", 0))
 
     def _advance(self, parameter: Tensor) -> int:
         """The number of a parameter's update, from 1."""
@@ -76,8 +85,7 @@ class FairseqFusedAdam(adam.FairseqAdam):
     """
 
     def __init__(self, cfg: Any, params: Any) -> None:
-        super().__init__(cfg, params)
-        # In place of fairseq's own and, where apex is installed, of apex's.
+        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would make fairseq's own Adam or apex's
         self._optimizer = FusedAdam(params, **self.optimizer_config)
 
 

@@ -36,6 +36,9 @@ def check_training_options(cfg: Any) -> None:
         _check_least("warmup_updates", cfg.lr_scheduler.warmup_updates, 1)
     if getattr(cfg.optimizer, "_name", None) in ("adam", "fused_adam"):
         _check_betas(cfg.optimizer.adam_betas)
+    if getattr(cfg.optimizer, "_name", None) == "fused_adam" and cfg.optimizer.fp16_adam_stats:
+        raise UsageError("--fp16-adam-stats: --optimizer fused_adam has no such state. Leave it out, or give adam.")
+    _check_chunked_loss(cfg)
     smoothing = getattr(cfg.criterion, "label_smoothing", None) or 0
     if not 0 <= smoothing < 1:
         raise UsageError(f"--label-smoothing {smoothing}: give 0 or more and less than 1.")
@@ -54,6 +57,26 @@ def _check_precision(common: Any) -> None:
         if getattr(common, name) and not on_gpu:
             where = "--cpu was given" if common.cpu else "there is none"
             raise UsageError(f"--{name}: fairseq trains with it on a GPU, and {where}. Leave it out.")
+
+
+def _check_chunked_loss(cfg: Any) -> None:
+    """Refuse output layers that torch's wrapper of models takes for unused, as chunks read them outside of it."""
+    from posnet_fairseq.fairseq_plugin.chunked_loss import PREFIX
+
+    name, distributed = str(getattr(cfg.criterion, "_name", None)), cfg.distributed_training
+    tied = ("share_all_embeddings", "share_decoder_input_output_embed")
+    if (
+        name.startswith(PREFIX)
+        and distributed.distributed_world_size > 1
+        and distributed.ddp_backend in ("pytorch_ddp", "c10d")
+        and distributed.find_unused_parameters
+        and not any(getattr(cfg.model, each, False) for each in tied)
+    ):
+        raise UsageError(
+            f"--criterion {name}: an output layer that is not an embedding too cannot be trained in chunks with "
+            f"--ddp-backend {distributed.ddp_backend} --find-unused-parameters. Give --ddp-backend legacy_ddp, or the "
+            "criterion without the prefix."
+        )
 
 
 def _check_restore_file(checkpoint: Any) -> None:

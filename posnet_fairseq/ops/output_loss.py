@@ -108,8 +108,11 @@ class _OutputLoss(torch.autograd.Function):
             del log_probs
             if features_grad is not None:
                 features_grad.copy_(multiply(grad, weight.T))
+            if ctx.weight_grad is not None and grad.dtype == torch.float16:
+                factor = _factor(chunk, ctx.scale)
+                ctx.weight_grad.addcdiv_(grad.T @ (chunk * factor), factor)
             # A product of its own, unless that is larger than the scores.
-            if ctx.weight_grad is not None and weight.size(1) <= len(chunk):
+            elif ctx.weight_grad is not None and weight.size(1) <= len(chunk):
                 ctx.weight_grad += multiply(chunk.T, grad.T).T
             elif ctx.weight_grad is not None and ctx.weight_grad.dtype == grad.dtype:
                 ctx.weight_grad.addmm_(grad.T, chunk)
@@ -136,3 +139,13 @@ class _OutputLoss(torch.autograd.Function):
         if weight_grad is not None:
             weight_grad = weight_grad.mul_(factor).to(ctx.weight_dtype)
         return features_grad, weight_grad, None, None, None, None, None
+
+
+def _factor(chunk: Tensor, scale: float) -> Tensor:
+    """The largest power of two up to 1 by which a chunk's gradient of the weight stays finite in float16.
+
+    It is 1 unless features are large. It stays on the device, so that a GPU is not waited for.
+    """
+    # Gradients of scores are between -scale and scale.
+    bound = scale * chunk.abs().sum(dim=0, dtype=torch.float32).max()
+    return (torch.finfo(chunk.dtype).max / bound).log2().floor().clamp(max=0).exp2()

@@ -66,6 +66,7 @@ ROWS = [
     refused("--adam-betas 0.9", r"--adam-betas 0.9: give two numbers"),
     refused("--adam-betas '(0.9,1)'", r"--adam-betas \(0.9,1\): give two numbers"),
     refused("--adam-betas oops", "--adam-betas oops: give two numbers"),
+    refused("--optimizer fused_adam --fp16-adam-stats", "--fp16-adam-stats: --optimizer fused_adam has no such state"),
     # What is not there.
     refused("--best-checkpoint-metric bleu", "--best-checkpoint-metric bleu: the validation does not measure it"),
     refused("--restore-file none.pt", "--restore-file none.pt: there is no such checkpoint"),

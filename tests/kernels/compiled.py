@@ -65,6 +65,33 @@ def test_band(launched, dtype, width, clip_distance, tails):
     assert launched.keys() == {"mix", "mix_transposed", "weight_gradient"} | ({"sum_blocks"} if tails else set())
 
 
+# Triton compiles arguments equal to 1 as constants: numbers of heads, queries and tokens among them.
+ONES = [
+    pytest.param(3, 1, 200, 1, (3, 2), id="one head, one token"),
+    pytest.param(1, 24, 1, 200, (3, 2), id="one sentence of all heads, one query"),
+]
+
+
+@pytest.mark.parametrize(("batch", "heads", "queries", "keys", "length_ratio"), ONES)
+def test_band_of_ones(launched, batch, heads, queries, keys, length_ratio):
+    value = torch.randn(batch, keys, heads, 20).transpose(1, 2).requires_grad_()
+    weights = torch.rand(heads, queries, 7, requires_grad=True)
+    mixed = band_kernels.mix_band(weights, value, band.Band(3, tails=True, causal=False), length_ratio)
+    torch.autograd.grad(mixed.sum(), (weights, value))
+    assert launched.keys() == {"mix", "mix_transposed", "weight_gradient", "sum_blocks"}
+
+
+@pytest.mark.parametrize(("batch", "heads", "queries", "keys", "length_ratio"), ONES)
+def test_attention_of_ones(launched, batch, heads, queries, keys, length_ratio):
+    q, k, v = (torch.randn(batch, rows, heads, 20).transpose(1, 2) for rows in (queries, keys, keys))
+    inputs = [x.requires_grad_() for x in (q, k, v, torch.randn(batch, heads, queries, 7))]
+    index = torch.zeros((queries - 1) * length_ratio[0] // length_ratio[1] + keys, dtype=torch.long)
+    mask = torch.zeros(batch, keys, dtype=torch.bool)
+    mixed = attention.attend(*inputs, index, mask, 0.1, length_ratio=length_ratio)
+    torch.autograd.grad(mixed.sum(), inputs)
+    assert launched.keys() == {"attend", "query_gradient", "key_gradient"}
+
+
 def test_tf32(launched):
     """Products of float32 on tensor cores, where torch may."""
     before = torch.get_float32_matmul_precision()

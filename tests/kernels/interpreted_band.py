@@ -138,6 +138,16 @@ def test_operators_of_torch():
     torch.library.opcheck(by_kernels._to_weights, (value, value, *settings))
 
 
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError])
+def test_too_little_memory_is_no_fault_of_a_program(error):
+    class Program:
+        def __getitem__(self, grid):
+            raise error("Triton Error [CUDA]: out of memory")
+
+    with pytest.raises(error, match="out of memory"):
+        launching.launch(Program(), (1,), torch.zeros(1))
+
+
 def test_a_program_that_does_not_run(monkeypatch):
     class Program:
         def fn(self):

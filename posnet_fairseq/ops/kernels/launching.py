@@ -17,6 +17,7 @@ def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | float, **co
 
     Raises:
         UsageError: it cannot be compiled for this GPU, or not be run there.
+        RuntimeError: there is not enough memory.
     """
     first = arguments[0]
     assert isinstance(first, Tensor)
@@ -24,6 +25,8 @@ def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | float, **co
         with torch.cuda.device_of(first):
             program[grid](*arguments, **constants)
     except (TritonError, RuntimeError, subprocess.CalledProcessError) as error:
+        if "out of memory" in str(error):  # of torch or of Triton; fairseq takes a smaller batch then
+            raise
         where = torch.cuda.get_device_name(first.device) if first.is_cuda else "this processor"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise UsageError(
