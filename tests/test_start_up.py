@@ -63,6 +63,8 @@ def test_a_public_name_is_looked_up_once(monkeypatch):
 
 
 def test_a_command_called_from_python_leaves_its_garbage_alone():
+    gc.unfreeze()  # what other tests have frozen
+
     @command
     def main(arguments=None):
         assert not gc.get_freeze_count()
