@@ -53,10 +53,11 @@ def measure_divergence(model: nn.Module, vocabulary: Vocabulary, folder: Path) -
     sums, tokens = dict.fromkeys(others, 0.0), 0
     for batch in _batches(model, vocabulary, folder):
         expected = _log_probabilities(model, batch, vocabulary)
+        probabilities = expected.exp()
         tokens += len(expected)
         for precision, other in others.items():
             difference = expected - _log_probabilities(other, batch, vocabulary)
-            sums[precision] += float((expected.exp() * difference).sum(dtype=torch.float64))
+            sums[precision] += float((probabilities * difference).sum(dtype=torch.float64))
     if not tokens:
         raise UsageError(f"{folder} has no validation sentences that the model can read.")
     if not all(map(math.isfinite, sums.values())):
@@ -76,15 +77,16 @@ def _batches(model: Any, vocabulary: Vocabulary, folder: Path) -> Iterator[_Batc
     if isinstance(model, LanguageModel):
         if not (folder / "valid.idx").exists():
             raise UsageError(f"{folder} holds no binarised validation set (valid.idx and valid.bin).")
-        targets = _sentences(folder / "valid", len(dictionary))
+        targets = _sentences(folder / "valid", read_tokens(folder / "valid"), len(dictionary))
         sources, limits = targets, (model.max_positions(),) * 2
     else:
         stem = binarised_set(folder, "valid", vocabulary.languages)
         paths = [f"{stem}.{language}" for language in vocabulary.languages]
-        if len({len(read_tokens(path)[1]) for path in paths}) > 1:
+        sets = [read_tokens(path) for path in paths]
+        if len({len(sizes) for _, sizes in sets}) > 1:
             raise UsageError(f"{folder}: its validation set has different numbers of sentences in its two languages.")
-        sides = zip(paths, vocabulary.dictionaries, strict=True)
-        sources, targets = (_sentences(path, len(entries)) for path, entries in sides)
+        sides = zip(paths, sets, vocabulary.dictionaries, strict=True)
+        sources, targets = (_sentences(path, stored, len(entries)) for path, stored, entries in sides)
         limits = model.encoder.max_positions(), model.decoder.max_positions()
     pairs = zip(sources, targets, strict=True)
     short = [pair for pair in pairs if all(len(each) <= limit for each, limit in zip(pair, limits, strict=True))]
@@ -94,9 +96,9 @@ def _batches(model: Any, vocabulary: Vocabulary, folder: Path) -> Iterator[_Batc
         yield None if isinstance(model, LanguageModel) else source, previous, target
 
 
-def _sentences(path: str | Path, words: int) -> list[Tensor]:
-    """Token ids, (N,) each, of sentences spread evenly over a set."""
-    tokens, sizes = read_tokens(path)
+def _sentences(path: str | Path, stored: tuple[np.ndarray, np.ndarray], words: int) -> list[Tensor]:
+    """Token ids, (N,) each, of sentences spread evenly over a set, whose tokens and lengths were read from `path`."""
+    tokens, sizes = stored
     ends = np.cumsum(sizes, dtype=np.int64)
     chosen = np.linspace(0, max(len(sizes) - 1, 0), min(_SENTENCES, len(sizes)), dtype=np.int64)
     found = [torch.from_numpy(tokens[ends[i] - sizes[i] : ends[i]].astype(np.int64)) for i in chosen]

@@ -1,4 +1,4 @@
-"""The tokens of a batch: those of the size, or on GPUs as many as their memory holds."""
+"""The tokens of a batch: those of the size; on GPUs, what their memory holds."""
 
 import argparse
 import dataclasses

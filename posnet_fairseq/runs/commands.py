@@ -45,8 +45,8 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
         UsageError: an update cannot be divided among the processes; or the machines do not know one another.
     """
     world = device.processes * settings.nodes
-    # The tokens of an update are spread over as few batches of at most max_tokens as will do: those of an earlier
-    # attempt's tokens are as many as it had.
+    # The fewest batches of at most max_tokens that hold an update. The tokens that batches of an earlier attempt had
+    # give the number of batches that it had.
     most = batch_tokens(settings, data, device, world)
     batches = settings.tokens // ((most + 1) * world) + 1
     tokens = settings.tokens // (batches * world)

@@ -23,7 +23,7 @@ def settings(*words):
 
 
 def gpu(step, processes=1):
-    """A GPU on which a training step may take so many bytes."""
+    """A GPU on which a training step may take a number of bytes."""
     return Device("gpu", processes, "bf16", int((step + CONTEXT) / USABLE) + 1)
 
 

@@ -70,7 +70,7 @@ THOROUGH = {
     },
     "recipes/test_batches.py": {
         "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
-        "test_processes_share_an_update_and_have_buffers": "10 s: as many",
+        "test_processes_share_an_update_and_have_buffers": "10 s: starts two processes",
     },
     "recipes/test_runs.py": {
         "test_comparison": "100 s: trains and compares systems",
