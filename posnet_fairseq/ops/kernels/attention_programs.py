@@ -7,23 +7,10 @@ queries and tokens only; the backward pass computes them again, as flash attenti
 import triton
 import triton.language as tl
 
+from posnet_fairseq.ops.kernels.tile_programs import load_rows, store_rows
+
 # Energies of hidden pairs, finite as in posnet_fairseq/ops/masking.py.
 HIDDEN = tl.constexpr(-1.7014117331926443e38)
-
-
-@triton.jit
-def rows_of(base, row, rows, stride, column, width):
-    """Rows of a matrix (rows, width) in memory, 0 outside of it."""
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    return tl.load(base + row.to(tl.int64)[:, None] * stride + column[None, :], mask=inside, other=0.0)
-
-
-@triton.jit
-def store_rows(base, tile, row, rows, stride, column, width):
-    """Write a tile to rows of a matrix (rows, width) in memory."""
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    place = base + row.to(tl.int64)[:, None] * stride + column[None, :]
-    tl.store(place, tile.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -52,6 +39,15 @@ def is_kept(seed, pair, n, m, keys, drop):
 
 
 @triton.jit
+def statistics_of(statistics, delta, pair, n, queries):
+    """The largest energy of queries, the sum of their exponentials, and the mean gradient of their weights."""
+    place = pair * queries + n
+    top = tl.load(statistics + place * 2, mask=n < queries, other=0.0)
+    total = tl.load(statistics + place * 2 + 1, mask=n < queries, other=1.0)
+    return top, total, tl.load(delta + place, mask=n < queries, other=0.0)
+
+
+@triton.jit
 def attend(
     q, k, v, table, index, padding, seed, mixed, statistics, drop,
     heads, queries, keys, width, source, target,
@@ -65,7 +61,7 @@ def attend(
     n, column = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, WIDTH)
     k, v = k + b * k_b + h * k_h, v + b * v_b + h * v_h
     table, padding = table + b * table_b + h * table_h, padding + b * keys
-    query = rows_of(q + b * q_b + h * q_h, n, queries, q_n, column, width)
+    query = load_rows(q + b * q_b + h * q_h, n, queries, q_n, column, width)
     top = tl.full((QUERIES,), float("-inf"), tl.float32)
     total, sums = tl.zeros((QUERIES,), tl.float32), tl.zeros((QUERIES, WIDTH), tl.float32)
     end = keys
@@ -73,7 +69,7 @@ def attend(
         end = tl.minimum(keys, (block + 1) * QUERIES)
     for first in range(0, end, KEYS):
         m = first + tl.arange(0, KEYS)
-        products = tl.dot(query, tl.trans(rows_of(k, m, keys, k_m, column, width)), input_precision=PRECISION)
+        products = tl.dot(query, tl.trans(load_rows(k, m, keys, k_m, column, width)), input_precision=PRECISION)
         energy, _, _ = energies(
             products, table, table_n, index, padding, n[:, None], m[None, :], queries, keys, source, target,
             CAUSAL, PADDED,
@@ -83,7 +79,7 @@ def attend(
         total, top = total * shrink + tl.sum(weight, axis=1), highest
         if DROP:
             weight = tl.where(is_kept(seed, pair, n[:, None], m[None, :], keys, drop), weight / (1 - drop), 0.0)
-        value = rows_of(v, m, keys, v_m, column, width)
+        value = load_rows(v, m, keys, v_m, column, width)
         sums = tl.dot(weight.to(value.dtype), value, sums * shrink[:, None], input_precision=PRECISION)
     store_rows(mixed + b * mixed_b + h * mixed_h, sums / total[:, None], n, queries, mixed_n, column, width)
     statistics += (pair * queries + n) * 2
@@ -106,12 +102,9 @@ def query_gradient(
     n, column = block * QUERIES + tl.arange(0, QUERIES), tl.arange(0, WIDTH)
     k, v = k + b * k_b + h * k_h, v + b * v_b + h * v_h
     table, padding = table + b * table_b + h * table_h, padding + b * keys
-    query = rows_of(q + b * q_b + h * q_h, n, queries, q_n, column, width)
-    gradient = rows_of(upstream + b * up_b + h * up_h, n, queries, up_n, column, width)
-    place = pair * queries + n
-    top = tl.load(statistics + place * 2, mask=n < queries, other=0.0)
-    total = tl.load(statistics + place * 2 + 1, mask=n < queries, other=1.0)
-    mean = tl.load(delta + place, mask=n < queries, other=0.0)
+    query = load_rows(q + b * q_b + h * q_h, n, queries, q_n, column, width)
+    gradient = load_rows(upstream + b * up_b + h * up_h, n, queries, up_n, column, width)
+    top, total, mean = statistics_of(statistics, delta, pair, n, queries)
     to_query = tl.zeros((QUERIES, WIDTH), tl.float32)
     to_row = to_table + pair * to_table_pair + block * to_table_block + n * to_table_n
     end = keys
@@ -119,14 +112,14 @@ def query_gradient(
         end = tl.minimum(keys, (block + 1) * QUERIES)
     for first in range(0, end, KEYS):
         m = first + tl.arange(0, KEYS)
-        key = rows_of(k, m, keys, k_m, column, width)
+        key = load_rows(k, m, keys, k_m, column, width)
         products = tl.dot(query, tl.trans(key), input_precision=PRECISION)
         energy, seen, row = energies(
             products, table, table_n, index, padding, n[:, None], m[None, :], queries, keys, source, target,
             CAUSAL, PADDED,
         )  # fmt: skip
         weight = tl.exp(energy - top[:, None]) / total[:, None]
-        value = rows_of(v, m, keys, v_m, column, width)
+        value = load_rows(v, m, keys, v_m, column, width)
         to_weight = tl.dot(gradient, tl.trans(value), input_precision=PRECISION)
         if DROP:
             kept = is_kept(seed, pair, n[:, None], m[None, :], keys, drop)
@@ -134,7 +127,7 @@ def query_gradient(
         to_energy = tl.where(seen, weight * (to_weight - mean[:, None]), 0.0)
         to_query = tl.dot(to_energy.to(key.dtype), key, to_query, input_precision=PRECISION)
         lowest, highest = tl.min(tl.min(row, axis=1), axis=0), tl.max(tl.max(row, axis=1), axis=0)
-        if lowest == highest:  # far from the diagonal all pairs share a row: one sum, rather than as many additions
+        if lowest == highest:  # far from the diagonal all pairs share a row, which gets their sum
             tl.atomic_add(to_row + lowest, tl.sum(to_energy, axis=1), mask=n < queries)
         else:
             tl.atomic_add(to_row[:, None] + row, to_energy, mask=seen)
@@ -155,20 +148,17 @@ def key_gradient(
     m, column = block * KEYS + tl.arange(0, KEYS), tl.arange(0, WIDTH)
     q, upstream = q + b * q_b + h * q_h, upstream + b * up_b + h * up_h
     table, padding = table + b * table_b + h * table_h, padding + b * keys
-    key = rows_of(k + b * k_b + h * k_h, m, keys, k_m, column, width)
-    value = rows_of(v + b * v_b + h * v_h, m, keys, v_m, column, width)
+    key = load_rows(k + b * k_b + h * k_h, m, keys, k_m, column, width)
+    value = load_rows(v + b * v_b + h * v_h, m, keys, v_m, column, width)
     to_key, to_value = tl.zeros((KEYS, WIDTH), tl.float32), tl.zeros((KEYS, WIDTH), tl.float32)
     start = 0
     if CAUSAL and not PADDED:
         start = block * KEYS // QUERIES * QUERIES
     for first in range(start, queries, QUERIES):
         n = first + tl.arange(0, QUERIES)
-        query = rows_of(q, n, queries, q_n, column, width)
-        gradient = rows_of(upstream, n, queries, up_n, column, width)
-        place = pair * queries + n
-        top = tl.load(statistics + place * 2, mask=n < queries, other=0.0)
-        total = tl.load(statistics + place * 2 + 1, mask=n < queries, other=1.0)
-        mean = tl.load(delta + place, mask=n < queries, other=0.0)
+        query = load_rows(q, n, queries, q_n, column, width)
+        gradient = load_rows(upstream, n, queries, up_n, column, width)
+        top, total, mean = statistics_of(statistics, delta, pair, n, queries)
         products = tl.dot(key, tl.trans(query), input_precision=PRECISION)
         energy, seen, _ = energies(
             products, table, table_n, index, padding, n[None, :], m[:, None], queries, keys, source, target,

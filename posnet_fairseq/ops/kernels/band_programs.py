@@ -7,6 +7,8 @@ the clip distance. A program computes a tile of its result; all sums are taken i
 import triton
 import triton.language as tl
 
+from posnet_fairseq.ops.kernels.tile_programs import load_rows, store_rows
+
 
 @triton.jit
 def offsets(n, m, queries, keys, source, target, R: tl.constexpr, TAILS: tl.constexpr):
@@ -52,13 +54,6 @@ def query_blocks(block, queries, source, target, R: tl.constexpr, QUERIES: tl.co
 
 
 @triton.jit
-def vectors(base, row, rows, stride, column, width):
-    """Rows of a matrix (rows, width) in memory, 0 outside of it."""
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    return tl.load(base + row.to(tl.int64)[:, None] * stride + column[None, :], mask=inside, other=0.0)
-
-
-@triton.jit
 def sum_blocks(
     x, weights, sums, heads, rows, width, stride_b, stride_h, stride_n,
     COLUMN: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
@@ -68,7 +63,7 @@ def sum_blocks(
     b, h = pair // heads, pair % heads
     row = block * BLOCK + tl.arange(0, BLOCK)
     column = feature * WIDTH + tl.arange(0, WIDTH)
-    tile = vectors(x + b * stride_b + h * stride_h, row, rows, stride_n, column, width).to(tl.float32)
+    tile = load_rows(x + b * stride_b + h * stride_h, row, rows, stride_n, column, width).to(tl.float32)
     if COLUMN >= 0:
         place = (h * rows + row) * COLUMNS + COLUMN
         tile *= tl.load(weights + place, mask=row < rows, other=0.0)[:, None]
@@ -95,7 +90,7 @@ def mix(
     for key_block in range(first, last):
         m = key_block * KEYS + tl.arange(0, KEYS)
         weight = weight_tile(weights, n[:, None], m[None, :], queries, keys, source, target, R, TAILS)
-        tokens = vectors(value, m, keys, value_m, column, width)
+        tokens = load_rows(value, m, keys, value_m, column, width)
         total = tl.dot(weight.to(tokens.dtype), tokens, total, input_precision=PRECISION)
     if TAILS:
         sums = pair * (tl.cdiv(keys, KEYS) + 1)
@@ -104,8 +99,7 @@ def mix(
             row = 2 * R if side == 0 else 0
             weight = tl.load(weights + n.to(tl.int64) * (2 * R + 1) + row, mask=n < queries, other=0.0)
             total += weight[:, None] * tl.load(far + column, mask=column < width, other=0.0)[None, :]
-    place = b * mixed_b + h * mixed_h + n.to(tl.int64)[:, None] * mixed_n + column[None, :]
-    tl.store(mixed + place, total.to(mixed.dtype.element_ty), mask=(n < queries)[:, None] & (column < width)[None, :])
+    store_rows(mixed + b * mixed_b + h * mixed_h, total, n, queries, mixed_n, column, width)
 
 
 @triton.jit
@@ -127,15 +121,13 @@ def mix_transposed(
     for query_block in range(first, last):
         n = query_block * QUERIES + tl.arange(0, QUERIES)
         weight = weight_tile(weights, n[None, :], m[:, None], queries, keys, source, target, R, TAILS)
-        gradients = vectors(upstream, n, queries, upstream_n, column, width)
+        gradients = load_rows(upstream, n, queries, upstream_n, column, width)
         total = tl.dot(weight.to(gradients.dtype), gradients, total, input_precision=PRECISION)
     if TAILS:
         sums = pair * (tl.cdiv(queries, QUERIES) + 1)
         total += tl.load(before + (sums + first) * width + column, mask=column < width, other=0.0)[None, :]
         total += tl.load(after + (sums + last) * width + column, mask=column < width, other=0.0)[None, :]
-    place = b * to_value_b + h * to_value_h + m.to(tl.int64)[:, None] * to_value_m + column[None, :]
-    inside = (m < keys)[:, None] & (column < width)[None, :]
-    tl.store(to_value + place, total.to(to_value.dtype.element_ty), mask=inside)
+    store_rows(to_value + b * to_value_b + h * to_value_h, total, m, keys, to_value_m, column, width)
 
 
 @triton.jit
@@ -166,8 +158,8 @@ def weight_gradient(
         for b in range(start, end):
             for feature in range(0, width, WIDTH):
                 column = feature + tl.arange(0, WIDTH)
-                gradients = vectors(upstream + b * upstream_b, n, queries, upstream_n, column, width)
-                tokens = vectors(value + b * value_b, m, keys, value_m, column, width)
+                gradients = load_rows(upstream + b * upstream_b, n, queries, upstream_n, column, width)
+                tokens = load_rows(value + b * value_b, m, keys, value_m, column, width)
                 products = tl.dot(gradients, tl.trans(tokens), products, input_precision=PRECISION)
         if TAILS:
             left += tl.sum(tl.where(seen & (offset >= R), products, 0.0), axis=1)
@@ -179,7 +171,7 @@ def weight_gradient(
             sums = (b * heads + h) * (tl.cdiv(keys, KEYS) + 1)
             for feature in range(0, width, WIDTH):
                 column = feature + tl.arange(0, WIDTH)
-                gradients = vectors(upstream + b * upstream_b, n, queries, upstream_n, column, width).to(tl.float32)
+                gradients = load_rows(upstream + b * upstream_b, n, queries, upstream_n, column, width).to(tl.float32)
                 far = tl.load(before + (sums + first) * width + column, mask=column < width, other=0.0)
                 left += tl.sum(gradients * far[None, :], axis=1)
                 far = tl.load(after + (sums + last) * width + column, mask=column < width, other=0.0)
