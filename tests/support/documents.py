@@ -68,7 +68,7 @@ def commands(path):
     """Yield the commands of a document in their order."""
     text = path.read_text()
     bash = [(line, content) for line, language, content in blocks(text) if language == "bash"]
-    found = [statement for line, content in bash for statement in _statements(line, content)]
+    found = [statement for line, content in bash for statement in statements(line, content)]
     plain = prose(text)
     spans = [(_line(plain, span.start()), " ".join(span[1].split())) for span in _SPAN.finditer(plain)]
     found += [(line, span) for line, span in spans if looks_like_a_command(span)]
@@ -86,7 +86,7 @@ def looks_like_a_command(text):
     return _COMMAND.match(text) is not None
 
 
-def _statements(line, block):
+def statements(line, block):
     """Yield (line, text) of each command of a block.
 
     Continuation lines are joined, a heredoc belongs to its command, and a comment "or: COMMAND" has one more command.
