@@ -16,7 +16,6 @@ README = documents.ROOT / "README.md"
 # Commands that are left out, by a pattern of how they begin, and why.
 LEFT_OUT = {
     r"bash tests/run\.sh": "it runs this walk",
-    r"posnet-prepare wmt14": "downloads gigabytes",
     r"bash recipes/lm\.sh": "trains for half an hour",
 }
 # What is put before or behind commands that match a pattern, so that they end within minutes.
