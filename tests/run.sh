@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linter and quick tests, about 6 minutes on 2 cores; makes the environment if there is none.
+# Linter and quick tests, about 4 minutes on 2 cores; makes the environment if there is none.
 # --all: linter, type checker and all tests, the thorough and the slow ones too, as CI runs them.
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail

@@ -49,9 +49,11 @@ THOROUGH = {
     "inference/test_search_commands.py": {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
-    "laws/test_compiled_layers.py": {ALL: "tracing takes seconds; quick: every mixer compiled by itself"},
+    "laws/test_compiled_layers.py": {
+        ALL: "tracing takes seconds; quick: one mixer compiled by itself, in test_build_mixer"
+    },
     "laws/test_laws.py": {
-        "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
+        "test_compiling_changes_nothing": "110 s; quick: one mixer compiled by itself, in test_build_mixer",
     },
     "end_to_end/test_training.py": {
         "test_hydra": "8 s",
@@ -59,7 +61,10 @@ THOROUGH = {
         "test_a_training_goes_on_with_its_loss_in_chunks_and_back": "12 s; quick: tests/test_chunked_loss.py",
         "test_two_processes_train_like_one": "17 s",
     },
-    "eval/test_bench_score.py": {"test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
+    "eval/test_bench_score.py": {
+        "test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test",
+        "test_against_comets_own_api": "7 s",
+    },
     "eval/test_score_runs.py": {"test_a_hundred_thousand_lines": "8 s"},
     "eval/test_significance.py": {
         "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
@@ -69,10 +74,13 @@ THOROUGH = {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
     },
     "recipes/test_batches.py": {
+        "test_criterion_of_the_options_is_estimated": "10 s",
+        "test_training_that_has_begun_keeps_its_batches": "8 s: trains twice",
         "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
         "test_processes_share_an_update_and_have_buffers": "10 s: starts two processes",
     },
     "recipes/test_runs.py": {
+        "test_check_before_a_training_knows_all_architectures": "6 s",
         "test_comparison": "100 s: trains and compares systems",
         "test_killed_in_every_stage_it_comes_to_the_same": "80 s: a recipe is killed in every stage",
         "test_second_machine_goes_on_as_the_first_has_found_to_be_right": "45 s",
@@ -85,13 +93,41 @@ THOROUGH = {
         "test_processes_go_on_with_what_one_did": "20 s: starts processes",
     },
     "test_bad_input.py": {
+        "test_fairseq_missing_data": "7 s: fairseq-train in its own process, again and again",
         "test_fairseq_bad_options": "13 s: fairseq-train in its own process, again and again",
         "test_fairseq_bad_checkpoints": "11 s",
     },
-    "test_bench.py": {"test_posnet_prepare_and_the_command_lines_write_equal_files": "12 s"},
+    "test_bench.py": {
+        "test_posnet_prepare_and_the_command_lines_write_equal_files": "12 s",
+        "test_tables_are_shown": "7 s; quick: test_every_mixer_is_measured",
+    },
     "test_export.py": {
-        "test_graphs_in_the_folder": "20 s: traces a model twice; quick: test_graphs_translate_as_the_model",
+        "test_graphs_translate_as_the_model": "11 s each: traces a model",
+        "test_graphs_in_the_folder": "20 s: traces a model twice",
         "test_graphs_that_differ_are_not_kept": "10 s: traces a model",
+    },
+    "end_to_end/test_translation.py": {
+        "test_generate_reaches_the_floor": "25 s: trains a model; quick: test_translate_equals_generate",
+        "test_training_does_not_go_on_from_a_precomputed_model": "6 s",
+    },
+    "test_training_memory.py": {
+        "test_estimate_of_weights_that_sentences_share": "15 s",
+        "test_mixer_that_reads_the_length_ratio_is_estimated_before_it_is_measured": "7 s",
+    },
+    "end_to_end/test_plugin.py": {
+        "test_a_plugin_trains_and_translates_with_a_mixer_of_its_own": "15 s; quick: the laws hold for such mixers",
+    },
+    "end_to_end/test_documented_commands.py": {
+        "test_command_works": "3 minutes; quick: every option that documents mention is known",
+    },
+    "recipes/test_shell.py": {
+        "test_folders_are_relative_to_where_the_caller_is": "6 s: starts processes",
+    },
+    "eval/test_comet.py": {
+        "test_nothing_is_printed": "8 s: starts a process",
+    },
+    "eval/test_bleurt.py": {
+        "test_details_imports_no_network_and_nothing_is_printed": "6 s: starts processes",
     },
 }
 
@@ -113,12 +149,6 @@ def first(callspec):
 def script(callspec):
     """Of bad settings of recipes: each script."""
     yield callspec.params["name"], ()
-
-
-def document(callspec):
-    """Of documented commands: each one of the README, and the first of each other document."""
-    name = callspec.id.rpartition(":")[0]
-    yield callspec.id if name == "README.md" else name, ()
 
 
 def one_run(callspec):
@@ -146,15 +176,15 @@ def damage(callspec):
 
 
 def rposnet_first(callspec):
-    """Of searches with trained models: each beam with one of them, and the usual settings."""
+    """Of searches with trained models: one of them with a beam of several hypotheses, and the usual settings."""
     mixer, name = callspec.params["mixer"], callspec.params["name"]
-    yield callspec.params["beam"], (mixer != "rposnet", name != "as they are")
+    yield (), (mixer != "rposnet", name != "as they are", callspec.params["beam"] == 1)
 
 
 # {file: {test function: kinds}}: of tests that differ in parameters alone, the first of each kind is quick. A function
 # of pytest's callspec gives (kind, rank) once or more often; of a kind, the test with the lowest rank comes first.
 ONE_OF_EACH_KIND = {
-    "end_to_end/test_documented_commands.py": {"test_command_works": document},
+    "end_to_end/test_plugin.py": {"test_the_laws_hold_for_mixers_of_each_kind": first},
     "end_to_end/test_translation.py": {ALL: one_run},
     "hostile/test_hostile_streams.py": {"test_redirections": first, "test_nobody_reads": first},
     "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
@@ -168,8 +198,12 @@ ONE_OF_EACH_KIND = {
     "kernels/test_kernels.py": {"test_results_in_the_interpreter": first},
     "laws/test_laws.py": {ALL: usual_case},
     "plots/test_inspection.py": {"test_every_mixer": usual_case},
+    "plots/test_plot_command.py": {"test_language_models": first},
+    "recipes/test_runs.py": {"test_options_that_leave_no_checkpoints_to_average_are_refused": first},
+    "test_build_mixer.py": {"test_compiled_without_a_break_with_padding": first},
+    "test_directions.py": {"test_lines_are_split_as_for_training_in_both_directions": first},
+    "test_length_ratio.py": {"test_damaged_data_is_named": first},
     "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
-    "test_export.py": {"test_graphs_translate_as_the_model": first},
     "test_training_memory.py": {
         "test_estimate_is_what_the_profiler_sees": first,
         "test_estimate_of_other_shapes": first,
