@@ -18,7 +18,7 @@ from torch import nn
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
 from posnet_fairseq.bench.tables import mebibytes, table
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.checkpoints import about
 from posnet_fairseq.inference.model_folder import read_model
@@ -34,8 +34,12 @@ FEWEST_WORDS = 10
 
 
 def has_ctranslate2() -> bool:
-    """Whether CTranslate2, the extra `bench`, is installed."""
-    return importlib.util.find_spec("ctranslate2") is not None
+    """Whether CTranslate2, the extra `bench`, is installed, and computes on the device that is measured."""
+    if importlib.util.find_spec("ctranslate2") is None:
+        return False
+    import ctranslate2
+
+    return default_device().type == "cpu" or ctranslate2.get_cuda_device_count() > 0
 
 
 def build(
@@ -109,10 +113,9 @@ def run(
         at once).
     """
     torch.manual_seed(1)
-    sample = random_sample(task.source_dictionary, sentences, length)
-    if torch.cuda.is_available():
-        models = {name: model.cuda() for name, model in models.items()}
-        sample["net_input"] = {name: tensor.cuda() for name, tensor in sample["net_input"].items()}
+    device = default_device()
+    models = {name: model.to(device) for name, model in models.items()}
+    sample = random_sample(task.source_dictionary, sentences, length, device)
     with torch.inference_mode():
         engines: dict[str, Callable[[], Any]] = {
             name: beam_search(model, task, sample, beam, length - 1)
@@ -123,8 +126,8 @@ def run(
                 engines[f"CTranslate2, {precision}"] = converted(
                     models[BASELINE], task, sample, beam, length, size, precision
                 )
-        alone = torch.get_num_threads() == 1 and not torch.cuda.is_available()
-        clock = time.process_time if alone else time.perf_counter
+        # CTranslate2's threads on a CPU are not those of this process.
+        clock = device_clock if torch.get_num_threads() == 1 else time.perf_counter
         peaks = {name: peak_resident(engine) for name, engine in engines.items()}
         seconds = interleaved(engines, rounds, warm_up=0, clock=clock)
     return {
@@ -185,7 +188,11 @@ def converted(
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
         translator = ctranslate2.Translator(
-            folder, device="cpu", compute_type=precision, inter_threads=1, intra_threads=torch.get_num_threads()
+            folder,
+            device=default_device().type,
+            compute_type=precision,
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
         )
     pad, eos = task.source_dictionary.pad(), task.source_dictionary.eos()
     sources = [
@@ -220,4 +227,4 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         "the most that a batch takes at once."
     )
     if not has_ctranslate2():
-        yield "CTranslate2 is not installed: pip install -e '.[bench]' in the posnet folder."
+        yield "CTranslate2 is not installed, or does not find the GPU: pip install -e '.[bench]' in the posnet folder."

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.tables import mebibytes, table
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
 from posnet_fairseq.mixers.bases.options import configure
 from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -98,7 +98,7 @@ def run(
         ``peak`` (bytes that a call with its backward pass allocates at once).
     """
     torch.manual_seed(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     batch, width = max(1, tokens // length), SIZES[size].embed_dim
     x = torch.randn(batch, length, width, device=device, requires_grad=True)
     positions = torch.randn(length, width, device=device, requires_grad=True)
@@ -125,7 +125,6 @@ def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None
     def call() -> None:
         with torch.inference_mode():
             mixer.eval()(x, **arguments)
-        wait()
 
     return call
 
@@ -140,15 +139,8 @@ def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | Non
             inputs.append(positions)
         output = mixer.train()(x, **arguments)
         torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
-        wait()
 
     return call
-
-
-def wait() -> None:
-    """Wait until a GPU has finished."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:

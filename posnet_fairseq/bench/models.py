@@ -16,7 +16,7 @@ from rich.table import Table
 from torch import nn
 
 from posnet_fairseq.bench.tables import table
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.inference.search.beam import BeamSearch
@@ -72,25 +72,28 @@ def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: i
     return MixerTransformer.build_model(options, task)
 
 
-def random_sample(dictionary: Dictionary, sentences: int, length: int) -> dict[str, Any]:
+def random_sample(
+    dictionary: Dictionary, sentences: int, length: int, device: torch.device | str = "cpu"
+) -> dict[str, Any]:
     """A batch as fairseq makes it, padded on the left; a tenth of the sentences are a token shorter than the others.
 
     Args:
         dictionary: of the random words.
         sentences: in the batch.
         length: tokens of a sentence, end symbol counted.
+        device: of the tensors.
     """
-    tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length))
+    tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length), device=device)
     tokens[:, -1] = dictionary.eos()
     source, target = tokens.clone(), tokens.flip(0)
     source[: sentences // 10, 0] = dictionary.pad()
-    lengths = torch.full((sentences,), length)
+    lengths = torch.full((sentences,), length, device=device)
     lengths[: sentences // 10] -= 1
     inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target.roll(1, dims=1)}
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}
 
 
-def _training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any]) -> Callable[[], None]:
+def training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any]) -> Callable[[], None]:
     """A function that does one update, with fairseq's adam or, as recipes train posnet's models, with fused_adam."""
     model.train()
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
@@ -151,16 +154,18 @@ def run(
         rounds: how often everything is timed.
 
     Returns:
-        dict from model to a dict with ``training`` (target tokens per CPU second), ``decoding`` (sentences per CPU
-        second), and their median ratios to fairseq's Transformer, ``training_ratio`` and ``decoding_ratio``.
+        dict from model to a dict with ``training`` (target tokens per second), ``decoding`` (sentences per second),
+        and their median ratios to fairseq's Transformer, ``training_ratio`` and ``decoding_ratio``. Seconds are those
+        of :func:`posnet_fairseq.bench.timing.device_clock`.
     """
     torch.manual_seed(1)
     task = synthetic.task(words)
-    positions = length + 2
+    positions, device = length + 2, default_device()
     models: dict[str, nn.Module] = {BASELINE: fairseq_transformer(task, size, positions)}
     models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
-    sample = random_sample(task.source_dictionary, sentences, length)
-    training = interleaved({name: _training_step(model, task, sample) for name, model in models.items()}, rounds)
+    models = {name: model.to(device) for name, model in models.items()}
+    sample = random_sample(task.source_dictionary, sentences, length, device)
+    training = interleaved({name: training_step(model, task, sample) for name, model in models.items()}, rounds)
     with torch.inference_mode():
         decoders = {name: beam_search(model, task, sample, beam, length) for name, model in models.items()}
         decoding = interleaved(decoders, rounds)
@@ -197,4 +202,4 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         training, decoding = f"{result['training']:,.0f}", f"{result['decoding']:.1f}"
         shown.add_row(name, training, f"{result['training_ratio']:.2f}", decoding, f"{result['decoding_ratio']:.2f}")
     yield shown
-    yield "Per CPU second."
+    yield "Per second." if torch.cuda.is_available() else "Per CPU second."

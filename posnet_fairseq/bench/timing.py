@@ -4,12 +4,30 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
+
+
+def device_clock() -> float:
+    """Seconds of CPU time of this process, which the load of other processes does not change.
+
+    On a machine with a GPU, seconds on the clock, when the GPU has finished all that it was given.
+    """
+    if not torch.cuda.is_available():
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def default_device() -> torch.device:
+    """The device that is measured: the first GPU, if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
 
 def interleaved(
     functions: Mapping[str, Callable[[], object]],
     rounds: int,
     warm_up: int = 1,
-    clock: Callable[[], float] = time.process_time,
+    clock: Callable[[], float] = device_clock,
 ) -> dict[str, list[float]]:
     """Run every function once a round, in turn, and time it.
 
@@ -17,7 +35,7 @@ def interleaved(
         functions: functions without arguments, by name.
         rounds: counted rounds.
         warm_up: rounds before them, which are not counted.
-        clock: returns seconds. Default: CPU time of this process, which the load of other processes does not change.
+        clock: returns seconds.
 
     Returns:
         dict from name to a list of seconds, one value for each counted round.

@@ -12,7 +12,7 @@ from rich.table import Table
 from posnet_fairseq.bench import layers
 from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.tables import table
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
 from posnet_fairseq.mixers.alpha_translution import AlphaTranslution
 from posnet_fairseq.mixers.translution import Translution
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -81,7 +81,7 @@ def products(length: int, sentences: int, embed_dim: int) -> Callable[[], None]:
     Args:
         length, sentences, embed_dim: N, B, D.
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (length * sentences, embed_dim))
 
     def call() -> None:
@@ -90,7 +90,6 @@ def products(length: int, sentences: int, embed_dim: int) -> Callable[[], None]:
                 projected = tokens[:pairs] @ matrix
             for _ in range(3):
                 tokens[:pairs].T @ projected
-        layers.wait()
 
     return call
 
@@ -118,7 +117,7 @@ def run(
         a formula for which there is not enough memory only ``needs``, in bytes.
     """
     torch.manual_seed(1)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     x = torch.randn(sentences, length, embed_dim, device=device, requires_grad=True)
     built = {
         name: layers.build(name, "decoder", embed_dim, num_heads, length).to(device)
@@ -152,7 +151,6 @@ def _written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor, baselin
     def call() -> None:
         output = written_out(mixer, x)
         torch.autograd.grad(output, inputs, torch.ones_like(output))
-        layers.wait()
 
     (seconds,) = interleaved({"once": call}, rounds=1, warm_up=0)["once"]
     return {"seconds": seconds, "ratio": seconds / baseline, "resident": peak_resident(call)}

@@ -1,0 +1,78 @@
+"""Peak memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train on this GPU."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from posnet_fairseq.bench.gpu_check.made_up import write_text
+from posnet_fairseq.bench.tables import table
+from posnet_fairseq.bench.training_memory import training_memory
+from posnet_fairseq.shared.errors import UsageError
+
+GIB = 2**30
+LENGTH = 32  # tokens of every sentence, the end symbol counted
+UPDATES = 6
+# Mixer, size, tokens of a batch, precision.
+ON_GPU = (
+    *((mixer, "base", 4096, "bf16") for mixer in ("attention", "rposnet", "shaw", "translution")),
+    ("rposnet", "base", 16384, "bf16"),
+    ("attention", "big", 16384, "bf16"),
+    ("rposnet", "big", 4096, "fp16"),
+    ("rposnet", "base", 4096, "fp32"),
+)
+ON_CPU = (("attention", "tiny", 256, "fp32"), ("rposnet", "tiny", 256, "fp32"))
+
+
+def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None:
+    """Bytes that fairseq-train allocates at most in a few updates; None on a CPU, where it does not say so.
+
+    Raises:
+        UsageError: it fails.
+    """
+    has_gpu = torch.cuda.is_available()
+    command = (
+        f"fairseq-train {data} --user-dir {Path(__file__).parents[2]} --arch {arch} --share-all-embeddings "
+        f"--optimizer fused_adam --lr 1e-4 --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.1 "
+        f"--max-tokens {tokens} --required-batch-size-multiple 1 --max-update {UPDATES} --disable-validation --no-save "
+        f"--log-format json --log-interval 1 --num-workers 0"
+    ).split()
+    command += [f"--{precision}"] * (precision != "fp32") + ["--cpu"] * (not has_gpu)
+    done = subprocess.run(command, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    if done.returncode:
+        raise UsageError(f"fairseq-train --arch {arch} failed: {said.strip().splitlines()[-1:]}")
+    free, total = (re.findall(pattern, said) for pattern in (r'"gb_free": "?([\d.]+)', r"total memory = ([\d.]+) GB"))
+    return (float(total[0]) - min(map(float, free))) * GIB if free and total else None
+
+
+def main(scratch: Path) -> None:
+    """Print the table.
+
+    Args:
+        scratch: folder for made-up data.
+    """
+    rows = ON_GPU if torch.cuda.is_available() else ON_CPU
+    folder, words = scratch / "memory", 30000 if torch.cuda.is_available() else 500
+    if not (folder / "bin" / "dict.de.txt").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
+        made = f"fairseq-preprocess --source-lang en --target-lang de --trainpref {folder}/train --joined-dictionary"
+        subprocess.run([*made.split(), "--destdir", f"{folder}/bin"], check=True, capture_output=True)
+    entries = len((folder / "bin" / "dict.de.txt").read_text(encoding="utf-8").splitlines()) + 4
+    shown = table(f"GiB, {entries:,} words", "size", "tokens", "precision", "estimated", "measured", "ratio")
+    for mixer, size, tokens, precision in rows:
+        arch = f"{'transformer_pos' if mixer == 'attention' else mixer}_{size}"
+        is_gpu = torch.cuda.is_available()
+        estimate = training_memory(mixer, size, tokens, words=entries, length=LENGTH, precision=precision, gpu=is_gpu)
+        found = measured(folder / "bin", arch, tokens, precision)
+        ratio = ("-", "-") if found is None else (f"{found / GIB:.2f}", f"{found / estimate:.2f}")
+        shown.add_row(mixer, size, f"{tokens:,}", precision, f"{estimate / GIB:.2f}", *ratio)
+    Console(highlight=False).print(shown)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
