@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from posnet_fairseq.shared.criterions import is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
 
 # The least sensible values of options that fairseq does not check; of each value in lists such as --lr 0.1,0.01.
@@ -61,12 +62,10 @@ def _check_precision(common: Any) -> None:
 
 def _check_chunked_loss(cfg: Any) -> None:
     """Refuse output layers that torch's wrapper of models takes for unused, as chunks read them outside of it."""
-    from posnet_fairseq.fairseq_plugin.chunked_loss import PREFIX
-
     name, distributed = str(getattr(cfg.criterion, "_name", None)), cfg.distributed_training
     tied = ("share_all_embeddings", "share_decoder_input_output_embed")
     if (
-        name.startswith(PREFIX)
+        is_chunked(name)
         and distributed.distributed_world_size > 1
         and distributed.ddp_backend in ("pytorch_ddp", "c10d")
         and distributed.find_unused_parameters

@@ -105,7 +105,7 @@ def prepare_for_inference(model: Model, device: torch.device, dtype: str = "floa
         precompute(model)
     if device.type == "cpu" and dtype != "fp16":
         pack(model, dtype)
-        # Weights are mapped into memory from files, which others may change.
+        # What was not packed is mapped into memory from files, which others may change.
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.data = tensor.data.clone()
         return model

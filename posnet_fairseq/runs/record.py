@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import installed_versions
@@ -25,8 +26,8 @@ FREE = (
 # Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
 SAME = {
     ("--optimizer", "fused_adam"): "adam",
-    ("--criterion", "chunked_label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
-    ("--criterion", "chunked_cross_entropy"): "cross_entropy",
+    ("--criterion", f"{PREFIX}label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
+    ("--criterion", f"{PREFIX}cross_entropy"): "cross_entropy",
 }
 
 
