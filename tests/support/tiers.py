@@ -50,6 +50,11 @@ THOROUGH = {
         "test_processes_find_the_same": "10 s: starts two processes",
     },
     "laws/test_compiled_layers.py": {ALL: "tracing takes seconds; quick: every mixer compiled by itself"},
+    "test_compile.py": {
+        "test_training_has_equal_gradients_and_validation_is_not_compiled": "20 s; quick: test_the_command_compiles",
+        "test_translations_are_equal": "15 s",
+        "test_steps_have_graphs_for_all_positions": "15 s",
+    },
     "laws/test_laws.py": {
         "test_compiling_changes_nothing": "110 s; quick: every mixer compiled by itself, in test_build_mixer",
     },
