@@ -62,6 +62,7 @@ THOROUGH = {
         "test_hydra": "8 s",
         "test_killed_training_resumes_to_the_same_weights": "7 s",
         "test_a_training_goes_on_with_its_loss_in_chunks_and_back": "12 s; quick: tests/test_chunked_loss.py",
+        "test_compiled_layers_train_alike_and_resume": "20 s: traces layers; quick: tests/test_compile.py",
         "test_two_processes_train_like_one": "17 s",
     },
     "eval/test_bench_score.py": {"test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test"},
