@@ -45,7 +45,7 @@ class TranslationModel(SearchableModel):
     Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
 
     Args:
-        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, shortlist: see
+        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, shortlist, compile: see
             :func:`load`.
 
     Attributes:
@@ -64,9 +64,10 @@ class TranslationModel(SearchableModel):
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
         shortlist: str | Path | None = None,
+        compile: bool = False,
     ) -> None:
         read = functools.partial(load_models, paths, data)
-        super().__init__(paths, read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+        super().__init__(paths, read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile)
         self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
 
     def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
@@ -160,6 +161,7 @@ def load(
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
     shortlist: str | Path | None = None,
+    compile: bool = False,
 ) -> TranslationModel:
     """A trained translation model, ready to translate.
 
@@ -178,6 +180,8 @@ def load(
         bpe_codes: split Moses words by these codes of subword-nmt.
         sentencepiece_model: split text by this model.
         shortlist: file that posnet-export wrote: search among the target words that the source words were seen with.
+        compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
+            ``float32`` and ``fp16`` only, in which weights are then not packed.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
@@ -191,4 +195,4 @@ def load(
             raise UsageError("paths is empty. Give a model.")
         refuse_no_path(shortlist, "shortlist", "a file")
         text = (pretokenized, bpe_codes, sentencepiece_model)
-        return TranslationModel(several, data, device, dtype, fast, *text, shortlist)
+        return TranslationModel(several, data, device, dtype, fast, *text, shortlist, compile)

@@ -42,7 +42,8 @@ class TextModel(SearchableModel):
     Errors of the constructor and of :meth:`generator` name arguments as posnet-generate does: ``--beam``.
 
     Args:
-        path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model: see :func:`load_language_model`.
+        path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile: see
+            :func:`load_language_model`.
 
     Attributes:
         vocabulary: the dictionary, in both places.
@@ -59,13 +60,14 @@ class TextModel(SearchableModel):
         pretokenized: bool = False,
         bpe_codes: str | Path | None = None,
         sentencepiece_model: str | Path | None = None,
+        compile: bool = False,
     ) -> None:
 
         def read() -> tuple[list[LanguageModel], Vocabulary, Path]:
             model, vocabulary, folder = read_language_model(path, data)
             return [model], vocabulary, folder
 
-        super().__init__([path], read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+        super().__init__([path], read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile)
 
     def generator(self, settings: SearchSettings, nbest: int = 1) -> TextGenerator:
         """The model with a search.
@@ -144,6 +146,7 @@ def load_language_model(
     pretokenized: bool = False,
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
+    compile: bool = False,
 ) -> TextModel:
     """A trained language model, ready to continue texts.
 
@@ -157,6 +160,7 @@ def load_language_model(
         pretokenized: text is tokens between spaces already, and texts stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.
         sentencepiece_model: split text by this model.
+        compile: compile the layers with ``torch.compile``, as :func:`posnet_fairseq.api.load` does.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
@@ -165,4 +169,4 @@ def load_language_model(
         if not isinstance(path, str | Path):
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
         refuse_no_path(data, "data", "a directory")
-        return TextModel(path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model)
+        return TextModel(path, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile)

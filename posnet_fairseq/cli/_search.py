@@ -116,4 +116,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
         "for CPUs. auto takes the fastest that is near to float32, as posnet-export has measured",
     )
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it is slower "
+        "than the packed weights whose place it takes, see docs/measurements.md",
+    )
     parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")

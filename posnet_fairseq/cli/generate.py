@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
         check_place(options.output, "--output", [options.input, *files_of_models([options.checkpoint]), *optional])
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     take_dtype(options, [options.checkpoint], device, "posnet-generate")
-    model = TextModel(options.checkpoint, options.data, device, options.dtype, options.fast, **text_options(options))
+    how, text = (device, options.dtype, options.fast), text_options(options)
+    model = TextModel(options.checkpoint, options.data, *how, **text, compile=options.compile)
     generator = model.generator(settings, 1 if options.nbest is None else options.nbest)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))

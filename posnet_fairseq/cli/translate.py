@@ -80,7 +80,7 @@ class Work:
     @property
     def measures_packing(self) -> bool:
         """Whether a measurement decides if weights are packed, which changes the rounding."""
-        return self._device == "cpu" and self.options.dtype == "float32"
+        return self._device == "cpu" and self.options.dtype == "float32" and not self.options.compile
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> tuple[list[list[Translation]], int, float]:
@@ -104,6 +104,7 @@ class Work:
                 *(options.checkpoint, options.data, device, options.dtype, options.fast),
                 **text,
                 shortlist=options.shortlist,
+                compile=options.compile,
             )
             nbest = 1 if options.nbest is None else options.nbest
             self._translator = self.model.translator(settings_of(options), nbest, options.print_alignment)

@@ -8,9 +8,8 @@ from fairseq.criterions import cross_entropy, label_smoothed_cross_entropy, regi
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.output_loss import OutputLoss, output_loss
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
-
-PREFIX = "chunked_"  # of the names for --criterion
 
 
 class _InChunks:

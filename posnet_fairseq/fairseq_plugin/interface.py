@@ -210,9 +210,10 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
 
 
 def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList:
-    """The layers with fairseq's LayerDrop, activation checkpointing and sharding, as the options ask for them."""
+    """The layers compiled, with fairseq's LayerDrop, activation checkpointing and sharding, as the options ask."""
     stack = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
     for layer in layers:
+        layer.compiled_in_training = cfg.compile
         if cfg.checkpoint_activations or cfg.offload_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
         stack.append(fsdp_wrap(layer))

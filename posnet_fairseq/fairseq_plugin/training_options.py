@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
+from posnet_fairseq.shared.criterions import is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.transformer.compiling import check_compiler
 
 # The least sensible values of options that fairseq does not check; of each value in lists such as --lr 0.1,0.01.
 _LEAST: dict[str, dict[str, int]] = {
@@ -39,6 +41,7 @@ def check_training_options(cfg: Any) -> None:
     if getattr(cfg.optimizer, "_name", None) == "fused_adam" and cfg.optimizer.fp16_adam_stats:
         raise UsageError("--fp16-adam-stats: --optimizer fused_adam has no such state. Leave it out, or give adam.")
     _check_chunked_loss(cfg)
+    _check_compile(cfg)
     smoothing = getattr(cfg.criterion, "label_smoothing", None) or 0
     if not 0 <= smoothing < 1:
         raise UsageError(f"--label-smoothing {smoothing}: give 0 or more and less than 1.")
@@ -61,12 +64,10 @@ def _check_precision(common: Any) -> None:
 
 def _check_chunked_loss(cfg: Any) -> None:
     """Refuse output layers that torch's wrapper of models takes for unused, as chunks read them outside of it."""
-    from posnet_fairseq.fairseq_plugin.chunked_loss import PREFIX
-
     name, distributed = str(getattr(cfg.criterion, "_name", None)), cfg.distributed_training
     tied = ("share_all_embeddings", "share_decoder_input_output_embed")
     if (
-        name.startswith(PREFIX)
+        is_chunked(name)
         and distributed.distributed_world_size > 1
         and distributed.ddp_backend in ("pytorch_ddp", "c10d")
         and distributed.find_unused_parameters
@@ -77,6 +78,15 @@ def _check_chunked_loss(cfg: Any) -> None:
             f"--ddp-backend {distributed.ddp_backend} --find-unused-parameters. Give --ddp-backend legacy_ddp, or the "
             "criterion without the prefix."
         )
+
+
+def _check_compile(cfg: Any) -> None:
+    if not getattr(cfg.model, "compile", False):
+        return
+    for name in ("checkpoint_activations", "offload_activations"):
+        if getattr(cfg.model, name, False):
+            raise UsageError(f"--compile with {flag(name)}: torch compiles no such layers. Leave out one of them.")
+    check_compiler("cuda" if torch.cuda.is_available() and not cfg.common.cpu else "cpu")
 
 
 def _check_restore_file(checkpoint: Any) -> None:

@@ -10,7 +10,9 @@ from torch import nn
 from posnet_fairseq.inference.model_folder import read_divergence
 from posnet_fairseq.inference.packing.pack import WORTHWHILE, layer_speedup, pack
 from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.compiling import CompilableLayer, check_compiler, compile_layer
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.qint8}
 AUTO = "auto"
@@ -91,7 +93,27 @@ def check_device(device: str | torch.device) -> torch.device:
     return place
 
 
-def prepare_for_inference(model: Model, device: torch.device, dtype: str = "float32", fast: bool = False) -> Model:
+def check_compile(dtype: str, device: str) -> None:
+    """Refuse to compile models in a precision or on a machine.
+
+    Args:
+        dtype: one of :data:`DTYPES`.
+        device: ``cpu``, ``cuda`` or another of torch's.
+
+    Raises:
+        UsageError: torch cannot compile there.
+    """
+    if device == "cpu" and dtype in ("bf16", "int8"):
+        raise UsageError(
+            f"--compile with --dtype {dtype}: on CPUs their weights are packed, and torch compiles plain ones only. "
+            "Choose float32, or leave --compile out."
+        )
+    check_compiler(device)
+
+
+def prepare_for_inference(
+    model: Model, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
+) -> Model:
     """Move a model to a device in a precision.
 
     Args:
@@ -100,13 +122,30 @@ def prepare_for_inference(model: Model, device: torch.device, dtype: str = "floa
         dtype: one of :data:`DTYPES`. On a CPU bf16 and int8 are the precision of weights and of the inputs that they
             are multiplied by; all else is float32. int8 is for CPUs only.
         fast: store energies that depend on positions only as tables.
+        compile: compile the layers, whose weights are then not packed; see :func:`check_compile`.
+
+    Raises:
+        UsageError: torch cannot compile its mixers.
     """
     if fast:
         precompute(model)
+    if compile:
+        _compile_layers(model)
     if device.type == "cpu" and dtype != "fp16":
-        pack(model, dtype)
-        # Weights are mapped into memory from files, which others may change.
+        if not compile:
+            pack(model, dtype)
+        # What was not packed is mapped into memory from files, which others may change.
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.data = tensor.data.clone()
         return model
     return model.to(device, DTYPES[dtype])
+
+
+def _compile_layers(model: nn.Module) -> None:
+    mixers = [module.name for module in model.modules() if isinstance(module, OffsetMixer)]
+    if mixers:
+        # torch 2.13 does not trace their own derivatives without gradients: "save_for_backward is not defined".
+        raise UsageError(f"--compile: torch compiles {mixers[0]} in training only. Leave it out.")
+    for module in model.modules():
+        if isinstance(module, CompilableLayer):
+            compile_layer(module)

@@ -8,7 +8,14 @@ from typing import Any, TypedDict
 
 import torch
 
-from posnet_fairseq.inference.precision import AUTO, check_device, check_dtype, choose_dtype, prepare_for_inference
+from posnet_fairseq.inference.precision import (
+    AUTO,
+    check_compile,
+    check_device,
+    check_dtype,
+    choose_dtype,
+    prepare_for_inference,
+)
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
@@ -23,7 +30,7 @@ _ARGUMENTS = {
     flag(name): name
     for name in (
         *"data device dtype fast pretokenized bpe_codes sentencepiece_model max_tokens on_long nbest attention".split(),
-        *("prefix", "shortlist", *(setting.name for setting in dataclasses.fields(SearchSettings))),
+        *("prefix", "shortlist", "compile", *(setting.name for setting in dataclasses.fields(SearchSettings))),
     )
 }
 
@@ -51,7 +58,7 @@ class SearchableModel:
     Args:
         paths: of the models.
         read: reads the models, their vocabulary and the directory of their data.
-        device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model: see :func:`posnet_fairseq.api.load`.
+        device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile: see :func:`posnet_fairseq.api.load`.
 
     Attributes:
         vocabulary: languages and dictionaries.
@@ -69,15 +76,18 @@ class SearchableModel:
         pretokenized: bool,
         bpe_codes: str | Path | None,
         sentencepiece_model: str | Path | None,
+        compile: bool,
     ) -> None:
         place = check_device(device)
         check_dtype(dtype, place.type)
         self.dtype = choose_dtype(paths, place.type)[0] if dtype == AUTO else dtype
+        if compile:
+            check_compile(self.dtype, place.type)
         models, self.vocabulary, self.folder = read()
         self._pipeline = choose_pipeline(
             self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
         )
-        self._models = [prepare_for_inference(model, place, self.dtype, fast) for model in models]
+        self._models = [prepare_for_inference(model, place, self.dtype, fast, compile) for model in models]
 
     def _search(
         self, settings: SearchSettings, nbest: int, attention: bool = False, shortlist: Shortlist | None = None

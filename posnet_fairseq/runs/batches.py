@@ -11,12 +11,13 @@ from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.training import option
+from posnet_fairseq.shared.criterions import PREFIX, is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.
 CONTEXT, USABLE = GIB, 0.9
-CRITERION = "chunked_label_smoothed_cross_entropy"  # unless the run's options name another
+CRITERION = f"{PREFIX}label_smoothed_cross_entropy"  # unless the run's options name another
 WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT14
 
 
@@ -97,7 +98,7 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
         words=_words(settings, data),
         length=settings.max_positions,
         precision=device.precision,
-        chunked=criterion.startswith("chunked_"),
+        chunked=is_chunked(criterion),
         distributed=world > 1,
         **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
     )

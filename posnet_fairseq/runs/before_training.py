@@ -24,6 +24,7 @@ from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.criterions import fairseq_name
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import amount, shown
 
@@ -106,7 +107,7 @@ def refuse_other_endings(cfg: Any) -> None:
                     raise UsageError(f"{_options()} with {flag(name)}: in a recipe, {reason}. Leave it out.")
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
-    without_smoothing = cfg.criterion._name.removeprefix("chunked_") == "cross_entropy"
+    without_smoothing = fairseq_name(cfg.criterion._name) == "cross_entropy"
     if metric != "ppl" and not (metric == "loss" and without_smoothing):
         raise UsageError(
             f"{_options()} with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import installed_versions
@@ -20,13 +21,13 @@ PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentence
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
-    *("--processes", "--reset-dataloader"),
+    *("--processes", "--reset-dataloader", "--compile"),
 )
 # Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
 SAME = {
     ("--optimizer", "fused_adam"): "adam",
-    ("--criterion", "chunked_label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
-    ("--criterion", "chunked_cross_entropy"): "cross_entropy",
+    ("--criterion", f"{PREFIX}label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
+    ("--criterion", f"{PREFIX}cross_entropy"): "cross_entropy",
 }
 
 

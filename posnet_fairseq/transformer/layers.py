@@ -8,6 +8,7 @@ from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.ops.initialisation import linear
 from posnet_fairseq.transformer.activations import ACTIVATIONS
+from posnet_fairseq.transformer.compiling import CompilableLayer
 from posnet_fairseq.transformer.placement import build_mixer
 
 
@@ -29,7 +30,7 @@ class FeedForward(nn.Module):
         return self.dropout.add(x, self.outer(inner))
 
 
-class _SelfAttentionLayer(nn.Module):
+class _SelfAttentionLayer(CompilableLayer):
     """Self-attention by the mixer of a side, then feed-forward.
 
     Args:

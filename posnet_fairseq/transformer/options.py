@@ -49,6 +49,10 @@ class _DecoderOptions:
     decoder_embed_path: str | None = _option("pre-trained decoder embeddings, a text file")
     checkpoint_activations: bool = _option("save memory: compute activations again in backward", default=False)
     offload_activations: bool = _option("with --checkpoint-activations, keep them on the CPU", default=False)
+    compile: bool = _option(
+        "compile layers for training with torch.compile: for GPUs, see docs/measurements.md; validation is as without",
+        default=False,
+    )
     max_target_positions: int | None = _of_task()
 
 

@@ -43,6 +43,7 @@ MENTIONS = {
     "posnet-run compare",
     "posnet-run lm",
     "posnet-run quickstart",
+    "posnet-translate --compile",
     "posnet-translate --dtype bf16",
     "posnet-translate --fast",
     "posnet-translate --processes 4",

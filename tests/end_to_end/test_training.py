@@ -1,5 +1,7 @@
 """Training that is interrupted, distributed over processes, or started through hydra."""
 
+import functools
+
 import pytest
 import torch
 
@@ -45,6 +47,26 @@ def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
             arguments = commands.train_arguments(data, runs[-1], *short, updates, "--optimizer", optimizer)
             commands.call(monkeypatch, "train", *arguments)
     assert_same_weights(*(run / "checkpoint_last.pt" for run in runs), rtol=1e-5, atol=1e-6)
+
+
+def test_compiled_layers_train_alike_and_resume(monkeypatch, data, tmp_path):
+    """The backend runs graphs as they are. Validation and translation are as without --compile."""
+    graphs = []
+    monkeypatch.setattr(
+        torch, "compile", functools.partial(torch.compile, backend=lambda g, _: graphs.append(g) or g.forward)
+    )
+    short = "--save-interval-updates 4 --no-epoch-checkpoints --dropout 0 --max-update".split()
+    plain, compiled = tmp_path / "plain", tmp_path / "compiled"
+    commands.call(monkeypatch, "train", *commands.train_arguments(data, plain, *short, "8"))
+    assert not graphs
+    for updates in ("4", "8"):
+        commands.call(monkeypatch, "train", *commands.train_arguments(data, compiled, *short, updates, "--compile"))
+    assert len(graphs) >= 3  # a trial, encoder layers, decoder layers
+    assert_same_weights(plain / "checkpoint_last.pt", compiled / "checkpoint_last.pt", rtol=1e-3, atol=1e-4)
+    before = len(graphs)
+    output = commands.generate(monkeypatch, data, compiled / "checkpoint_last.pt", tmp_path / "out", "--beam", "1")
+    assert len(output) == 61
+    assert len(graphs) == before
 
 
 def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch, data, tmp_path):

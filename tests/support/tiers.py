@@ -52,6 +52,11 @@ THOROUGH = {
     "laws/test_compiled_layers.py": {
         ALL: "tracing takes seconds; quick: one mixer compiled by itself, in test_build_mixer"
     },
+    "test_compile.py": {
+        "test_training_has_equal_gradients_and_validation_is_not_compiled": "20 s; quick: test_the_command_compiles",
+        "test_translations_are_equal": "15 s",
+        "test_steps_have_graphs_for_all_positions": "15 s",
+    },
     "laws/test_laws.py": {
         "test_compiling_changes_nothing": "110 s; quick: one mixer compiled by itself, in test_build_mixer",
     },
@@ -59,6 +64,7 @@ THOROUGH = {
         "test_hydra": "8 s",
         "test_killed_training_resumes_to_the_same_weights": "7 s",
         "test_a_training_goes_on_with_its_loss_in_chunks_and_back": "12 s; quick: tests/test_chunked_loss.py",
+        "test_compiled_layers_train_alike_and_resume": "20 s: traces layers; quick: tests/test_compile.py",
         "test_two_processes_train_like_one": "17 s",
     },
     "eval/test_bench_score.py": {

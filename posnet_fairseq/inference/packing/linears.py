@@ -52,8 +52,7 @@ class PackedLinear(nn.Module):
         self._dtype, self._activation = dtype, activation
         self._algorithm = "none" if activation == "gelu" else ""  # by erf, not tanh
         self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
-        # A copy: parameters may lie in a file that is mapped into memory.
-        self._bias = None if linear.bias is None else linear.bias.detach().to(dtype, copy=True)
+        self._bias = _copied_bias(linear, dtype)
         self._multiply: Any = torch.ops.mkldnn._linear_pointwise.default
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,7 +83,7 @@ class Int8Linear(nn.Module):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch announces that its 8-bit tensors will change
             weight = torch._make_per_channel_quantized_tensor(rows, scales, torch.zeros_like(scales).int(), 0)
-            bias = None if linear.bias is None else linear.bias.detach().to(torch.float32, copy=True)
+            bias = _copied_bias(linear, torch.float32)
             self._weight = torch.ops.quantized.linear_prepack(weight, None if by_row else bias)
         self._by_row, self._bias = by_row, bias
         ops = torch.ops.quantized
@@ -144,6 +143,11 @@ class VocabularyLinear(nn.Module):
         linear = nn.Linear(self.in_features, len(words), bias=False, device="meta")
         linear.weight = nn.Parameter(self.words(words), requires_grad=False)
         return self._pack(linear)
+
+
+def _copied_bias(linear: nn.Linear, dtype: torch.dtype) -> Tensor | None:
+    """The bias in a dtype, in memory of its own: parameters may lie in a file, which others may change."""
+    return None if linear.bias is None else linear.bias.detach().to(dtype, copy=True)
 
 
 def _rounded(numbers: Tensor, dtype: torch.dtype) -> Tensor:

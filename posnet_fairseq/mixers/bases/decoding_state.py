@@ -185,10 +185,16 @@ def order_of_sentences(order: Tensor, sentences: int, beam: int) -> tuple[Tensor
         if torch.equal(order, unmoved.repeat_interleave(times)):  # the beginning of a search
             return None, times
     of_hypotheses = torch.div(order, beam, rounding_mode="floor")
-    by_sentence = of_hypotheses[::beam]
-    if count % beam or not torch.equal(of_hypotheses, by_sentence.repeat_interleave(beam)):
+    if count % beam:
         return of_hypotheses, 1
-    return (None if torch.equal(by_sentence, unmoved) else by_sentence), beam
+    by_sentence = of_hypotheses[::beam]
+    together, stay = of_hypotheses.view(-1, beam).eq(by_sentence[:, None]).all(), False
+    if len(by_sentence) == sentences:
+        # Both answers in one wait.
+        together, stay = torch.stack([together, by_sentence.eq(unmoved).all()]).tolist()
+    if not together:
+        return of_hypotheses, 1
+    return (None if stay else by_sentence), beam
 
 
 def table_rows(position: int, max_positions: int) -> int:

@@ -1,0 +1,65 @@
+"""Layers compiled by ``torch.compile``. They are compiled in place: modules and parameters keep their names."""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from posnet_fairseq.shared.errors import UsageError
+
+# Layers of all kinds share a count of graphs, and each kind has some: with padding, without, for the first step.
+_MOST_GRAPHS = 64
+
+
+def check_compiler(device: str) -> None:
+    """Compile a function on a trial.
+
+    Args:
+        device: type of device, ``cpu`` or ``cuda``.
+
+    Raises:
+        UsageError: torch cannot compile on this machine.
+    """
+    try:
+        torch.compile(_trial, dynamic=True)(torch.ones(2, device=device))
+    except Exception as error:
+        needed = "a C++ compiler and Python's headers" if device == "cpu" else "Triton and a C compiler"
+        raise UsageError(
+            f"--compile: torch could not compile a function on this machine, which takes {needed}. Install them (on "
+            "Debian and Ubuntu: build-essential and python3-dev), or leave --compile out."
+        ) from error
+
+
+def _trial(x: Tensor) -> Tensor:
+    return x + 1
+
+
+def compile_layer(layer: nn.Module) -> None:
+    """Let ``torch.compile`` compile calls of a layer, one graph for batches of all sizes. Layers alike share graphs.
+
+    Args:
+        layer: is changed. What torch cannot compile in it is computed as before.
+    """
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
+    layer.compile(dynamic=True)
+
+
+class CompilableLayer(nn.Module):
+    """Base of layers that can be compiled for training.
+
+    Attributes:
+        compiled_in_training: whether calls in training mode are compiled. In evaluation mode they are not: validation
+            sets and searches would have graphs of their own.
+    """
+
+    compiled_in_training: bool = False
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation mode."""
+        super().train(mode)
+        if self.compiled_in_training:
+            if not mode:
+                self._compiled_call_impl = None
+            elif self._compiled_call_impl is None:
+                compile_layer(self)
+        return self
