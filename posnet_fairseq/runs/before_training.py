@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 import posnet_fairseq
+from posnet_fairseq.runs.beginning import check_beginning
 from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
@@ -205,11 +206,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, cfg = build(training)
     refuse_other_endings(cfg)
     check_training_options(cfg)
+    size = parameters(model)
     folder.mkdir(parents=True, exist_ok=True)
     remark = repair(folder)
     before = resumed(folder)
     if before:
         refuse_other_schedule(before, cfg)
+    elif cfg.checkpoint.finetune_from_model:
+        check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
     if before and other_batches(before, int(processes), cfg.dataset.max_tokens):
         print("--reset-dataloader")
         print(f"{shown(folder)}: other batches than before, so the data begin again with the first epoch's.")
@@ -218,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
     others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
-    check_disk(folder, parameters(model), most_kept(int(average), numbered), others)
+    check_disk(folder, size, most_kept(int(average), numbered), others)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ class JobPool:
                 for thread in threads:
                     thread.join()
                 self._progress.console.print(
-                    f"interrupted: {self._ended} of {len(self._jobs)} runs have ended, and all is kept. The same command "
+                    f"interrupted: {self._ended} of {len(self._jobs)} runs have ended; all is kept. The same command "
                     "goes on where they were."
                 )
                 raise

@@ -6,8 +6,8 @@ import os
 import platform
 import re
 import subprocess
-from datetime import datetime
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
