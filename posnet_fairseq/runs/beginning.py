@@ -8,7 +8,6 @@ from torch import nn
 from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
 from posnet_fairseq.inference.precompute import has_tables
 from posnet_fairseq.inference.vocabularies import other_dictionary, read_vocabulary
-from posnet_fairseq.inference.weights import fitting_weights
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.shared.errors import UsageError, flag
 
@@ -53,7 +52,7 @@ def check_beginning(path: Path, model: nn.Module, cfg: Any) -> None:
     folder = Path(cfg.task.data)
     _refuse_other_dictionaries(path, state, folder)
     with about(path):
-        fitting_weights(model, state["model"])
+        model.load_state_dict(state["model"])
 
 
 def _refuse_other_dictionaries(path: Path, state: Any, folder: Path) -> None:

@@ -21,7 +21,7 @@ PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentence
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
-    *("--processes", "--reset-dataloader"),
+    *("--processes", "--reset-dataloader", "--wandb-project"),
 )
 # Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
 SAME = {

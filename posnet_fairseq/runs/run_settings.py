@@ -77,13 +77,6 @@ def _folder(text: str) -> Path:
     return Path(os.path.abspath(text))  # what is relative is so to where the caller is
 
 
-def _checkpoint(text: str) -> Path:
-    path = _folder(text)
-    if not path.is_file():
-        raise ValueError("there is no such checkpoint. Check the path.")
-    return path
-
-
 def _metrics(text: str) -> str:
     names = text.replace(",", " ").split()
     *others, last = METRICS
@@ -265,7 +258,7 @@ class RunSettings(TrainingSettings):
     init_from: Path | None = setting(
         "checkpoint of the same architecture and vocabulary, as averaged.pt, whose weights the training begins with: "
         "fine-tuning",
-        parse=_checkpoint,
+        parse=_folder,
         metavar="CHECKPOINT",
     )
 
@@ -273,6 +266,8 @@ class RunSettings(TrainingSettings):
         """Refuse settings that do not fit together, and places where data and runs cannot be."""
         super().check()
         self.check_writable(Path(root(), self.run))
+        if self.init_from and not (self.init_from.is_file() or self.dry_run):
+            self.refuse("init_from", self.init_from, "there is no such checkpoint. Check the path.")
 
     @cached_property
     def system(self) -> str:
