@@ -79,14 +79,13 @@ class JobPool:
             a sentence for each job that failed.
         """
         with self._progress:
-            self._total, self._bar = self._new_bar("runs", sum(job.settings.updates for job in self._jobs))
-            self._bar.go_on_from(sum(self._updates.values()))
+            total = self._new_bar("runs", sum(job.settings.updates for job in self._jobs), sum(self._updates.values()))
             threads = [threading.Thread(target=self._take, args=(share,)) for share in self._shares]
             try:
                 for thread in threads:
                     thread.start()
                 while any(thread.is_alive() for thread in threads):
-                    self._look()
+                    self._look(*total)
                     time.sleep(STEP)
             except BaseException:
                 with self._starting:
@@ -102,9 +101,11 @@ class JobPool:
                 raise
         return self._failed
 
-    def _new_bar(self, name: str, updates: int) -> tuple[TaskID, Bar]:
+    def _new_bar(self, name: str, updates: int, done: int) -> tuple[TaskID, Bar]:
         task = self._progress.add_task(name, total=updates, done="", note="")
-        return task, Bar(self._progress, task, "updates", updates)
+        bar = Bar(self._progress, task, "updates", updates)
+        bar.go_on_from(done)
+        return task, bar
 
     def _take(self, share: Share) -> None:
         while not self._stop:
@@ -123,8 +124,7 @@ class JobPool:
 
     def _do(self, job: RunJob, share: Share) -> str:
         """Do a job; returns why it failed, "" if it did not."""
-        task, bar = self._new_bar(job.run.name, job.settings.updates)
-        bar.go_on_from(self._updates[job])
+        task, bar = self._new_bar(job.run.name, job.settings.updates, self._updates[job])
         try:
             process = self._start(job, share, task, bar)
             if process is None:
@@ -136,7 +136,7 @@ class JobPool:
             code = process.wait()
         finally:
             self._running.pop(job, None)
-            self._progress.remove_task(task)
+            self._progress.update(task, visible=False)  # not removed: it may be looked at just now
         if done == len(STAGES):
             self._progress.console.print(f"{job.run.name} is done", markup=False)
         return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
@@ -172,7 +172,7 @@ class JobPool:
             self._progress.console.print(line, markup=False)
         return False
 
-    def _look(self) -> None:
+    def _look(self, total: TaskID, bar_of_all: Bar) -> None:
         for job, (_, task, bar) in list(self._running.items()):
             updates, valid = progress_of(job)
             stage = next((stage for stage in STAGES if not is_finished(job.run, stage)), STAGES[-1])
@@ -181,16 +181,15 @@ class JobPool:
             if updates != bar.done:
                 self._updates[job] = updates
                 bar.move_to(updates)
-                self._bar.move_to(sum(self._updates.values()))
-        self._progress.update(self._total, note=f"{self._ended} of {len(self._jobs)} have ended")
+                bar_of_all.move_to(sum(self._updates.values()))
+        self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
 def progress_of(job: RunJob) -> tuple[int, dict[str, Any] | None]:
-    """The number of updates done, and the values of the last validation or None. Of a damaged log, its own process says
-    what is wrong with it."""
+    """The number of updates done, and the values of the last validation or None."""
     try:
         return progress(job.run / "train.log")
-    except (OSError, LookupError):
+    except (OSError, LookupError):  # its own process says what is wrong with it
         return 0, None
 
 

@@ -100,6 +100,7 @@ class Bar:
         """Set the number of units that earlier runs have done, and the seconds that they took, 0 if unknown."""
         self.done = self._before = done
         self._earlier = seconds
+        self._progress.update(self._task, completed=done, done=amount(done, self._unit) if done else "")
 
     def advance(self, count: float) -> None:
         """Add units done since the last call."""
