@@ -78,7 +78,7 @@ class CommandStage(Step):
         name = self._growing
         grows = name is not None and self.record.is_exceeded(name, int(settings[name]))
         if name is not None and grows:
-            settings = settings | {name: self.record.content["settings"][name]}
+            settings = {**settings, name: self.record.content["settings"][name]}
         different = self.record.differences(settings)
         if different:
             verb = "finished" if self.record.finished else "begun"

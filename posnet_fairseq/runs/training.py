@@ -35,8 +35,14 @@ class Watch:
     ):
         self._stage, self._folder, self._average = stage, folder, average
         self._updates, self._report, self._bar = updates, report, bar
-        self._size = self._said = 0
-        bar.go_on_from(progress(stage.log)[0], stage.record.seconds)
+        self._size = 0
+        done, valid = progress(stage.log)
+        self._said = self._tenth(valid)
+        bar.go_on_from(done, stage.record.seconds)
+
+    def _tenth(self, valid: Mapping[str, Any] | None) -> int:
+        """How many of :data:`LINES` parts of the training a validation has behind it."""
+        return int(valid["valid_num_updates"]) * LINES // self._updates if valid else 0
 
     def __call__(self) -> None:
         """Look whether the log has grown."""
@@ -46,12 +52,11 @@ class Watch:
         self._size = size
         done, valid = progress(self._stage.log)
         self._bar.move_to(done)
-        updates = int(valid["valid_num_updates"]) if valid else 0
-        if valid and updates * LINES // self._updates > self._said:
-            self._said = updates * LINES // self._updates
+        if valid and self._tenth(valid) > self._said:
+            self._said = self._tenth(valid)
             left = f", {self._bar.time_left}" if self._bar.time_left else ""
             self._report.say(
-                f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
+                f"{self._stage.run.name}: {int(valid['valid_num_updates']):,} of {self._updates:,} updates, validation perplexity "
                 f"{valid['valid_ppl']:.1f}{left}"
             )
         remove_old(self._folder, self._stage.log, self._average)
