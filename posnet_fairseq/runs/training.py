@@ -56,8 +56,8 @@ class Watch:
             self._said = self._tenth(valid)
             left = f", {self._bar.time_left}" if self._bar.time_left else ""
             self._report.say(
-                f"{self._stage.run.name}: {int(valid['valid_num_updates']):,} of {self._updates:,} updates, validation perplexity "
-                f"{valid['valid_ppl']:.1f}{left}"
+                f"{self._stage.run.name}: {int(valid['valid_num_updates']):,} of {self._updates:,} updates, validation "
+                f"perplexity {valid['valid_ppl']:.1f}{left}"
             )
         remove_old(self._folder, self._stage.log, self._average)
 

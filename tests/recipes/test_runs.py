@@ -440,7 +440,7 @@ def test_a_finished_run_can_be_lengthened(world, one):
 
 def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):
     options = SETTINGS["OPTIONS"] + " --lr-scheduler cosine"
-    finish(start(world, "cosine", "train", UPDATES="4", OPTIONS=options))
-    output = finish(start(world, "cosine", "train", UPDATES="6", OPTIONS=options), code=2)
+    finish(start(world, "cosine", "train", UPDATES="4", WARMUP="2", OPTIONS=options))
+    output = finish(start(world, "cosine", "train", UPDATES="6", WARMUP="2", OPTIONS=options), code=2)
     assert "UPDATES=6: the training was begun with 4, and the learning rates of --lr-scheduler cosine depend" in output
     assert record(run_of(world, "cosine"), "train")["finished"]
