@@ -94,6 +94,12 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
     parser.add_argument("-s", "--source-lang", help="two-letter code (default: the suffix of the first file)")
     parser.add_argument("-t", "--target-lang", help="two-letter code (default: the suffix of the second file)")
+    parser.add_argument(
+        "--like",
+        type=a_path,
+        metavar="DATA",
+        help="folder of another dataset, whose tokenizers, subwords and dictionaries are used, for a model of it",
+    )
     _add_recipe(parser, Recipe())
 
 
@@ -157,6 +163,10 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
     """
     names = ("subwords", "tokenizer", "lowercase", *COUNTS)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if getattr(options, "like", None):
+        for name in ("subwords", "merges", "pieces", "tokenizer", "lowercase"):
+            if name in given:
+                raise UsageError(f"{flag(name)} with --like {options.like}: that dataset's are used. Leave it out.")
     subwords = given.get("subwords", default.subwords)
     unread = {"sentencepiece": ("merges", "tokenizer"), "bpe": ("pieces",)}[subwords]
     for name in unread:

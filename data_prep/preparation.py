@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from posnet_data_prep import command_line
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, SETS, SMALL_TEXT, WHEELS, Recipe
+from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_data_prep.sources.archives import Download
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_files import own_pairs, own_text
@@ -30,6 +31,7 @@ class Preparation:
         read: the stage that reads the text.
         languages: source and target, or the suffix of text of one language.
         recipe: how text becomes tokens.
+        like: the vocabulary to use; None: one is learnt.
         card: card of the dataset, with what is known of its origin.
         notes: sentences for the user.
         published: number of pairs of each set in the literature, if the result should equal it.
@@ -38,6 +40,7 @@ class Preparation:
         UsageError: the options contradict each other, or a file is missing.
     """
 
+    like: Vocabulary | None = None
     read: Stage
     languages: tuple[str, ...]
     recipe: Recipe
@@ -82,6 +85,9 @@ class Preparation:
         sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
         self.languages = command_line.languages(options, sets)
         self.recipe = command_line.recipe(options, Recipe(), self.languages)
+        if options.like:
+            self.like = Vocabulary.read(options.like, self.languages)
+            self.recipe = replace(self.recipe, subwords=self.like.subwords)
         if ("valid" in sets) == (self.recipe.valid_every is not None):
             raise UsageError(
                 "a validation set comes from one place: give --valid FILES, or --valid-every 23 to take every 23rd "

@@ -48,7 +48,9 @@ def _prepare(options: argparse.Namespace, report: ProgressReporter) -> None:
         check_folder(out)
     _refuse_inputs_within(options)
     preparation = Preparation(options, runner, report)
-    pipeline = DatasetPipeline(runner, preparation.languages, preparation.recipe, preparation.read, options.workers)
+    pipeline = DatasetPipeline(
+        runner, preparation.languages, preparation.recipe, preparation.read, options.workers, preparation.like
+    )
     if is_published(out, pipeline.goal):
         report.say(f"{out} is up to date.")
         return
@@ -80,7 +82,7 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
         UsageError: a path is in the folder of the dataset.
     """
     out = Path(os.path.realpath(options.out))
-    for name in ("train", "valid", "test", "downloads", "mirror"):
+    for name in ("train", "valid", "test", "downloads", "mirror", "like"):
         given = getattr(options, name, None) or []
         for path in given if isinstance(given, list) else [given]:
             if Path(os.path.realpath(path)).is_relative_to(out):

@@ -15,7 +15,13 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def binarise(
-    folder: Path, prefixes: Mapping[str, Path], languages: Sequence[str], joined: bool, workers: int, bar: Bar
+    folder: Path,
+    prefixes: Mapping[str, Path],
+    languages: Sequence[str],
+    joined: bool,
+    workers: int,
+    bar: Bar,
+    dictionaries: Sequence[Path] = (),
 ) -> None:
     """Run fairseq-preprocess.
 
@@ -26,6 +32,7 @@ def binarise(
         joined: use one dictionary for both languages.
         workers: number of processors to use.
         bar: shows progress in bytes.
+        dictionaries: of source and target, instead of new ones.
     """
     from fairseq import options
     from fairseq_cli import preprocess
@@ -36,7 +43,11 @@ def binarise(
         if left.name != "key":  # of the stage
             left.unlink()
     arguments = ["--source-lang", languages[0], "--target-lang", languages[1]] if languages else ["--only-source"]
-    arguments += ["--joined-dictionary"] if joined else []
+    if dictionaries:
+        source, target = map(str, dictionaries)
+        arguments += ["--srcdict", source, "--tgtdict", target]
+    elif joined:
+        arguments += ["--joined-dictionary"]
     # fairseq processes the first part itself after its workers have ended; with more parts that takes less time.
     parts = 2 * workers if workers > 1 else 1
     arguments += ["--destdir", str(folder), "--workers", str(parts)]

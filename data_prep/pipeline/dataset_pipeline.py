@@ -16,6 +16,7 @@ from posnet_data_prep.pipeline.notes import notes_on_subwords, notes_on_text
 from posnet_data_prep.pipeline.split import split
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
 from posnet_data_prep.pipeline.tokenise import tokenise, tokenizer_of
+from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.stages import PROGRESS, Stage, StageRunner
@@ -36,6 +37,7 @@ class DatasetPipeline:
         recipe: settings of the stages.
         read: the stage that writes plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
         processes: number of processes.
+        like: the vocabulary to use, instead of learning one.
 
     Attributes:
         text: the stage whose files SET.LANGUAGE and SET.bpe.LANGUAGE are the sets before they become binary.
@@ -44,11 +46,18 @@ class DatasetPipeline:
     """
 
     def __init__(
-        self, runner: StageRunner, languages: Sequence[str], recipe: Recipe, read: Stage, processes: int
+        self,
+        runner: StageRunner,
+        languages: Sequence[str],
+        recipe: Recipe,
+        read: Stage,
+        processes: int,
+        like: Vocabulary | None = None,
     ) -> None:
         self._runner, self._languages, self._recipe, self._processes = runner, languages, recipe, processes
-        self._tokenizers = [tokenizer_of(language, recipe) for language in languages]
-        self._subword_files = subword_files(languages, recipe)
+        self._like = like
+        self._tokenizers = like.tokenizers if like else [tokenizer_of(language, recipe) for language in languages]
+        self._subword_files = like.subword_files if like else subword_files(languages, recipe)
         self._joined = len(set(self._subword_files.values())) == 1
         self._limits = Limits(recipe.min_length, recipe.max_length, recipe.max_ratio)
 
@@ -75,6 +84,10 @@ class DatasetPipeline:
             package = ("subword-nmt",)
         else:
             size, package = {"pieces": recipe.pieces}, ("sentencepiece",)
+        dictionaries: dict[str, Any] = {"joined": self._joined}
+        if like:
+            size = {"files": like.digests(like.subword_files.values())}
+            dictionaries = {"files": like.digests(like.dictionary_files)}
         self._read = read
         self._tokenised = stage("tokenise", self._tokenise, words, (read,), 1.1, ("sacremoses", "jieba"))
         texts = (read, self._tokenised)
@@ -83,7 +96,7 @@ class DatasetPipeline:
         after_split = limits if recipe.clean == "pieces" else {}
         self.text = stage("apply", self._apply, after_split, (*texts, self._split, self._learnt), 2.3, package)
         fairseq = ("ve-fairseq", "fairseq-fixed")
-        self.goal = stage("binarise", self._binarise, {"joined": self._joined}, (self.text,), 0.4, fairseq)
+        self.goal = stage("binarise", self._binarise, dictionaries, (self.text,), 0.4, fairseq)
         self.stages: list[Stage] = [*read.after, *texts, self._split, self._learnt, self.text, self.goal]
 
     def describe(self, card: DatasetCard) -> None:
@@ -92,14 +105,14 @@ class DatasetPipeline:
             card.source_lang, card.target_lang = self._languages
             card.words = {tokenizer.language: tokenizer for tokenizer in self._tokenizers}
         if self._recipe.subwords == "sentencepiece":
-            card.sentencepiece_model = MODEL
+            card.sentencepiece_model = self._subword_files[self._languages[0]]
         else:
             card.bpe_codes = self._subword_files
         counts = self._counts(self.text)
         card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
         card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
         learnt = self._runner.record(self._learnt)
-        if learnt is not None:  # its folder may have been removed after the last stage was done
+        if learnt is not None and not self._like:  # its folder may have been removed after the last stage was done
             card.notes = [*notes_on_subwords(learnt["counts"], self._recipe), *card.notes]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
@@ -149,6 +162,9 @@ class DatasetPipeline:
             return split(texts, folder / DESTINATIONS, recipe.valid_every, recipe.clean, self._limits, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
+        if self._like:
+            self._like.copy_subwords(folder)
+            return {}
         destinations, texts = self._runner.of(self._split) / DESTINATIONS, self._files(self._tokenised, "train")
         if self._recipe.subwords == "sentencepiece":
             with report.stage("learn pieces") as bar:
@@ -209,5 +225,6 @@ class DatasetPipeline:
         ending, languages = ("", self._languages) if len(self._languages) == 2 else (f".{self._languages[0]}", ())
         prefixes = {name: self._runner.of(self.text) / f"{name}.bpe{ending}" for name in counts}
         with report.stage("binarise", "bytes", 2 * tokens) as bar:
-            binarise(folder, prefixes, languages, self._joined, self._processes, bar)
+            given = self._like.dictionaries if self._like else ()
+            binarise(folder, prefixes, languages, self._joined, self._processes, bar, given)
         return {}

@@ -124,6 +124,26 @@ def refuse_other_dictionaries(path: str, state: State, vocabulary: Vocabulary, f
     Raises:
         UsageError: a dictionary differs.
     """
+    found = other_dictionary(state, vocabulary, folder)
+    if found:
+        own, used = found
+        raise UsageError(
+            f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was trained "
+            "with the latter, or the directory with its own dictionaries by --data."
+        )
+
+
+def other_dictionary(state: State, vocabulary: Vocabulary, folder: Path) -> tuple[Path, Path] | None:
+    """The first dictionary that a model was trained with and the one in its place, if they differ.
+
+    Args:
+        state: content of the model's checkpoint.
+        vocabulary: the dictionaries to use.
+        folder: directory that they were read from.
+
+    Returns:
+        two files, or None: there is no difference, or the model's own dictionaries are no longer there.
+    """
     trained_on = data_folder(state)
     for language, dictionary in (
         (vocabulary.source_lang, vocabulary.source_dictionary),
@@ -136,10 +156,8 @@ def refuse_other_dictionaries(path: str, state: State, vocabulary: Vocabulary, f
         except (OSError, UsageError):  # it cannot be read any more, and tells nothing
             differs = False
         if differs:
-            raise UsageError(
-                f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was "
-                "trained with the latter, or the directory with its own dictionaries by --data."
-            )
+            return own, used
+    return None
 
 
 def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:

@@ -13,13 +13,14 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import posnet_fairseq
+from posnet_fairseq.runs.beginning import check_beginning
 from posnet_fairseq.runs.checkpoints_kept import most_kept
 from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
@@ -119,17 +120,46 @@ def _options() -> str:
     return "OPTIONS" if recipe() else "--options"
 
 
-def other_batches(folder: Path, processes: int, tokens: int) -> bool:
-    """Whether the checkpoint to resume from counted batches of another size, or of another number of processes.
-
-    fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
-    """
+def resumed(folder: Path) -> dict[str, Any] | None:
+    """fairseq's configuration in the checkpoint that a training goes on from, None if there is none."""
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     last = folder / "checkpoint_last.pt"
-    if not last.exists():
-        return False
-    cfg = read_checkpoint(last)["cfg"]
+    return read_checkpoint(last)["cfg"] if last.exists() else None
+
+
+def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
+    """Refuse to lengthen a training whose learning rates depend on its length: they would jump.
+
+    Args:
+        before: configuration of the checkpoint that the training goes on from.
+        cfg: fairseq's whole configuration.
+
+    Raises:
+        UsageError: the schedule is another one.
+    """
+    from omegaconf import OmegaConf
+
+    earlier, length = before["optimization"]["max_update"], cfg.optimization.max_update
+    if earlier != length and before["lr_scheduler"] != OmegaConf.to_container(cfg.lr_scheduler, resolve=True):
+        updates = f"UPDATES={length}" if recipe() else f"--updates {length}"
+        name = "another NAME" if recipe() else "another --name"
+        raise UsageError(
+            f"{updates}: the training was begun with {earlier}, and the learning rates of --lr-scheduler "
+            f"{cfg.lr_scheduler._name} depend on that number. Train anew, under {name}."
+        )
+
+
+def other_batches(cfg: Mapping[str, Any], processes: int, tokens: int) -> bool:
+    """Whether a checkpoint counted batches of another size, or of another number of processes.
+
+    fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
+
+    Args:
+        cfg: configuration of the checkpoint.
+        processes: number of processes now.
+        tokens: of a batch now, at most.
+    """
     before = cfg["distributed_training"]["distributed_world_size"], cfg["dataset"]["max_tokens"]
     return before != (processes, tokens)
 
@@ -177,9 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, cfg = build(training)
     refuse_other_endings(cfg)
     check_training_options(cfg)
+    size = parameters(model)
     folder.mkdir(parents=True, exist_ok=True)
     remark = repair(folder)
-    if other_batches(folder, int(processes), cfg.dataset.max_tokens):
+    before = resumed(folder)
+    if before:
+        refuse_other_schedule(before, cfg)
+    elif cfg.checkpoint.finetune_from_model:
+        check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
+    if before and other_batches(before, int(processes), cfg.dataset.max_tokens):
         print("--reset-dataloader")
         print(f"{shown(folder)}: other batches than before, so the data begin again with the first epoch's.")
     else:
@@ -187,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(remark)
     numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
     others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
-    check_disk(folder, parameters(model), most_kept(int(average), numbered), others)
+    check_disk(folder, size, most_kept(int(average), numbered), others)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ class CommandStage(Step):
         source: the file that it is made of, or None. A finished stage is done again when this is newer.
         settings: what it depends on; None: the command's own, see :func:`posnet_fairseq.runs.record.settings_of`.
         remedy: what to do if these have changed.
+        growing: a setting, a number. A stage that was done with less of it goes on.
 
     Attributes:
         prepare: called before the command, with nobody else at work in the folder.
@@ -54,10 +55,12 @@ class CommandStage(Step):
         source: Path | None = None,
         settings: Mapping[str, str] | None = None,
         remedy: str | None = None,
+        growing: str | None = None,
     ):
         self.run, self.name, self.command = run, name, list(command)
         self.made, self.source = made, source
         self.settings = settings_of(command) if settings is None else settings
+        self._growing = growing
         self._remedy = remedy or f"To do it again, remove {shown(run / name)}.json."
         self.log = run / f"{name}.log"
         self.record = Record(run / f"{name}.json")
@@ -71,13 +74,18 @@ class CommandStage(Step):
             UsageError: it was begun with other options.
         """
         self.record = Record(self.record.path)
-        different = self.record.differences(self.settings)
+        settings = self.settings
+        name = self._growing
+        grows = name is not None and self.record.is_exceeded(name, int(settings[name]))
+        if name is not None and grows:
+            settings = {**settings, name: self.record.content["settings"][name]}
+        different = self.record.differences(settings)
         if different:
             verb = "finished" if self.record.finished else "begun"
             raise UsageError(
                 f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {self._remedy}"
             )
-        if not self.record.finished or (self.made and not self.made.exists()):
+        if grows or not self.record.finished or (self.made and not self.made.exists()):
             return False
         if not (self.made and self.source and self.source.exists()):
             return True
@@ -92,12 +100,15 @@ class CommandStage(Step):
         self.prepare()
         self.record.begin(self.command, self.settings)
         start = time.perf_counter()
-        code, usage = self._run(runner.lock)
+        code, usage, interruption = self._run(runner.lock)
         measured = {
             "seconds": round(time.perf_counter() - start, 1),
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
             "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
         }
+        if interruption:
+            self.record.end("interrupted", **measured)
+            raise interruption
         if code == 0 and (self.made is None or self.made.exists()):
             self.record.end("finished", **measured)
             return
@@ -105,8 +116,8 @@ class CommandStage(Step):
         self.record.end(outcome, **measured)
         raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
 
-    def _run(self, lock: int | None) -> tuple[int, resource.struct_rusage]:
-        """The command's exit code and what it used."""
+    def _run(self, lock: int | None) -> tuple[int, resource.struct_rusage, BaseException | None]:
+        """The command's exit code, what it used, and the exception that interrupted it, if any."""
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
@@ -120,19 +131,21 @@ class CommandStage(Step):
                 preexec_fn=ending_with_this(),
                 start_new_session=True,  # torchrun and its processes are stopped as one
             )
+            interruption = None
             try:
                 while True:
                     ended, status, usage = os.wait4(process.pid, os.WNOHANG)
                     if ended:
-                        process.returncode = os.waitstatus_to_exitcode(status)
-                        return process.returncode, usage
+                        break
                     self.watch()
                     time.sleep(STEP)
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGTERM)
-                    process.wait()
+            except BaseException as error:
+                interruption = error
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage, interruption
 
     def _last_words(self) -> str:
         lines = last_attempt(self.log).splitlines()

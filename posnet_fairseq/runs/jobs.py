@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from posnet_fairseq.runs.command_stage import DONE
 from posnet_fairseq.runs.machine import Share
 from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.training import progress as updates_of
+from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.progress import Bar
 
 STAGES = ("train", "average", "precompute", "translate")
 PROGRAM = ("posnet-run", "corpus")
@@ -59,18 +59,18 @@ class JobPool:
         for job in jobs:
             self._waiting.put(job)
         self._jobs, self._shares = jobs, shares
-        self._running: dict[RunJob, tuple[subprocess.Popen[str], TaskID]] = {}
+        self._running: dict[RunJob, tuple[subprocess.Popen[str], TaskID, Bar]] = {}
         self._failed: dict[RunJob, str] = {}
         self._said: set[str] = set()
         self._stop, self._starting = False, threading.Lock()
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+        columns = [TextColumn(text, markup=False) for text in ("{task.fields[done]}", "{task.fields[note]}")]
+        name = TextColumn("{task.description}", markup=False)
+        self._progress = Progress(
+            name, BarColumn(), *columns, console=console, transient=True, disable=not console.is_terminal
         )
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        self._updates = {job: progress_of(job)[0] for job in jobs}  # done
+        self._ended = 0
 
     def work(self) -> dict[RunJob, str]:
         """Do all jobs.
@@ -78,26 +78,36 @@ class JobPool:
         Returns:
             a sentence for each job that failed.
         """
-        with self._progress as progress:
-            total = progress.add_task("runs", total=len(self._jobs), note="")
-            threads = [threading.Thread(target=self._take, args=(share, total)) for share in self._shares]
+        with self._progress:
+            total = self._new_bar("runs", sum(job.settings.updates for job in self._jobs), sum(self._updates.values()))
+            threads = [threading.Thread(target=self._take, args=(share,)) for share in self._shares]
             try:
                 for thread in threads:
                     thread.start()
                 while any(thread.is_alive() for thread in threads):
-                    self._look()
+                    self._look(*total)
                     time.sleep(STEP)
             except BaseException:
                 with self._starting:
                     self._stop = True
-                    for process, _ in list(self._running.values()):
+                    for process, *_ in list(self._running.values()):
                         process.terminate()
                 for thread in threads:
                     thread.join()
+                self._progress.console.print(
+                    f"interrupted: {self._ended} of {len(self._jobs)} runs have ended; all is kept. The same command "
+                    "goes on where they were."
+                )
                 raise
         return self._failed
 
-    def _take(self, share: Share, total: TaskID) -> None:
+    def _new_bar(self, name: str, updates: int, done: int) -> tuple[TaskID, Bar]:
+        task = self._progress.add_task(name, total=updates, done="", note="")
+        bar = Bar(self._progress, task, "updates", updates)
+        bar.go_on_from(done)
+        return task, bar
+
+    def _take(self, share: Share) -> None:
         while not self._stop:
             try:
                 job = self._waiting.get_nowait()
@@ -109,13 +119,14 @@ class JobPool:
                 failure = explain(error) or f"{type(error).__name__}: {error}"
             if failure:
                 self._failed[job] = failure
-            self._progress.advance(total)
+            if not self._stop:
+                self._ended += 1
 
     def _do(self, job: RunJob, share: Share) -> str:
         """Do a job; returns why it failed, "" if it did not."""
-        task = self._progress.add_task(escape(job.run.name), total=job.settings.updates, note="")
+        task, bar = self._new_bar(job.run.name, job.settings.updates, self._updates[job])
         try:
-            process = self._start(job, share, task)
+            process = self._start(job, share, task, bar)
             if process is None:
                 return ""
             done, last = 0, ""
@@ -125,14 +136,14 @@ class JobPool:
             code = process.wait()
         finally:
             self._running.pop(job, None)
-            self._progress.remove_task(task)
+            self._progress.update(task, visible=False)  # not removed: it may be looked at just now
         if done == len(STAGES):
             self._progress.console.print(f"{job.run.name} is done", markup=False)
         return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
 
-    def _start(self, job: RunJob, share: Share, task: TaskID) -> subprocess.Popen[str] | None:
+    def _start(self, job: RunJob, share: Share, task: TaskID, bar: Bar) -> subprocess.Popen[str] | None:
         """The process of a job; None if all is stopped."""
-        others = [other.run for other in self._jobs if other != job and not is_trained(other.run)]
+        others = [other.run for other in self._jobs if other != job and not is_finished(other.run, "train")]
         own = RunSettings.environment_names()  # all is said by flags
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in own}
         environment |= share.environment | {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
@@ -149,7 +160,7 @@ class JobPool:
                 errors="replace",
                 preexec_fn=ending_with_this(),
             )
-            self._running[job] = process, task
+            self._running[job] = process, task, bar
         return process
 
     def _pass_on(self, line: str) -> bool:
@@ -161,19 +172,30 @@ class JobPool:
             self._progress.console.print(line, markup=False)
         return False
 
-    def _look(self) -> None:
-        for job, (_, task) in list(self._running.items()):
-            try:
-                updates, valid = updates_of(job.run / "train.log")
-            except (OSError, LookupError):  # its own process says what is wrong with it
-                continue
+    def _look(self, total: TaskID, bar_of_all: Bar) -> None:
+        for job, (_, task, bar) in list(self._running.items()):
+            updates, valid = progress_of(job)
+            stage = next((stage for stage in STAGES if not is_finished(job.run, stage)), STAGES[-1])
             note = f"validation perplexity {valid['valid_ppl']:.1f}" if valid else ""
-            self._progress.update(task, completed=updates, note=note)
+            self._progress.update(task, description=f"{job.run.name}: {stage}", note=note)
+            if updates != bar.done:
+                self._updates[job] = updates
+                bar.move_to(updates)
+                bar_of_all.move_to(sum(self._updates.values()))
+        self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
-def is_trained(run: Path) -> bool:
-    """Whether the training of a run is finished. Of a damaged record, its own process says so."""
+def progress_of(job: RunJob) -> tuple[int, dict[str, Any] | None]:
+    """The number of updates done, and the values of the last validation or None."""
     try:
-        return Record(run / "train.json").finished
+        return progress(job.run / "train.log")
+    except (OSError, LookupError):  # its own process says what is wrong with it
+        return 0, None
+
+
+def is_finished(run: Path, stage: str) -> bool:
+    """Whether a stage of a run is finished. Of a damaged record, its own process says so."""
+    try:
+        return Record(run / f"{stage}.json").finished
     except UsageError:
         return False

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentence
 FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
-    *("--processes", "--reset-dataloader", "--compile"),
+    *("--processes", "--reset-dataloader", "--compile", "--wandb-project"),
 )
 # Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
 SAME = {
@@ -38,7 +39,8 @@ class Record:
         path: of the JSON file.
 
     Attributes:
-        content: ``{"settings": {option: value}, "attempts": [...], "finished": bool}``.
+        content: ``{"settings": {option: value}, "attempts": [...], "finished": bool}``, and, when an attempt has ended,
+            ``seconds`` of all attempts.
     """
 
     def __init__(self, path: Path | str):
@@ -70,9 +72,15 @@ class Record:
             f"{name}: {_value(before, name)} then, {_value(settings, name)} now" for name in changed(before, settings)
         ]
 
+    def is_exceeded(self, name: str, value: int) -> bool:
+        """Whether a setting, a number, was less in earlier attempts than a value is."""
+        before = self.content["settings"].get(name, "")
+        return before.isdecimal() and int(before) < value
+
     def begin(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Note an attempt before it is made, so that one that is killed leaves its trace."""
-        self.content["settings"] = dict(settings)
+        self._measure_killed()
+        self.content |= {"settings": dict(settings), "finished": False}
         self.content["attempts"].append({"command": list(command), **surroundings(), "outcome": "interrupted"})
         self.write()
 
@@ -80,7 +88,22 @@ class Record:
         """Note how the attempt ended: ``finished``, or how it failed."""
         self.content["attempts"][-1] |= {"outcome": outcome, **measured}
         self.content["finished"] = outcome == "finished"
+        self.content["seconds"] = round(self.seconds, 1)
         self.write()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all attempts together."""
+        self._measure_killed()
+        return sum(attempt.get("seconds", 0.0) for attempt in self.content["attempts"])
+
+    def _measure_killed(self) -> None:
+        """Note how long the last attempt took if it was killed, with nothing measured: until it wrote its last line."""
+        log = self.path.with_suffix(".log")
+        for attempt in self.content["attempts"][-1:]:
+            if "seconds" not in attempt and "started" in attempt and log.exists():
+                started = datetime.fromisoformat(attempt["started"]).timestamp()
+                attempt["seconds"] = round(max(0.0, log.stat().st_mtime - started), 1)
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
@@ -131,8 +154,6 @@ def settings_of(
 
 def surroundings() -> dict[str, Any]:
     """Versions, code, machine and time."""
-    from datetime import datetime
-
     return {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "commit": _commit(),

@@ -18,7 +18,7 @@ from posnet_fairseq.runs.record import Record, settings_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.settings import recipe
-from posnet_fairseq.runs.training import check, train
+from posnet_fairseq.runs.training import LENGTH, check, train
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
@@ -136,7 +136,8 @@ def _train(settings: RunSettings, data: TranslationData, device: Device) -> None
     if settings.machine:
         # The first machine keeps the record and does the other stages; this one only helps.
         if not settings.dry_run:
-            if not Record(settings.run / "train.json").finished:
+            record = Record(settings.run / "train.json")
+            if not record.finished or record.is_exceeded(LENGTH, settings.updates):
                 os.execvp(training.command[0], training.command)
             say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
         sys.exit(0)

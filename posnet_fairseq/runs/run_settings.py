@@ -33,7 +33,7 @@ STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
 # Options of fairseq-train that follow from settings.
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|save-|no-save|required-batch-size-multiple"
-    r"|distributed-|log-).*|-a"
+    r"|finetune-from-model|distributed-|log-).*|-a"
 )
 
 
@@ -177,7 +177,7 @@ class TrainingSettings(Settings):
             self.refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in self.options.split():
             if _OWN.fullmatch(word):
-                names = ("mixer", "size", "seed", "tokens", "max_tokens", "updates", "interval", "runs")
+                names = ("mixer", "size", "seed", "tokens", "max_tokens", "updates", "interval", "runs", "init_from")
                 called = ", ".join(name.upper() if recipe() else f"--{name.replace('_', '-')}" for name in names)
                 self.refuse(
                     "options",
@@ -255,11 +255,19 @@ class RunSettings(TrainingSettings):
     mixer: str = setting("mixer, as in architectures (posnet-mixers lists them)", "rposnet", _mixer)
     seed: int = setting("of everything random", 1, whole_number, metavar="N")
     name: str | None = setting("of the run (default: the mixer's)", parse=run_name)
+    init_from: Path | None = setting(
+        "checkpoint of the same architecture and vocabulary, as averaged.pt, whose weights the training begins with: "
+        "fine-tuning",
+        parse=_folder,
+        metavar="CHECKPOINT",
+    )
 
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""
         super().check()
         self.check_writable(Path(root(), self.run))
+        if self.init_from and not (self.init_from.is_file() or self.dry_run):
+            self.refuse("init_from", self.init_from, "there is no such checkpoint. Check the path.")
 
     @cached_property
     def system(self) -> str:

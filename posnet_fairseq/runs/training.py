@@ -8,13 +8,14 @@ from typing import Any
 
 from posnet_fairseq.runs.checkpoints_kept import remove_old
 from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.record import settings_of
+from posnet_fairseq.runs.record import Record, settings_of
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 
 LINES = 10  # about progress, where there is no terminal
+LENGTH = "--max-update"
 
 
 class Watch:
@@ -34,8 +35,14 @@ class Watch:
     ):
         self._stage, self._folder, self._average = stage, folder, average
         self._updates, self._report, self._bar = updates, report, bar
-        self._size = self._said = 0
-        bar.go_on_from(progress(stage.log)[0])
+        self._size = 0
+        done, valid = progress(stage.log)
+        self._said = self._tenth(valid)
+        bar.go_on_from(done, stage.record.seconds)
+
+    def _tenth(self, valid: Mapping[str, Any] | None) -> int:
+        """How many of :data:`LINES` parts of the training a validation has behind it."""
+        return int(valid["valid_num_updates"]) * LINES // self._updates if valid else 0
 
     def __call__(self) -> None:
         """Look whether the log has grown."""
@@ -45,12 +52,12 @@ class Watch:
         self._size = size
         done, valid = progress(self._stage.log)
         self._bar.move_to(done)
-        updates = int(valid["valid_num_updates"]) if valid else 0
-        if valid and updates * LINES // self._updates > self._said:
-            self._said = updates * LINES // self._updates
+        if valid and self._tenth(valid) > self._said:
+            self._said = self._tenth(valid)
+            left = f", {self._bar.time_left}" if self._bar.time_left else ""
             self._report.say(
-                f"{self._stage.run.name}: {updates:,} of {self._updates:,} updates, validation perplexity "
-                f"{valid['valid_ppl']:.1f}"
+                f"{self._stage.run.name}: {int(valid['valid_num_updates']):,} of {self._updates:,} updates, validation "
+                f"perplexity {valid['valid_ppl']:.1f}{left}"
             )
         remove_old(self._folder, self._stage.log, self._average)
 
@@ -80,7 +87,7 @@ def train(
     places: Mapping[str, object] | None = None,
     remedy: str | None = None,
 ) -> None:
-    """Do the stage of a training, unless it is done.
+    """Do the stage of a training, unless it is done. One that was done with fewer updates goes on.
 
     Args:
         run: the run's folder.
@@ -95,9 +102,9 @@ def train(
     Raises:
         UsageError: it was begun with other options, cannot begin, or failed.
     """
-    folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, "--max-update"))
+    folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
-    stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy)
+    stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy, growing=LENGTH)
 
     def prepare() -> None:
         output = check(str(folder), str(average), str(world), *arguments)
@@ -107,6 +114,8 @@ def train(
             ProgressReporter().say(remarks.strip())
 
     stage.prepare = prepare
+    if Record(run / "train.json").is_exceeded(LENGTH, updates):
+        ProgressReporter().say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
     do(stage, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
     remove_old(folder, stage.log, average)
 

@@ -1,13 +1,15 @@
 """Progress of long work: a bar with a rate for each stage, and a line when the stage is done."""
 
 import contextlib
+import math
 import os
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn
 
 from posnet_fairseq.shared.errors import visible
 
@@ -42,7 +44,7 @@ class ProgressReporter:
         with self.bar(name, unit, total) as bar:
             yield bar
         if bar.seconds > SHORT:
-            rate = f", {amount(bar.done, unit)}, {amount(bar.rate, unit)}/s" if bar.done else ""
+            rate = f", {amount(bar.done, unit)}, {amount(bar.mean_rate, unit)}/s" if bar.done else ""
             self.say(f"{name.ljust(self._width)} {bar.seconds:,.1f} s{rate}")
 
     @contextlib.contextmanager
@@ -53,11 +55,10 @@ class ProgressReporter:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[done]}"),
-            TimeRemainingColumn(),
         ]
         progress = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         with progress:
-            yield Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit)
+            yield Bar(progress, progress.add_task(name.ljust(self._width), total=total, done=""), unit, total)
 
 
 class Bar:
@@ -67,25 +68,39 @@ class Bar:
         done: units done in this run and, of a resumed stage, in earlier ones.
     """
 
-    def __init__(self, progress: Progress, task: TaskID, unit: str) -> None:
-        self._progress, self._task, self._unit = progress, task, unit
+    def __init__(self, progress: Progress, task: TaskID, unit: str, total: float | None) -> None:
+        self._progress, self._task, self._unit, self._total = progress, task, unit, total
         self._start = time.perf_counter()
         self.done: float = 0
         self._before: float = 0
+        self._earlier = 0.0
 
     @property
     def seconds(self) -> float:
-        """Seconds since the stage began."""
-        return time.perf_counter() - self._start
+        """Seconds since the stage began, and, where they are known, of earlier runs."""
+        return self._earlier + time.perf_counter() - self._start
 
     @property
     def rate(self) -> float:
         """Units per second, of those done in this run."""
-        return (self.done - self._before) / max(self.seconds, 1e-9)
+        return (self.done - self._before) / max(self.seconds - self._earlier, 1e-9)
 
-    def go_on_from(self, done: float) -> None:
-        """Set the number of units that earlier runs have done."""
+    @property
+    def mean_rate(self) -> float:
+        """Units per second, of those done in :attr:`seconds`."""
+        return (self.done - (0 if self._earlier else self._before)) / max(self.seconds, 1e-9)
+
+    @property
+    def time_left(self) -> str:
+        """The time left at this rate, for display; "" if it is unknown, or none."""
+        left = (self._total or 0) - self.done
+        return time_left(left / self.rate) if left > 0 and self.rate > 0 else ""
+
+    def go_on_from(self, done: float, seconds: float = 0.0) -> None:
+        """Set the number of units that earlier runs have done, and the seconds that they took, 0 if unknown."""
         self.done = self._before = done
+        self._earlier = seconds
+        self._progress.update(self._task, completed=done, done=amount(done, self._unit) if done else "")
 
     def advance(self, count: float) -> None:
         """Add units done since the last call."""
@@ -95,7 +110,13 @@ class Bar:
         """Set the number of units done."""
         self.done = done
         text = f"{amount(done, self._unit)}, {amount(self.rate, self._unit)}/s"
-        self._progress.update(self._task, completed=done, done=text)
+        left = f", {self.time_left}" if self.time_left else ""
+        self._progress.update(self._task, completed=done, done=text + left)
+
+
+def time_left(seconds: float) -> str:
+    """Return a time for display: ``1:02:03 left``."""
+    return f"{timedelta(seconds=math.ceil(seconds))} left"
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -322,3 +322,56 @@ def test_bad_input(files, tmp_path, capsys):
         (english, german, "--workers", "0", *every): "--workers 0: give 1 or more",
     }.items():
         assert said in refused(capsys, tmp_path, "--train", *arguments), said
+
+
+@pytest.mark.parametrize("kind", [("--subwords", "bpe", "--merges", "30"), ("--subwords", "sentencepiece")])
+def test_like_another_dataset(files, tmp_path, kind):
+    """The subwords and dictionaries are the other's, also for words that it did not have."""
+    pieces = ["--pieces", "60"] if "sentencepiece" in kind else []
+    general = tmp_path / "general"
+    prepare.main(
+        [
+            "corpus",
+            *kind,
+            *pieces,
+            "--lowercase",
+            "--train",
+            *map(str, files),
+            "--valid-every",
+            "23",
+            "--workers",
+            "1",
+            "--out",
+            str(general),
+        ]
+    )
+    special = [
+        write(tmp_path / f"special.{name}", [f"Zebras {n} and old houses." for n in range(30)]) for name in ("en", "de")
+    ]
+    out = tmp_path / "special"
+    arguments = ["corpus", "--like", str(general), "--workers", "1", "--out", str(out), "--valid-every", "10"]
+    prepare.main([*arguments, "--train", *map(str, special)])
+    before, after = contents(general), contents(out)
+    shared = [name for name in before if name.startswith(("dict.", "codes", "sentencepiece"))]
+    assert len(shared) == 3
+    assert {name: before[name] for name in shared} == {name: after[name] for name in shared}
+    assert before["train.bpe.en"] != after["train.bpe.en"]
+    line = "Old ZEBRAS sleep."
+    ours, theirs = (pipeline_of(folder, ("en", "de")).encode(line) for folder in (out, general))
+    assert ours == theirs
+
+
+def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
+    data = make(tmp_path, "--train", *files, "--valid-every", "23")
+    arguments = ["corpus", "--like", str(data), "--out", str(tmp_path / "x"), "--valid-every", "10", "--train"]
+    for more, sentence in (
+        ([*files, "--merges", "20"], "--merges with --like"),
+        ([*reversed(files)], "it is from en to de, the text from de to en"),
+    ):
+        with pytest.raises(SystemExit):
+            prepare.main([*arguments, *map(str, more)])
+        assert sentence in capsys.readouterr().err
+    arguments[2] = str(tmp_path)
+    with pytest.raises(SystemExit):
+        prepare.main([*arguments, *map(str, files)])
+    assert "it has no card (dataset.json)" in capsys.readouterr().err

@@ -227,6 +227,17 @@ def test_one_that_fails_leaves_the_others_alone(pool, tmp_path, capfd):
     assert capfd.readouterr().err.count("something that all say") == 1
 
 
+def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "_look", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pool.work()
+    said = capfd.readouterr().err.splitlines()
+    assert said[-1] == "interrupted: 0 of 3 runs have ended; all is kept. The same command goes on where they were."
+
+
 @pytest.mark.parametrize("damage", [b"{", b"", b"\xff", None])
 def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage):
     record = run_of(tmp_path, "b") / "train.json"

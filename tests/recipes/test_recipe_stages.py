@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from posnet_fairseq.runs import command_stage
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.record import Record, last_attempt, settings_of
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.stages import StageRunner
 
 
 def python(code):
@@ -57,6 +60,57 @@ def test_stage_is_done_once(tmp_path):
     assert [attempt["outcome"] for attempt in Record(tmp_path / "run/work.json").content["attempts"]] == [
         "finished"
     ] * 2
+
+
+def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
+    def stage(number, *more):
+        return CommandStage(tmp_path, "work", [*python("print('x')"), "--max", number, *more], growing="--max")
+
+    do(stage("9"))
+    assert stage("9").is_done(tmp_path)
+    assert not stage("10").is_done(tmp_path)
+    with pytest.raises(UsageError, match="--max: 9 then, 8 now"):
+        stage("8").is_done(tmp_path)
+    with pytest.raises(UsageError, match=r"\(--new: not given then, given now\)"):
+        stage("10", "--new").is_done(tmp_path)
+    do(stage("10"))
+    assert stage("10").is_done(tmp_path)
+    record = Record(tmp_path / "work.json")
+    of_each = [attempt["seconds"] for attempt in record.content["attempts"]]
+    assert len(of_each) == 2
+    assert record.content["seconds"] == pytest.approx(sum(of_each))
+    record.begin(["work"], {"--max": "11"})
+    assert not Record(tmp_path / "work.json").finished  # it was killed
+
+
+def test_seconds_are_those_of_all_attempts(tmp_path):
+    """One that was killed lasted until it wrote its last line."""
+    record = Record(tmp_path / "work.json")
+    record.begin(["work"], {})
+    start = datetime.fromisoformat(record.content["attempts"][0]["started"]).timestamp()
+    log = tmp_path / "work.log"
+    log.touch()
+    os.utime(log, (start + 50, start + 50))
+    assert Record(record.path).seconds == 50
+    again = Record(record.path)
+    again.begin(["work"], {})
+    again.end("finished", seconds=7.5)
+    assert Record(record.path).content["seconds"] == 57.5
+
+
+def test_an_interrupted_stage_is_measured(tmp_path):
+    stage = CommandStage(tmp_path, "work", python("import time; time.sleep(600)"))
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    stage.watch = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        StageRunner(tmp_path, ProgressReporter()).do(stage)
+    (attempt,) = Record(tmp_path / "work.json").content["attempts"]
+    assert attempt["outcome"] == "interrupted"
+    assert attempt["seconds"] > 0
+    assert attempt["peak_memory_bytes"] > 2**20
 
 
 def test_what_is_made_of_something_newer_is_done_again(tmp_path):

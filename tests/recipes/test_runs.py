@@ -416,3 +416,31 @@ def test_comparison(world, one):
     assert attempts[0] == "interrupted"
     assert attempts[-1] == "finished"
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_finished_run_can_be_lengthened(world, one):
+    """It ends with the same weights and scores as a run that was as long from the start."""
+    run = run_of(world, "lengthened")
+    finish(start(world, "lengthened", UPDATES="5"))
+    assert updates_of(run / "checkpoints" / "checkpoint_last.pt") == 5
+    scored = (run / "score.json").read_text()
+    output = finish(start(world, "lengthened"))
+    assert "rposnet_tiny_s1: train goes on from 5 to 8 updates" in output
+    assert " is done" not in output
+    assert (run / "score.json").read_text() != scored
+    for name, tensor in weights(one).items():
+        assert torch.equal(weights(run)[name], tensor), name
+    assert (run / "test.yy").read_bytes() == (one / "test.yy").read_bytes()
+    assert names_in(run / "checkpoints") == names_in(one / "checkpoints")
+    found = record(run, "train")
+    assert found["seconds"] == pytest.approx(sum(attempt["seconds"] for attempt in found["attempts"]), abs=0.1)
+    output = finish(start(world, "lengthened", "train", UPDATES="6"), code=2)
+    assert "--max-update: 8 then, 6 now" in output
+
+
+def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):
+    options = SETTINGS["OPTIONS"] + " --lr-scheduler cosine"
+    finish(start(world, "cosine", "train", UPDATES="4", WARMUP="2", OPTIONS=options))
+    output = finish(start(world, "cosine", "train", UPDATES="6", WARMUP="2", OPTIONS=options), code=2)
+    assert "UPDATES=6: the training was begun with 4, and the learning rates of --lr-scheduler cosine depend" in output
+    assert record(run_of(world, "cosine"), "train")["finished"]

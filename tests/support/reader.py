@@ -21,7 +21,7 @@ from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
 from support.made_up import sacrebleu_test_set
 
 # Files that are there before the first command: lines of each, in all languages. All else is made by commands.
-GIVEN = {"my": 600, "test": 5, "base": 5, "rposnet": 5}
+GIVEN = {"my": 600, "medical": 200, "test": 5, "base": 5, "rposnet": 5}
 # Those that comparison.yaml in docs/scoring.md names.
 GIVEN |= dict.fromkeys(("data/test", "a1", "a2", "b1", "c1"), 5)
 GIVEN |= {f"runs/wmt14.en-de/{name}_base_s1/test": 5 for name in ("transformer", "shaw", "rposnet")}
@@ -43,7 +43,8 @@ SMALLER = {
     "--tokens-per-sample 40",
     r"fairseq-eval-lm ": "--tokens-per-sample 40",
     r"posnet-average .*--num ": "--num 2",
-    r"posnet-prepare corpus ": "--merges 60 --workers 1",
+    r"posnet-prepare corpus (?!.*--like )": "--merges 60",
+    r"posnet-prepare corpus ": "--workers 1",
     r"posnet-prepare text ": "--pieces 60 --workers 1",
     r"posnet-score --config ": "--metrics bleu",  # the others take models from the hub
     **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items() if what != "score"},

@@ -79,6 +79,9 @@ THOROUGH = {
     "hostile/test_hostile_streams.py": {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
     },
+    "recipes/test_beginning.py": {
+        "test_fine_tuning_begins_with_the_weights": "15 s: a training, after that of the fixture",
+    },
     "recipes/test_batches.py": {
         "test_criterion_of_the_options_is_estimated": "10 s",
         "test_training_that_has_begun_keeps_its_batches": "8 s: trains twice",
@@ -93,6 +96,8 @@ THOROUGH = {
         "test_goes_on_with_other_processes_and_batches": "35 s",
         "test_two_processes_learn_what_one_learns": "25 s; quick: the recipe that one process runs",
         "test_recipe_refuses_options_of_another_ending": "7 s",
+        "test_a_finished_run_can_be_lengthened": "40 s: a recipe, twice; quick: a stage whose number has grown",
+        "test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened": "20 s: a training",
     },
     "test_resume.py": {
         "test_killed": "20 s: starts a process; quick: an interrupt after any batch, a file cut at any byte",

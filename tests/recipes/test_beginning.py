@@ -1,0 +1,128 @@
+"""Trainings that begin with the weights of a checkpoint: fine-tuning."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from posnet_data_prep.prepare import main as prepare
+from posnet_fairseq.cli.run import main as run
+from posnet_fairseq.runs import before_training, beginning
+from posnet_fairseq.shared.errors import UsageError
+from support import commands
+from support.corpus import make_corpus
+
+# As loading on the meta device is: it tells that names and shapes fit.
+pytestmark = pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+
+SIZES = (
+    "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-ffn-embed-dim 32 "
+    "--decoder-ffn-embed-dim 32"
+)
+SETTINGS = "--size tiny --interval 2 --average 1 --warmup 2 --tokens 200 --max-tokens 200 --max-positions 32 --cpus 1"
+ALREADY = ("train", "average", "precompute")
+
+
+def dataset(folder, name, seed, *options):
+    (folder / f"{name}.text").mkdir()
+    make_corpus(folder / f"{name}.text", train=60, valid=10, test=5, seed=seed)
+    arguments = ["corpus", *options, "--workers", "1", "--out", str(folder / name)]
+    for part in ("train", "valid", "test"):
+        arguments += [f"--{part}", *(str(folder / f"{name}.text" / f"{part}.{language}") for language in ("xx", "yy"))]
+    prepare(arguments)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A general and a special dataset, another one, and a model of the first."""
+    folder = tmp_path_factory.mktemp("world")
+    general = dataset(folder, "general", 1, "--merges", "20")
+    dataset(folder, "special", 2, "--like", str(general))
+    dataset(folder, "other", 3, "--merges", "5")
+    finish(folder, "general", "--updates", "4", *ALREADY)
+    return folder
+
+
+def finish(folder, data, *words):
+    """posnet-run in a process of its own, as it changes the environment."""
+    words = ["corpus", "--data", folder / data, "--runs", folder / "runs", *SETTINGS.split(), *words]
+    command = [sys.executable, "-m", "posnet_fairseq.cli.run", *map(str, words), f"--options={SIZES} --dropout 0.1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def model_of(folder, data="general", name="averaged.pt"):
+    return folder / "runs" / data / "rposnet_tiny_s1" / name
+
+
+def check(folder, path, *more, data="special", arch="rposnet_tiny"):
+    arguments = [str(folder / data), "--user-dir", commands.USER_DIR, "--arch", arch, *SIZES.split()]
+    arguments += ["--max-source-positions", "32", "--max-target-positions", "32", "--share-all-embeddings", *more]
+    model, cfg = before_training.build(arguments)
+    beginning.check_beginning(path, model, cfg)
+
+
+def test_fine_tuning_begins_with_the_weights(world):
+    """With a learning rate of nearly nothing, it ends with them as well."""
+    averaged = model_of(world)
+    finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", averaged, *ALREADY)
+    before, after = (torch.load(path, weights_only=True)["model"] for path in (averaged, model_of(world, "special")))
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        torch.testing.assert_close(after[name], tensor, atol=1e-6, rtol=0, msg=name)
+    record = json.loads(model_of(world, "special", "train.json").read_text())
+    assert record["settings"]["--finetune-from-model"] == str(averaged)
+
+
+@pytest.mark.parametrize("name", ["averaged.pt", "checkpoints/checkpoint_last.pt"])
+def test_averaged_and_raw_checkpoints_are_taken(world, name):
+    check(world, model_of(world, name=name), "--dropout", "0.3")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "sentence"),
+    [
+        ("precomputed.pt", {}, "has stored energies, which cannot be trained. Give the checkpoint that posnet-precomp"),
+        (
+            "averaged.pt",
+            {"data": "other"},
+            "differs from .*other/dict.xx.txt. .* corpus --like .*general",
+        ),
+        ("averaged.pt", {"arch": "shaw_tiny"}, "is a model of --arch rposnet_tiny, and shaw_tiny is trained"),
+        ("train.json", {}, "train.json is damaged or no checkpoint"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_training(world, name, more, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        check(world, model_of(world, name=name), **more)
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--activation-fn gelu", "trained with other options .--activation-fn: relu there, gelu here"),
+        ("--gate none", "--gate: .*none here"),
+        ("--encoder-ffn-embed-dim 48", "--encoder-ffn-embed-dim: 32 there, 48 here"),
+    ],
+)
+def test_other_models_are_refused(world, option, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        check(world, model_of(world), *option.split())
+
+
+def test_dictionaries_of_another_size_are_found_where_the_model_s_own_are_gone(world, tmp_path):
+    state = torch.load(model_of(world), weights_only=False)
+    state["cfg"]["task"]["data"] = str(tmp_path / "gone")
+    torch.save(state, tmp_path / "moved.pt")
+    check(world, tmp_path / "moved.pt")
+    with pytest.raises(UsageError, match=r"moved.pt: the source dictionary has \d+ entries, but the checkpoint was tr"):
+        check(world, tmp_path / "moved.pt", data="other")
+
+
+def test_a_checkpoint_that_is_not_there_is_refused_at_once(world, capsys):
+    with pytest.raises(SystemExit):
+        run(["corpus", "--data", str(world / "special"), "--init-from", "none.pt"])
+    assert "none.pt: there is no such checkpoint. Check the path." in capsys.readouterr().err

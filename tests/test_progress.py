@@ -1,0 +1,46 @@
+"""Bars: what is done, how fast, and the time left."""
+
+import pytest
+
+from posnet_fairseq.shared import progress
+from posnet_fairseq.shared.progress import ProgressReporter, time_left
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_time_left_however_slow(clock):
+    with ProgressReporter(quiet=True).bar("train", "updates", 1000) as bar:
+        assert bar.time_left == ""
+        clock[0] += 400
+        bar.move_to(10)
+        assert bar.time_left == "11:00:00 left"
+        bar.move_to(1000)
+        assert bar.time_left == ""
+
+
+def test_time_left_is_that_of_this_run_and_seconds_are_those_of_all(clock, capsys):
+    with ProgressReporter().stage("train", "updates", 300) as bar:
+        bar.go_on_from(100, seconds=50)
+        clock[0] += 10
+        bar.move_to(110)
+        assert bar.time_left == "0:03:10 left"
+        clock[0] += 190
+        bar.move_to(300)
+    assert "250.0 s, 300 updates, 1.2 updates/s" in capsys.readouterr().err
+
+
+def test_no_time_is_left_of_an_unknown_total(clock):
+    with ProgressReporter(quiet=True).bar("read") as bar:
+        clock[0] += 1
+        bar.move_to(5)
+        assert bar.time_left == ""
+
+
+def test_days_are_named():
+    assert time_left(90_000.2) == "1 day, 1:00:01 left"
