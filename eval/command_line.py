@@ -22,20 +22,19 @@ _MODELS = ("bleurt_model", "comet_model", "comet_encoder")
 _TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
 
 
-def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Plan]:
-    """Return the options of a command line, and the plan that they make.
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return the plan that the options of a command line make.
 
     Raises:
         UsageError: options contradict each other or have values that are not allowed.
     """
-    options = make_parser().parse_args(arguments)
     check_workers(options.workers)
     plan = _from_file(options) if options.config else _from_flags(options)
     given = {name: getattr(options, name) for name in (*_PLAN, *_MODELS)}
     if options.baseline or options.baseline2:
         first = options.baseline or next(iter(plan.baselines), None)
         given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
-    return options, replace(plan, **{name: value for name, value in given.items() if value is not None})
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
 def make_parser() -> argparse.ArgumentParser:

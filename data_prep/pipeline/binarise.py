@@ -30,7 +30,7 @@ def binarise(
     from fairseq import options
     from fairseq_cli import preprocess
 
-    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
+    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes  # isort: split (imports fairseq faster)
 
     for left in folder.glob("*"):
         if left.name != "key":  # of the stage

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.metrics.model_files import Missing
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
 
@@ -68,7 +69,7 @@ def _python() -> Finding:
 
 def _plugin() -> Iterator[Finding]:
     try:
-        import fairseq
+        import fairseq  # isort: skip
     except Exception as error:
         yield Finding("fairseq", False, f"{type(error).__name__}: {error}", "pip install ve-fairseq==0.12.3")
         return
@@ -141,12 +142,16 @@ def _versions() -> Iterator[str]:
             continue
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
-    argparse.ArgumentParser(
+def _parser() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
-    ).parse_args(arguments)
+    )
+
+
+@command
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
+    """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
     check_stdout()
     findings = list(examine())
     table = Table("", "", show_lines=True)

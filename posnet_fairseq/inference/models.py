@@ -22,6 +22,7 @@ from posnet_fairseq.inference.checkpoints import (
     vocabulary_sizes,
 )
 from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import (
     read_language_model_vocabulary,
     read_vocabulary,
@@ -122,7 +123,7 @@ def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
 
 def load_models(
     paths: Sequence[str | Path], data: str | Path | None = None
-) -> tuple[list[Transformer], Vocabulary, Path]:
+) -> tuple[list[Transformer], Vocabulary, Path, dict[str, Any]]:
     """Translation models, in evaluation mode.
 
     Args:
@@ -131,7 +132,8 @@ def load_models(
             on.
 
     Returns:
-        models, their vocabulary, and the directory that it was read from.
+        models, their vocabulary, the directory that it was read from, and the search settings that the first model
+        records, by name.
 
     Raises:
         UsageError: a model cannot be used, there are no dictionaries, or they do not fit.
@@ -148,7 +150,7 @@ def load_models(
             models.append(build_model(states[path], vocabulary))
     for path, state in states.items():
         refuse_other_dictionaries(path, state, vocabulary, folder)
-    return models, vocabulary, folder
+    return models, vocabulary, folder, recorded_search(states[str(paths[0])])
 
 
 def load_language_model(path: str | Path, data: str | Path | None = None) -> tuple[LanguageModel, Vocabulary, Path]:
