@@ -29,7 +29,7 @@ def run(program, *arguments):
 
 
 # What no command imports to print its help, its version, or that an option is wrong.
-SLOW = {"torch", "numpy", "fairseq", "matplotlib", "scipy", "pandas", "sklearn", "sympy", "sacrebleu", "jinja2"}
+SLOW = {"torch", "fairseq", "matplotlib", "scipy", "pandas", "sklearn", "sympy", "sacrebleu", "jinja2"}
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version", "--no-such-option"])

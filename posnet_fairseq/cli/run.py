@@ -112,7 +112,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     names = textwrap.fill(", ".join(known_datasets()), 100, initial_indent=INDENT, subsequent_indent=INDENT)
-    parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names))
+    about = "Train, translate and score, from data to scores in stages that resume."
+    parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
     parser.add_argument("target", nargs="?")
     parser.add_argument("words", nargs=argparse.REMAINDER)
     return parser

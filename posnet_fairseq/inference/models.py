@@ -69,7 +69,7 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
         return architecture.build_transformer(Namespace(**options), *words)
 
     if max_length is not None:
-        with torch.device("meta"), _NoRandomNumbers():
+        with torch.device("meta"), NoRandomNumbers():
             limits = {name: tensor.shape for name, tensor in build().state_dict().items()}
         weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
     return _with_weights(build, weights)
@@ -186,7 +186,7 @@ def _options(state: State) -> dict[str, Any]:
 _DRAWING = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
 
 
-class _NoRandomNumbers(TorchFunctionMode):
+class NoRandomNumbers(TorchFunctionMode):
     """Nothing is drawn for weights that are loaded at once: a second for a model of 60 million of them.
 
     On the meta device, drawing would also import all of torch's compiler.
@@ -207,10 +207,10 @@ def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
     Raises:
         UsageError: they do not fit.
     """
-    with torch.device("meta"), _NoRandomNumbers():
+    with torch.device("meta"), NoRandomNumbers():
         sketch = build()
     weights = fitting_weights(sketch, weights)
-    with _NoRandomNumbers():
+    with NoRandomNumbers():
         model = build()
     model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
     return model.eval()
