@@ -10,6 +10,7 @@ from posnet_eval.api import evaluate
 from posnet_eval.command_line import make_parser, plan_of
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
+from posnet_eval.report.data import as_json
 from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import show
 from posnet_fairseq.shared.command import command
@@ -30,7 +31,10 @@ def main(options: Namespace) -> None:
     else:
         check_stdout()
     result = evaluate(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
-    show(result, Console(highlight=False))
+    if options.json:
+        print(as_json(result), end="")
+    else:
+        show(result, Console(highlight=False))
     if options.out:
         publish(result, options.out)
         report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")

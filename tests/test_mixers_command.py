@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.cells import cell_len
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.bench.training_memory import training_memory
@@ -89,7 +90,7 @@ def test_tables_fit_a_terminal_and_a_pipe(arguments, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     mixers.main(["--size", "tiny", "--words", "100", *arguments])
     shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(cell_len, shown.splitlines())) <= 80
     assert "…" not in shown
 
 

@@ -1,6 +1,7 @@
 """posnet-length-ratio: γ of a binarised training set."""
 
 import argparse
+import json
 
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
@@ -17,6 +18,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")
     parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
     parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -28,4 +30,7 @@ def main(options: argparse.Namespace) -> None:
     with search_paused():
         from posnet_fairseq.fairseq_plugin import length_ratio
     source, target = length_ratio.measure(options.data, options.source_lang, options.target_lang)
+    if options.json:
+        print(json.dumps({"length_ratio": source / target, "source_tokens": source, "target_tokens": target}))
+        return
     print(f"{source / target:.6f} ({source:,} source tokens / {target:,} target tokens)")
