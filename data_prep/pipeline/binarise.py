@@ -27,10 +27,11 @@ def binarise(
         workers: number of processors to use.
         bar: shows progress in bytes.
     """
+    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
+
+    merge_large_indexes()  # before the next imports: with its module fairseq is imported without scikit-learn
     from fairseq import options
     from fairseq_cli import preprocess
-
-    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes  # isort: split (imports fairseq faster)
 
     for left in folder.glob("*"):
         if left.name != "key":  # of the stage
@@ -43,7 +44,6 @@ def binarise(
     for name, prefix in prefixes.items():
         arguments += [f"--{name}pref", str(prefix)]
     logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
-    merge_large_indexes()
     with _watching(folder, bar):
         preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
     (folder / "preprocess.log").unlink()  # it has dates and paths, which differ each time

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq without scikit-learn)
+
+# isort: split
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary

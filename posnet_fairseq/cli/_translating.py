@@ -13,12 +13,7 @@ import torch
 
 from posnet_fairseq.api import TranslationModel
 from posnet_fairseq.cli._resume import FinishedBatches, place_beside, work_of
-from posnet_fairseq.cli._search import (
-    lines_of,
-    settings_of,
-    take_dtype,
-    unless_given,
-)
+from posnet_fairseq.cli._search import lines_of, settings_of, take_dtype, unless_given
 from posnet_fairseq.cli._stream import as_they_come, check_stream, writer_to
 from posnet_fairseq.cli._text import files_of_data, files_of_models, text_options
 from posnet_fairseq.inference.packing.pack import (
@@ -27,13 +22,7 @@ from posnet_fairseq.inference.packing.pack import (
     packing_speedup,
     weights_are_packed,
 )
-from posnet_fairseq.inference.translator import (
-    BLANK,
-    Batch,
-    Batches,
-    Translation,
-    Translator,
-)
+from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place, check_stdout, read_lines, save_lines
 from posnet_fairseq.shared.incoming import IncomingLines

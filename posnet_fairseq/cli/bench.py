@@ -105,7 +105,6 @@ def main(options: argparse.Namespace) -> None:
     with search_paused():
         import torch
 
-        import posnet_fairseq.fairseq_plugin
         import posnet_fairseq.mixers  # noqa: F401  (registers them)
 
         benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")

@@ -68,11 +68,13 @@ def _python() -> Finding:
 
 def _plugin() -> Iterator[Finding]:
     try:
-        import fairseq  # isort: skip
+        from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
+
+        fairseq = import_fairseq()
     except Exception as error:
         yield Finding("fairseq", False, f"{type(error).__name__}: {error}", "pip install ve-fairseq==0.12.3")
         return
-    yield Finding("fairseq", True, f"imports, from {Path(fairseq.__file__).parent}")
+    yield Finding("fairseq", True, f"imports, from {Path(str(fairseq.__file__)).parent}")
     try:
         from posnet_fairseq.transformer.architectures import arch_names
     except Exception as error:

@@ -48,15 +48,15 @@ def _stand_ins() -> Iterator[None]:
             del sys.modules[name]
 
 
-def import_fairseq() -> None:
-    """Import fairseq, and scikit-learn and scipy only when fairseq calls them.
+def import_fairseq() -> ModuleType:
+    """The package fairseq, which imports scikit-learn and scipy only when it calls them.
 
     Raises:
         ImportError: fairseq is not installed or does not import on this Python. The message says how to fix it.
     """
     try:
         with _stand_ins():
-            importlib.import_module("fairseq")
+            return importlib.import_module("fairseq")
     except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
         raise ImportError(
             f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
