@@ -8,9 +8,16 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+_spares_imports = False
+
 
 def spare_objects() -> None:
-    """Search none of the objects that there are now, not even at the end of the process."""
+    """Search none of the objects that there are now, not even at the end of the process.
+
+    From now on, neither those that are made while :func:`search_paused`.
+    """
+    global _spares_imports
+    _spares_imports = True
     gc.freeze()
 
 
@@ -24,7 +31,10 @@ def search_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        _let_objects_age()
+        if _spares_imports:
+            gc.freeze()
+        else:
+            _let_objects_age()
         gc.enable()
 
 
