@@ -54,7 +54,6 @@ setup(
         # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
         "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
         "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
-        "sympy",  # formulas of posnet-mixers; torch needs it too
         "torch>=2.6",  # from here on checkpoints are loaded without running code
         "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
         "safetensors>=0.4",  # weights in model folders
@@ -72,6 +71,7 @@ setup(
         "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
+        "completion": ["shtab"],  # of the commands' options in shells
         "comet": COMET,
         "bleurt": BLEURT,
         "bench": BENCH,
@@ -84,6 +84,7 @@ setup(
             *EXPORT,
             *COMET,
             *BLEURT,
+            "shtab",
             "pytest",
             "pytest-xdist",
             "ruff>=0.12",

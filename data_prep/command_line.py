@@ -18,16 +18,15 @@ MOST = 10**9  # of anything that is counted
 COUNTS = ("pieces", "merges", "min_length", "max_length", "max_ratio", "valid_every")
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Options of a command line, each checked by itself.
+def check(options: argparse.Namespace) -> None:
+    """Refuse options of a command line that are wrong by themselves.
 
     Raises:
-        UsageError: a number is out of range, or the folder of the dataset has a name that fairseq cannot be given.
+        UsageError: no dataset is named, a number is out of range, or the folder of the dataset has a name that fairseq
+            cannot be given.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
     if not options.list and options.dataset is None:
-        parser.error("name a dataset, or give --list to see all of them")
+        raise UsageError("name a dataset, or give --list to see all of them.")
     given = [name for name in COUNTS if getattr(options, name, None) is not None]
     if "merges" in given and len(options.merges) > 2:
         raise UsageError(f"--merges {' '.join(map(str, options.merges))}: give one number, or one for each language.")
@@ -37,7 +36,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         _check_out(options.out)
     if getattr(options, "valid_every", None) == 1:
         raise UsageError("--valid-every 1: no training pair would be left. Give 2 or more.")
-    return options
 
 
 def _check_out(out: Path) -> None:
@@ -57,7 +55,8 @@ def _check_out(out: Path) -> None:
         raise UsageError(f"--out {name}: {reason}. Choose another name.")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of posnet-prepare's options."""
     parser = argparse.ArgumentParser(
         prog="posnet-prepare",
         description="Download, read, clean, split and binarise a dataset. Stop it at any time; the same command "

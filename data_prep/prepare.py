@@ -6,7 +6,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from posnet_data_prep.pipeline.publish import is_published, publish, refuse_fore
 from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
@@ -27,9 +28,10 @@ from posnet_fairseq.text.card import CARD
 
 
 @command
-def main(arguments: Sequence[str] | None = None) -> None:
+@parsed_by(command_line.make_parser)
+def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-prepare."""
-    options = command_line.parse(arguments)
+    command_line.check(options)
     if options.list or options.dry_run:
         check_stdout()
     report = ProgressReporter()

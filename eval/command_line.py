@@ -22,20 +22,19 @@ _MODELS = ("bleurt_model", "comet_model", "comet_encoder")
 _TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
 
 
-def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Plan]:
-    """Return the options of a command line, and the plan that they make.
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return the plan that the options of a command line make.
 
     Raises:
         UsageError: options contradict each other or have values that are not allowed.
     """
-    options = make_parser().parse_args(arguments)
     check_workers(options.workers)
     plan = _from_file(options) if options.config else _from_flags(options)
     given = {name: getattr(options, name) for name in (*_PLAN, *_MODELS)}
     if options.baseline or options.baseline2:
         first = options.baseline or next(iter(plan.baselines), None)
         given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
-    return options, replace(plan, **{name: value for name, value in given.items() if value is not None})
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -62,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
     parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
     parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV and JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     tests = ", ".join(f"{name}: {text}" for name, text in TESTS.items())
     parser.add_argument("--test", choices=TESTS, help=f"{tests} (default: bs)")
     parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")

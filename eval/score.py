@@ -2,26 +2,28 @@
 
 import itertools
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from posnet_eval.api import evaluate
-from posnet_eval.command_line import parse
+from posnet_eval.command_line import make_parser, plan_of
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
+from posnet_eval.report.data import as_json
 from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import show
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.progress import ProgressReporter
 
 
 @command
-def main(arguments: Sequence[str] | None = None) -> None:
+@parsed_by(make_parser)
+def main(options: Namespace) -> None:
     """Entry point of posnet-score."""
-    options, plan = parse(arguments)
+    plan = plan_of(options)
     report = ProgressReporter()
     texts = load(plan, options.skip_missing)
     if options.out:
@@ -29,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         check_stdout()
     result = evaluate(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
-    show(result, Console(highlight=False))
+    if options.json:
+        print(as_json(result), end="")
+    else:
+        show(result, Console(highlight=False))
     if options.out:
         publish(result, options.out)
         report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")

@@ -8,13 +8,14 @@ Example::
     model.translate("A line of text.")
 """
 
-import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 
+from posnet_fairseq.inference.arguments import MAX_TOKENS
 from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.searchable import (
@@ -25,8 +26,10 @@ from posnet_fairseq.inference.searchable import (
     results,
 )
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import MAX_TOKENS, Translation, Translator
+from posnet_fairseq.inference.translator import Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.transformer.model import Transformer
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
@@ -51,6 +54,7 @@ class TranslationModel(SearchableModel):
     Attributes:
         vocabulary: languages and dictionaries.
         folder: directory that the dictionaries were read from.
+        recorded_search: settings of a search that the first model records, by name: the defaults of its searches.
     """
 
     def __init__(
@@ -66,7 +70,12 @@ class TranslationModel(SearchableModel):
         shortlist: str | Path | None = None,
         compile: bool = False,
     ) -> None:
-        read = functools.partial(load_models, paths, data)
+        self.recorded_search: dict[str, Any] = {}
+
+        def read() -> tuple[list[Transformer], Vocabulary, Path]:
+            models, vocabulary, folder, self.recorded_search = load_models(paths, data)
+            return models, vocabulary, folder
+
         super().__init__(paths, read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile)
         self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
 
@@ -134,7 +143,8 @@ class TranslationModel(SearchableModel):
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".
-            **settings: of the search, see :class:`posnet_fairseq.inference.search.settings.SearchSettings`.
+            **settings: of the search, see :class:`posnet_fairseq.inference.search.settings.SearchSettings`. Defaults:
+                those that the model records, then those of the class.
 
         Returns:
             for a line: its text, or with `nbest` a list of its translations, best first. For a sequence: a list of
@@ -146,7 +156,9 @@ class TranslationModel(SearchableModel):
         with errors_of_arguments():
             if attention and nbest is None:
                 raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
-            translator = self.translator(SearchSettings(**settings), 1 if nbest is None else nbest, attention)
+            translator = self.translator(
+                replace(SearchSettings(**self.recorded_search), **settings), 1 if nbest is None else nbest, attention
+            )
             return results(lines, translator, nbest, max_tokens, on_long, prefix)
 
 

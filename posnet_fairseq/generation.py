@@ -15,8 +15,9 @@ from typing import Unpack, overload
 
 import torch
 
+from posnet_fairseq.inference.arguments import MAX_TOKENS
 from posnet_fairseq.inference.models import load_language_model as read_language_model
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.settings import OF_TEXTS, SearchSettings
 from posnet_fairseq.inference.searchable import (
     SearchableModel,
     SearchArguments,
@@ -25,15 +26,12 @@ from posnet_fairseq.inference.searchable import (
     results,
 )
 from posnet_fairseq.inference.text_generator import TextGenerator
-from posnet_fairseq.inference.translator import MAX_TOKENS, Translation
+from posnet_fairseq.inference.translator import Translation
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.transformer.language_model import LanguageModel
 
 __all__ = ["TextModel", "load_language_model"]
-
-# Defaults of a search for texts: a text has at most MAX_LEN_B tokens more than the longest beginning of its batch.
-BEAM, MAX_LEN_A, MAX_LEN_B = 1, 1.0, 100
 
 
 class TextModel(SearchableModel):
@@ -131,7 +129,7 @@ class TextModel(SearchableModel):
             UsageError: `lines` is not text, an argument is out of range, or a beginning is too long.
         """
         with errors_of_arguments():
-            chosen = dataclasses.replace(SearchSettings(BEAM, max_len_a=MAX_LEN_A, max_len_b=MAX_LEN_B), **settings)
+            chosen = dataclasses.replace(OF_TEXTS, **settings)
             generator = self.generator(chosen, 1 if nbest is None else nbest)
             return results(lines, generator, nbest, max_tokens)
 

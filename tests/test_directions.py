@@ -5,7 +5,7 @@ import torch
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.cli import average, precompute, translate
+from posnet_fairseq.cli import _translating, average, precompute, translate
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
@@ -65,7 +65,7 @@ def lines(path):
 
 def translator(*arguments):
     """The translator that posnet-translate makes with these arguments."""
-    work = translate.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
+    work = _translating.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
     return work.load()
 
 

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
+from posnet_fairseq.cli import _exporting
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.inference import onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
@@ -219,7 +220,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
     def fails_late(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command, "write_model", fails_late)
+    monkeypatch.setattr(_exporting, "write_model", fails_late)
     line = fails(capsys, command.main, path, "--out", data.parent / "model")
     assert "cannot write" in line
     assert "the disk is full" in line

@@ -1,12 +1,16 @@
 """posnet-mixers, and the counts it shows."""
 
+import json
+
 import pytest
+from rich.cells import cell_len
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.bench.training_memory import training_memory
-from posnet_fairseq.cli import mixers
+from posnet_fairseq.cli import _mixer_tables, mixers
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
+from support import operations
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())
 
@@ -23,25 +27,39 @@ TABLE_7 = {
 
 @pytest.mark.parametrize("name", TABLE_7)
 def test_operations_are_those_of_the_paper(name):
-    model = counting.build(name, "tiny")
-    trained = counting.formula(model.encoder.layers[0].self_attn)
+    assert tuple(cost.formula for cost in counting.costs(name, "tiny", 100, 20)) == TABLE_7[name]
+
+
+@every_mixer
+def test_formulas_are_those_of_the_operations(name):
+    mixer, model = get_mixer(name), counting.build(name, "tiny")
+    trained = operations.formula(model.encoder.layers[0].self_attn)
     precompute(model)
-    stored = counting.formula(model.encoder.layers[0].self_attn)
-    assert (counting.as_text(trained), counting.as_text(stored)) == TABLE_7[name]
+    stored = operations.formula(model.encoder.layers[0].self_attn)
+    assert mixer.operations_formula == operations.as_text(trained)
+    assert (mixer.stored_operations_formula or mixer.operations_formula) == operations.as_text(stored)
+
+
+@pytest.mark.parametrize("size", ["tiny", "base"])
+@every_mixer
+def test_costs_are_those_of_the_whole_model(name, size):
+    """Of which only the layers that differ are built."""
+    model = counting.build(name, size, words=100)
+    trained, stored = counting.costs(name, size, 100, 20)
+    assert trained.parameters == counting.trained_parameters(model)
+    precompute(model)
+    assert stored.parameters == counting.trained_parameters(model)
 
 
 def test_matrices_of_offsets_cost_by_their_reach_and_not_by_the_square_of_the_length():
     """All pairs of tokens meet as in attention, and every offset that is told apart has three products."""
-    texts = [
-        counting.as_text(counting.formula(counting.build(name, "tiny").encoder.layers[0].self_attn))
-        for name in ("translution", "alpha_translution")
-    ]
+    texts = [get_mixer(name).operations_formula for name in ("translution", "alpha_translution")]
     assert texts == ["3K̂ND² - 4K̂ND + 4N²D + ND² + 4ND", "2N²D + 4ND² + 3K̂NE² - 4K̂NE + 4N²E + 4NE + 4NDE"]
 
 
 def test_figures_are_those_of_the_size():
     """tiny: D = 192, H = 4, K = 8 (α-Translution: 16), C = 8."""
-    rows = {row["mixer"]: row for row in mixers.overview("tiny", words=100, length=20)}
+    rows = {row["mixer"]: row for row in _mixer_tables.overview("tiny", words=100, length=20)}
     shaw, narrow = 2 * 400 * 192 + 4 * 20 * 192**2 + 17 * 20 * 192, 32
     assert rows["shaw"]["N=20"] == f"{shaw / 1e6:.1f}M"
     pairs = 20 + 16 * (2 * 20 - 16 - 1)
@@ -53,7 +71,8 @@ def test_figures_are_those_of_the_size():
 
 def test_a_mixer_that_declares_no_operations(monkeypatch):
     monkeypatch.delattr(get_mixer("attention"), "operations")
-    rows = {row["mixer"]: row for row in mixers.overview("tiny", words=100, length=20)}
+    monkeypatch.delattr(get_mixer("attention"), "operations_formula")
+    rows = {row["mixer"]: row for row in _mixer_tables.overview("tiny", words=100, length=20)}
     assert (rows["attention"]["operations of a layer"], rows["attention"]["N=20"]) == ("not declared", "")
     assert rows["attention"]["parameters"] == rows["gpsa"]["parameters"]
 
@@ -64,6 +83,41 @@ def test_overview_has_every_mixer(capsys):
     for name in mixer_names():
         assert f"{name} " in shown
     assert "Eqs. 13-18" in shown
+
+
+@pytest.mark.parametrize("arguments", [[], ["rposnet"], ["rposnet", "--options"]])
+def test_tables_fit_a_terminal_and_a_pipe(arguments, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    mixers.main(["--size", "tiny", "--words", "100", *arguments])
+    shown = capsys.readouterr().out
+    assert max(map(cell_len, shown.splitlines())) <= 80
+    assert "…" not in shown
+
+
+def test_json(capsys):
+    mixers.main("--json --size tiny --words 100 --length 20".split())
+    rows = {row["mixer"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == mixer_names()
+    trained, stored = counting.costs("rposnet", "tiny", 100, 20)
+    assert (rows["rposnet"]["trained"], rows["rposnet"]["stored energies"]) == (trained._asdict(), stored._asdict())
+    assert rows["attention"]["arch"] == "transformer_pos_tiny"
+    assert rows["fouriernet"]["places"] == ["encoder"]
+    mixers.main(["rposnet", "--json"])
+    assert json.loads(capsys.readouterr().out)["places"] == ["encoder", "decoder", "cross"]
+    mixers.main(["rposnet", "--options", "--json"])
+    (clip,) = [row for row in json.loads(capsys.readouterr().out) if row["option"] == "--clip-distance"]
+    assert clip["values"] == "K or K,K,..."
+
+
+def test_markdown(capsys):
+    mixers.main("--markdown --size tiny --words 100".split())
+    lines = capsys.readouterr().out.splitlines()
+    (costs,) = [line for line in lines if line.startswith("| rposnet | e d c |")]
+    assert "K̂ND + N²D + 4ND²<br>N²D + 3ND²" in costs
+    rows = [line.replace("\\|", "") for line in lines if line.startswith("|")]
+    assert {row.count("|") for row in rows} == {4, 7}
+    mixers.main(["lightconv", "--markdown", "--options"])
+    assert "none \\| gelu \\| glu" in capsys.readouterr().out
 
 
 @every_mixer

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from posnet_fairseq.bench import counting
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import Energy
@@ -12,6 +11,7 @@ from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
+from support import operations
 from support.building import mixer_cases, possible, settings
 
 HEADS = 2
@@ -64,7 +64,7 @@ def test_operations_that_are_not_declared(base):
     mixer = type("New", (base,), {"name": "new"})(settings("attention", "encoder"))
     with pytest.raises(NotImplementedError, match="new does not declare its operations"):
         mixer.operations(size)
-    assert counting.formula(mixer) is None
+    assert operations.formula(mixer) is None
     if base is PositionBasedMixer:
         mixer.energies.append(Energy())
         with pytest.raises(NotImplementedError, match="Energy does not declare its operations"):
@@ -72,9 +72,7 @@ def test_operations_that_are_not_declared(base):
 
 
 def test_text_of_a_formula():
-    rows, tokens, width, narrow = counting.SYMBOLS
-    operations = 4 * tokens**2 * width - tokens * width - 2 * width**2 + 0.75 * rows * tokens * width
-    assert counting.as_text(operations) == "0.75K̂ND + 4N²D - ND"
-    assert counting.as_text(operations + tokens * narrow + tokens * width * narrow) == (
-        "0.75K̂ND + 4N²D - ND + NE + NDE"
-    )
+    rows, tokens, width, narrow = operations.SYMBOLS
+    terms = 4 * tokens**2 * width - tokens * width - 2 * width**2 + 0.75 * rows * tokens * width
+    assert operations.as_text(terms) == "0.75K̂ND + 4N²D - ND"
+    assert operations.as_text(terms + tokens * narrow + tokens * width * narrow) == ("0.75K̂ND + 4N²D - ND + NE + NDE")

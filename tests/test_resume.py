@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from posnet_fairseq.cli import export, translate
+from posnet_fairseq.cli import _translating, export, translate
 from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.journal import Journal
@@ -108,7 +108,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(translate, "save_lines", interrupt)
+        patch.setattr(_translating, "save_lines", interrupt)
         run(code=130)
     said = run(batches=0)
     assert "7 of 7 sentences were done before" in said
@@ -180,8 +180,8 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("options", "expected"), [([], "1234.5"), (["--dtype", "int8"], "1.0")])
 def test_other_processes_pack_weights_as_this_one(monkeypatch, options, expected):
-    monkeypatch.setattr(translate, "packing_speedup", lambda: 1234.5)
-    work = translate.Work(translate._parser().parse_args(["model.pt", *options]), "cpu")
+    monkeypatch.setattr(_translating, "packing_speedup", lambda: 1234.5)
+    work = _translating.Work(translate._parser().parse_args(["model.pt", *options]), "cpu")
     code = (
         "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
         "pickle.load(sys.stdin.buffer); print(pack.packing_speedup())"
@@ -198,8 +198,8 @@ def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
 
 def test_killed(model, run, whole, tmp_path):
     code = (
-        "from posnet_fairseq.cli import translate; "
-        f"translate.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
+        "from posnet_fairseq.cli import translate; from posnet_fairseq.inference.packing import pack; "
+        f"pack.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
     )
     command = [sys.executable, "-c", code, model, *OPTIONS]
     (tmp_path / "long").write_text("".join(f"{line}\n" for line in SOURCES * 40))

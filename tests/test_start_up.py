@@ -2,8 +2,10 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from posnet_fairseq.inference.packing import pack as packing
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.garbage import search_paused
 from support.checkpoints import checkpoint
+from support.commands import COMMANDS
 
 
 def run(program, *arguments):
@@ -25,21 +28,68 @@ def run(program, *arguments):
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_importing_a_command_searches_for_no_garbage():
+# What no command imports to print its help, its version, or that an option is wrong.
+SLOW = {"torch", "fairseq", "matplotlib", "scipy", "pandas", "sklearn", "sympy", "sacrebleu", "jinja2"}
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version", "--no-such-option"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_are_read_before_anything_slow_is_imported(name, argument):
+    (script,) = entry_points(group="console_scripts", name=name)
+    imported = run(
+        "import importlib, json, sys\n"
+        "module, function, argument = sys.argv[1:]\n"
+        "try: getattr(importlib.import_module(module), function)([argument])\n"
+        "except SystemExit: print()\n"
+        "print(json.dumps(sorted(sys.modules)))\n",
+        script.module,
+        script.attr,
+        argument,
+    )
+    assert "posnet_fairseq.shared.command" in imported
+    assert not SLOW & {module.partition(".")[0] for module in imported}
+
+
+def test_fairseq_is_imported_without_what_posnet_never_uses():
+    imported, found, scores = run(
+        "import json, sys\n"
+        "import posnet_fairseq.models\n"
+        "imported = sorted({module.partition('.')[0] for module in sys.modules})\n"
+        "from importlib.util import find_spec\n"
+        "from fairseq.criterions.sentence_prediction import pearsonr\n"
+        "from fairseq.tasks.audio_classification import sklearn_metrics\n"
+        "scores = [float(sklearn_metrics.f1_score([0, 1, 1], [0, 1, 0])), float(pearsonr([1, 2, 3], [1, 2, 3])[0])]\n"
+        "print(json.dumps([imported, [find_spec(name).origin for name in ('sklearn', 'scipy')], scores]))\n"
+    )
+    assert "fairseq" in imported
+    assert not {"sklearn", "scipy", "pandas", "matplotlib"} & set(imported)
+    assert all(found)  # the packages themselves, when they are wanted
+    assert scores == pytest.approx([2 / 3, 1])
+
+
+def test_fairseq_that_does_not_import_is_explained(tmp_path):
+    (tmp_path / "fairseq.py").write_text("raise ValueError('mutable default')\n")
+    program = "import posnet_fairseq.models"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert "ImportError: fairseq does not import on Python" in ran.stderr
+    assert "(ValueError: mutable default)" in ran.stderr
+
+
+def test_a_command_searches_for_no_garbage_while_it_imports():
     searched, is_usual, frozen = run(
         "import gc, json\n"
         "usual, searched = gc.get_threshold(), []\n"
-        "import posnet_fairseq.cli\n"
-        "gc.callbacks.append(lambda phase, info: searched.append(info))\n"
-        "import posnet_fairseq.cli.translate\n"
-        "imported = len(searched)\n"
-        "from posnet_fairseq.shared.command import command\n"
-        "@command\n"
-        "def main(arguments=None):\n"
-        "    print(json.dumps([imported, gc.get_threshold() == usual, gc.get_freeze_count()]))\n"
-        "main()\n"
+        "from posnet_fairseq.cli import translate\n"
+        "gc.callbacks.append(lambda phase, info: searched.append(sys._getframe(1).f_globals['__name__']))\n"
+        "import sys\n"
+        "sys.argv = ['posnet-translate', '/nonexistent']\n"
+        "try: translate.main()\n"
+        "except SystemExit: print()\n"
+        "found = [name for name in searched if name.startswith(('torch.', 'importlib'))]\n"
+        "print(json.dumps([found, gc.get_threshold() == usual, gc.get_freeze_count()]))\n"
     )
-    assert (searched, is_usual) == (0, True)
+    assert (searched, is_usual) == ([], True)
     assert frozen > 100_000  # objects of torch
 
 

@@ -34,10 +34,11 @@ def binarise(
         bar: shows progress in bytes.
         dictionaries: of source and target, instead of new ones.
     """
+    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
+
+    merge_large_indexes()  # before the next imports: with its module fairseq is imported without scikit-learn
     from fairseq import options
     from fairseq_cli import preprocess
-
-    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
 
     for left in folder.glob("*"):
         if left.name != "key":  # of the stage
@@ -54,7 +55,6 @@ def binarise(
     for name, prefix in prefixes.items():
         arguments += [f"--{name}pref", str(prefix)]
     logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
-    merge_large_indexes()
     with _watching(folder, bar):
         preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
     (folder / "preprocess.log").unlink()  # it has dates and paths, which differ each time

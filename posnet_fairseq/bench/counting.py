@@ -1,40 +1,44 @@
-"""Parameters of models, and multiplications of mixers as formulas."""
+"""Parameters of models, and multiplications of mixers."""
 
 import dataclasses
 from argparse import Namespace
 from typing import Any, NamedTuple
 
-import sympy
 import torch
 from torch import nn
 
+from posnet_fairseq.inference.models import NoRandomNumbers
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.model import Transformer, build_transformer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
-# Of formulas: K̂ = 2K + 1 rows of a table, N tokens, width D, and E = H·C, the width of α-Translution's relative part.
-SYMBOLS = sympy.symbols("K̂ N D E")
-
 
 def build(
-    mixer: str, size: str, words: int = 43650, max_positions: int = 128, **options: str | bool | int
+    mixer: str,
+    size: str,
+    words: int = 43650,
+    max_positions: int = 128,
+    device: str = "meta",
+    **options: str | bool | int,
 ) -> Transformer:
-    """A model of a size with shared embeddings, in evaluation mode and without memory for its weights.
+    """A model of a size with shared embeddings, in evaluation mode.
 
     Args:
         mixer: name of a mixer.
         size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         words: entries of the dictionary.
         max_positions: L, of source and target.
+        device: of its weights; they take no memory on ``meta``.
         options: of the model, as the command line has them.
     """
     positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
     cfg = Namespace(share_all_embeddings=True, **positions, **options)
     apply_arch(cfg, mixer, size)
-    with torch.device("meta"):
+    with torch.device(device):
         return build_transformer(cfg, words, words).eval()
 
 
@@ -48,7 +52,7 @@ class Cost(NamedTuple):
 
     Attributes:
         parameters: of the model.
-        formula: as in :func:`as_text`; None if the mixer declares none.
+        formula: what the mixer declares; None if it declares none.
         operations: the number for one sentence; None if the mixer declares none.
     """
 
@@ -64,45 +68,34 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
         mixer, size, words: as for :func:`build`.
         length: N, tokens of the sentence.
     """
-    model = build(mixer, size, words)
-    trained = _cost(model, size, length)
+    built = _different_layers(mixer, size)
+    with NoRandomNumbers():  # weights that nobody writes take no memory
+        model = build(mixer, size, words, device="cpu", encoder_layers=built, decoder_layers=built)
+    more = SIZES[size].layers - built
+    trained = _cost(model, size, length, more)
     precompute(model)
-    return trained, _cost(model, size, length)
+    stored = _cost(model, size, length, more)
+    return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
 
 
-def _cost(model: Transformer, size: str, length: int) -> Cost:
-    layers: Any = model.encoder.layers
-    mixer, parameters = layers[0].self_attn, trained_parameters(model)
-    operations = formula(mixer)
-    if operations is None:
-        return Cost(parameters, None, None)
-    return Cost(parameters, as_text(operations), mixer.operations(mixing_size(mixer, length, size)))
+def _different_layers(mixer: str, size: str) -> int:
+    """The number of layers on each side that differ; further ones are like the last of them."""
+    cls, shape = get_mixer(mixer), SIZES[size]
+    options = [field for field in dataclasses.fields(cls.Config) if field.metadata.get("first_layers")]
+    first = [layers for option in options if (layers := of_arch(cls, option, shape)) is not None]
+    return int(min(shape.layers, 1 + max(first, default=0)))
 
 
-def formula(mixer: TokenMixer) -> sympy.Expr | None:
-    """The multiplications of a mixer for one sentence of N tokens, in :data:`SYMBOLS`; None if it declares none."""
-    rows, tokens, width, narrow = SYMBOLS
+def _cost(model: Transformer, size: str, length: int, more: int) -> Cost:
+    """The cost of a model that has `more` layers on each side, like the last."""
+    encoder, decoder = model.encoder.layers, model.decoder.layers
+    mixer: Any = encoder[0].self_attn
+    others = more * (trained_parameters(encoder[-1]) + trained_parameters(decoder[-1]))
     try:
-        return mixer.operations(MixingSize(tokens, tokens, width, (rows - 1) / 2, narrow))
+        operations = mixer.operations(mixing_size(mixer, length, size))
     except NotImplementedError:
-        return None
-
-
-def as_text(operations: sympy.Expr) -> str:
-    """A formula as "2N²D + 4ND²", without the terms that do not grow with N."""
-    text = ""
-    for powers, factor in sorted(sympy.Poly(operations, *SYMBOLS).terms(), key=_order):
-        if powers[1]:
-            number, symbols = float(factor), zip(SYMBOLS, powers, strict=True)
-            text += (" - " if number < 0 else " + ") + ("" if abs(number) == 1 else f"{abs(number):g}")
-            text += "".join(f"{symbol}{'²' * (power == 2)}" for symbol, power in symbols if power)
-    return text.removeprefix(" + ")
-
-
-def _order(term: tuple[tuple[int, int, int, int], sympy.Expr]) -> tuple[bool, int, int, int, int]:
-    """Terms of D alone first, higher powers first."""
-    (rows, tokens, width, narrow), _ = term
-    return narrow > 0, -rows, -tokens, width if narrow else -width, -narrow
+        operations = None
+    return Cost(trained_parameters(model) + others, mixer.operations_formula, operations)
 
 
 def mixing_size(mixer: TokenMixer, length: int, size: str) -> MixingSize:

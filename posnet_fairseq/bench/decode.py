@@ -105,7 +105,7 @@ def run(
         length: tokens of every sentence and of every translation, end symbols counted.
         sentences: in the batch.
         rounds: how often everything is timed.
-        precisions: of posnet's models, some of :data:`posnet_fairseq.inference.precision.DTYPES`.
+        precisions: of posnet's models, some of :data:`posnet_fairseq.inference.arguments.DTYPES`.
 
     Returns:
         dict from engine to a dict with ``sentences`` and ``tokens`` (per second), ``ratio`` (median of the ratios to

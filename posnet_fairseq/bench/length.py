@@ -6,6 +6,9 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq without scikit-learn)
+
+# isort: split
 import torch
 from fairseq.modules import MultiheadAttention
 from rich.table import Table

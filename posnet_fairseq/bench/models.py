@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq without scikit-learn)
+
+# isort: split
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
@@ -22,7 +25,7 @@ from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
-from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.model import Transformer
 from posnet_fairseq.transformer.sizes import SIZES
@@ -190,10 +193,11 @@ def tables(options: Namespace) -> Iterator[Table | str]:
     Args:
         options: of the command line.
     """
-    for mixer in options.mixers:
+    mixers = options.mixers or mixer_names()
+    for mixer in mixers:
         get_mixer(mixer, "--mixers")
     results = run(
-        options.mixers,
+        mixers,
         size=options.size,
         sentences=options.sentences,
         length=options.length,

@@ -1,5 +1,1 @@
-"""The commands, a file each."""
-
-from posnet_fairseq.shared.garbage import expect_imports
-
-expect_imports()
+"""The commands, a file each. A command imports torch and fairseq only when its options are read and right."""

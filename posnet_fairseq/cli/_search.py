@@ -1,31 +1,36 @@
 """Options of the search, and its results as lines, for the commands that search."""
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from posnet_fairseq.inference.precision import AUTO, DTYPES, check_dtype, choose_dtype
-from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.inference.arguments import AUTO, DTYPES
+from posnet_fairseq.inference.search.settings import RECORDED, SearchSettings
+from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
 
+if TYPE_CHECKING:
+    from posnet_fairseq.inference.translator import Translation
 
-def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that :func:`settings_of` reads, and ``--nbest``."""
+
+def add_search_options(parser: argparse.ArgumentParser, defaults: SearchSettings | None = None) -> None:
+    """Add the options that :func:`settings_of` reads, and ``--nbest``.
+
+    Args:
+        parser: of the command.
+        defaults: of the options. Default: what the model records, else those of :class:`SearchSettings`.
+    """
     search = parser.add_argument_group("search")
-    search.add_argument(
-        "--beam", type=int, default=12, help="hypotheses kept at each step; 1 is greedy (default: %(default)s)"
-    )
-    search.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: 1)")
-    search.add_argument(
-        "--max-len-a",
-        type=float,
-        default=0.0,
-        help="hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch "
-        "(default: %(default)s)",
-    )
-    search.add_argument("--max-len-b", type=int, default=200, help="b of --max-len-a (default: %(default)s)")
+    for name, meaning in RECORDED.items():
+        value = getattr(defaults or SearchSettings(), name)
+        default = f"default: {value:g}" if defaults else f"default: the model's own, else {value:g}"
+        search.add_argument(
+            flag(name), type=type(value), default=value if defaults else None, help=f"{meaning} ({default})"
+        )
     search.add_argument("--min-len", type=int, default=1, help="fewest tokens, the end symbol not counted (default: 1)")
     search.add_argument("--unkpen", type=float, default=0.0, help="penalty for <unk> (default: 0)")
     search.add_argument("--temperature", type=float, default=1.0, help="divides scores before softmax (default: 1)")
@@ -51,10 +56,26 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_of(options: argparse.Namespace) -> SearchSettings:
-    """The settings of the search on a command line."""
+def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None = None) -> SearchSettings:
+    """The settings of the search on a command line.
+
+    Args:
+        options: of the command line.
+        recorded: settings that the model records, for those that are not given.
+    """
     names = [setting.name for setting in dataclasses.fields(SearchSettings)]
-    return SearchSettings(**{name: getattr(options, name) for name in names})
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return SearchSettings(**dict(recorded or {}) | given)
+
+
+def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
+    """The recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``.
+
+    Args:
+        options: of the command line.
+        recorded: settings that the model records.
+    """
+    return " ".join(f"{flag(name)} {value:g}" for name, value in recorded.items() if getattr(options, name) is None)
 
 
 def add_translation_options(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +121,8 @@ def take_dtype(options: argparse.Namespace, paths: Sequence[str], device: str, p
     Raises:
         UsageError: the precision cannot be used on the device, or a model folder is damaged.
     """
+    from posnet_fairseq.inference.precision import check_dtype, choose_dtype  # imports torch
+
     check_dtype(options.dtype, device)
     if options.dtype == AUTO:
         options.dtype, reason = choose_dtype(paths, device)

@@ -1,16 +1,19 @@
 """Options about plain text that several commands have."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from posnet_fairseq.inference.model_folder import CONFIG, WEIGHTS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.text.card import CARD, DatasetCard
-from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline, choose_pipeline
+
+if TYPE_CHECKING:
+    from posnet_fairseq.text.dictionary import Vocabulary
 
 
 def add_text_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,8 @@ def text_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
     """Yield the paths of checkpoints, and of the files of model folders that a model is read from."""
+    from posnet_fairseq.inference.model_folder import CONFIG, WEIGHTS  # imports torch
+
     for path in map(Path, paths):
         yield from (path / CONFIG, path / WEIGHTS, *files_of_data(path)) if path.is_dir() else (path,)
 

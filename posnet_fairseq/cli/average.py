@@ -4,33 +4,25 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
-from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
-from posnet_fairseq.fairseq_plugin.saved_checkpoints import (
-    COPY,
-    NUMBERED,
-    copy_in,
-    gap,
-    lost_best,
-    numbered_checkpoints,
-)
-from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
+from posnet_fairseq.inference.recorded_search import ENTRY
+from posnet_fairseq.inference.search.settings import RECORDED, SearchSettings
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
+from posnet_fairseq.shared.garbage import search_paused
 
 
 def _refuse_names_of_the_training(out: Path, folder: str) -> None:
     """Refuse a result whose name is one of the run's own checkpoints, whether that is there or not."""
+    from posnet_fairseq.fairseq_plugin.saved_checkpoints import COPY, NUMBERED
+
     is_name = NUMBERED.fullmatch(out.name) or COPY.fullmatch(out.name)
     if is_name and out.parent.is_dir() and out.parent.samefile(folder):
         raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
 
 
-@command
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point of posnet-average."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-average",
         description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
@@ -39,7 +31,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=path_text, help="the run's --save-dir")
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
-    options = parser.parse_args(arguments)
+    search = parser.add_argument_group("search settings to record in it: the defaults of posnet-translate")
+    for name, meaning in RECORDED.items():
+        search.add_argument(flag(name), type=type(getattr(SearchSettings(), name)), help=meaning)
+    return parser
+
+
+@command
+@parsed_by(_parser, prints_result=False)
+def main(options: argparse.Namespace) -> None:
+    """Entry point of posnet-average."""
+    with search_paused():
+        import torch
+
+        from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
+        from posnet_fairseq.fairseq_plugin.saved_checkpoints import copy_in, gap, lost_best, numbered_checkpoints
+        from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
+    given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
+    SearchSettings(**given).check()
     if not Path(options.folder).is_dir():
         raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
     _refuse_names_of_the_training(Path(options.out), options.folder)
@@ -53,6 +62,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"posnet-average: {note}", file=sys.stderr)
     with torch.no_grad():
         state = average([checkpoint.path for checkpoint in chosen])
+    if given:
+        state["extra_state"][ENTRY] = given
     write_checkpoint(state, options.out)
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"

@@ -2,15 +2,13 @@
 
 import argparse
 import importlib
-from collections.abc import Sequence
 
-import torch
 from rich.console import Console
 
-import posnet_fairseq.mixers  # noqa: F401  (registers them)
-from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import a_path, check_stdout, path_text
+from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -22,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_subparsers(dest="what", required=True)
 
     whole = what.add_parser("models", help="training and decoding of whole models against fairseq's transformer")
-    whole.add_argument("--mixers", nargs="+", default=mixer_names(), help="default: all")
+    whole.add_argument("--mixers", nargs="+", help="default: all")
     whole.add_argument("--size", choices=SIZES, default="tiny")
     whole.add_argument("--sentences", type=int, default=100, help="in a batch (default: 100)")
     whole.add_argument("--length", type=int, default=12, help="tokens of each sentence (default: 12)")
@@ -96,15 +94,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @command
-def main(arguments: Sequence[str] | None = None) -> None:
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-bench."""
-    options = _parser().parse_args(arguments)
     check_stdout()
     for name, value in vars(options).items():
         if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
             check_numbers(options, **{name: (1, MOST_PAIRS if name == "pairs" else MOST)})
     console = Console(highlight=False)
-    benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
+    with search_paused():
+        import torch
+
+        import posnet_fairseq.mixers  # noqa: F401  (registers them)
+
+        benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
     for shown in benchmark.tables(options):
         console.print(shown)
     console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")

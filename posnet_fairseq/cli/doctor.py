@@ -1,28 +1,28 @@
 """posnet-doctor: what is installed, what works, and how to fix what does not."""
 
 import argparse
+import dataclasses
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.metrics.model_files import Missing
+from posnet_fairseq import __version__
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_stdout
 
 PACKAGES = (
-    "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
+    "posnet", "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
     "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
 
@@ -68,18 +68,20 @@ def _python() -> Finding:
 
 def _plugin() -> Iterator[Finding]:
     try:
-        import fairseq
+        from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
+
+        fairseq = import_fairseq()
     except Exception as error:
         yield Finding("fairseq", False, f"{type(error).__name__}: {error}", "pip install ve-fairseq==0.12.3")
         return
-    yield Finding("fairseq", True, f"imports, from {Path(fairseq.__file__).parent}")
+    yield Finding("fairseq", True, f"imports, from {Path(str(fairseq.__file__)).parent}")
     try:
         from posnet_fairseq.transformer.architectures import arch_names
     except Exception as error:
         yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
         return
     folder = Path(__file__).parents[1]
-    yield Finding("posnet", True, f"{len(arch_names())} architectures; --user-dir {folder}")
+    yield Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {folder}")
 
 
 def _torch() -> Finding:
@@ -133,30 +135,42 @@ def _neural_metric(name: str) -> Finding:
     return Finding(metric.label, True, f"can run, with {model}", needed=False)
 
 
-def _versions() -> Iterator[str]:
+def _versions() -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
         try:
-            yield f"{package} {importlib.metadata.version(package)}"
+            yield package, importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
-    argparse.ArgumentParser(
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
-    ).parse_args(arguments)
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+@command
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
+    """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
     check_stdout()
     findings = list(examine())
-    table = Table("", "", show_lines=True)
-    for title in ("", "how to fix it"):
-        table.add_column(title, overflow="fold")  # nothing is cut off: paths are copied from here
-    for finding in findings:
-        mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
-        table.add_row(mark, *map(escape, (finding.what, finding.says, "" if finding.works else finding.fix)))
-    console = Console()
-    console.print(table)
-    console.print("installed: " + ", ".join(_versions()), soft_wrap=True, highlight=False)
+    if options.json:
+        found = {"installed": dict(_versions()), "findings": [dataclasses.asdict(finding) for finding in findings]}
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        for finding in findings:
+            _print_finding(finding)
+        print("installed: " + ", ".join(f"{package} {version}" for package, version in _versions()))
     if any(finding.needed and not finding.works for finding in findings):
         sys.exit(1)
+
+
+def _print_finding(finding: Finding) -> None:
+    """Print a finding in a line, and in another how to fix it. Lines are as long as they are: paths are copied."""
+    mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
+    print(f"{mark:8} {finding.what:16} {finding.says}")
+    if finding.fix and not finding.works:
+        print(f"{'':8} {'':16} to fix it: {finding.fix}")

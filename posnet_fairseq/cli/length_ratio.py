@@ -1,15 +1,15 @@
 """posnet-length-ratio: γ of a binarised training set."""
 
 import argparse
+import json
 
-from posnet_fairseq.fairseq_plugin import length_ratio
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout, path_text
+from posnet_fairseq.shared.garbage import search_paused
 
 
-@command
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point of posnet-length-ratio."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-length-ratio",
         description="Print γ, the source tokens per target token of a binarised training set (end symbols counted), "
@@ -18,7 +18,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")
     parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
     parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+@command
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
+    """Entry point of posnet-length-ratio."""
     check_stdout()
+    with search_paused():
+        from posnet_fairseq.fairseq_plugin import length_ratio
     source, target = length_ratio.measure(options.data, options.source_lang, options.target_lang)
+    if options.json:
+        print(json.dumps({"length_ratio": source / target, "source_tokens": source, "target_tokens": target}))
+        return
     print(f"{source / target:.6f} ({source:,} source tokens / {target:,} target tokens)")

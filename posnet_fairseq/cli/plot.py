@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posnet_fairseq.cli._text import add_text_options, pipeline
-from posnet_fairseq.inference.checkpoints import is_language_model
-from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.models import load_language_model, load_models
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, path_text
 from posnet_fairseq.shared.progress import ProgressReporter, shown
@@ -19,7 +16,7 @@ from posnet_fairseq.shared.progress import ProgressReporter, shown
 if TYPE_CHECKING:
     from posnet_fairseq.plots.inspection import Mixing
 
-# posnet_fairseq.plots is imported where it is used: matplotlib takes a second.
+# torch and posnet_fairseq.plots are imported where they are used: each takes a second.
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,6 +83,9 @@ def _gates(options: argparse.Namespace, report: ProgressReporter) -> None:
 
 def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
     """The mixers on the sentence of the options, and a title."""
+    from posnet_fairseq.inference.checkpoints import is_language_model
+    from posnet_fairseq.inference.model_folder import read_model
+    from posnet_fairseq.inference.models import load_language_model, load_models
     from posnet_fairseq.plots import of_model
 
     title = f"{options.checkpoint}: {options.sentence}"
@@ -93,7 +93,7 @@ def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
         model, vocabulary, folder = load_language_model(options.checkpoint, options.data)
         text = pipeline(options, vocabulary, folder)
         return of_model.with_text(model, vocabulary, text, options.sentence), title
-    models, vocabulary, folder = load_models([options.checkpoint], options.data)
+    models, vocabulary, folder, _ = load_models([options.checkpoint], options.data)
     text = pipeline(options, vocabulary, folder)
     mixings, translation = of_model.with_sentence(models, vocabulary, text, options.sentence)
     return mixings, f"{title} → {translation}"
@@ -119,7 +119,7 @@ def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:
 
 
 @command
-def main(arguments: Sequence[str] | None = None) -> None:
+@parsed_by(_parser, prints_result=False)
+def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-plot."""
-    options = _parser().parse_args(arguments)
     options.draw(options, ProgressReporter())

@@ -1,22 +1,24 @@
 """posnet-run: from data to scores, in stages, and comparisons of systems."""
 
+import argparse
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from posnet_fairseq.runs.run_settings import RunSettings, default_size, known_datasets
 from posnet_fairseq.runs.settings import Settings, recipe, root
 from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 
 TARGETS = ("corpus", "compare", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
-USAGE = """usage: posnet-run TARGET [OPTION ...]
+USAGE = """posnet-run TARGET [OPTION ...]
 
 TARGET:
   a dataset    prepare, train, average, precompute, translate, score:
@@ -32,7 +34,8 @@ Data go to ./data and runs to ./runs. Stop it at any time: the same command goes
   posnet-run wmt14.en-de --mixer rposnet --size base --seed 1
   posnet-run wmt14.en-de --mixer rposnet train average
   posnet-run corpus --data data-bin/my-corpus --size iwslt
-  posnet-run compare tables-2-3 --dataset wmt14.en-de --seeds 1,2,3"""
+  posnet-run compare tables-2-3 --dataset wmt14.en-de --seeds 1,2,3
+"""
 
 
 Target = tuple[type[Settings], Callable[[Any], object], str, dict[str, str]]
@@ -95,19 +98,40 @@ def end_by_signals() -> None:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes the target; what stands behind it is read by the target's own parser."""
+
+    def format_help(self) -> str:
+        """The targets, and examples."""
+        return self.format_usage()
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and not all of the help, which is the usage."""
+        raise UsageError(f"{message}. posnet-run --help lists the targets.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = textwrap.fill(", ".join(known_datasets()), 100, initial_indent=INDENT, subsequent_indent=INDENT)
+    about = "Train, translate and score, from data to scores in stages that resume."
+    parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
+    parser.add_argument("target", nargs="?")
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    return parser
+
+
 @command
-def main(arguments: Sequence[str] | None = None) -> None:
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-run."""
-    name, *words = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if name in ("-h", "--help"):
-        names = ", ".join(known_datasets())
-        print(USAGE.format(datasets=textwrap.fill(names, 100, initial_indent=INDENT, subsequent_indent=INDENT)))
+    name = options.target
+    if name is None:
+        print(_parser().format_help(), end="")
         return
     script = recipe()
     if script:
         sys.argv[0] = script.stem  # the name in front of what is said
     settings, function, description, given = find_target(name)
-    found = settings.read(name, words, description, given)
+    found = settings.read(name, options.words, description, given)
     os.chdir(root())
     _set_up_processes()
     end_by_signals()

@@ -4,7 +4,6 @@ Each function can be called repeatedly; only the first call has an effect.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,21 +30,6 @@ def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
         return replacement
 
     return replace
-
-
-def check_fairseq() -> None:
-    """Import fairseq.
-
-    Raises:
-        ImportError: fairseq is not installed or does not import on this Python. The message says how to fix it.
-    """
-    try:
-        import fairseq  # noqa: F401
-    except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
-        raise ImportError(
-            f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
-            "posnet needs a fairseq fixed for Python 3.11: pip install ve-fairseq==0.12.3"
-        ) from error
 
 
 def allow_checkpoint_types() -> None:

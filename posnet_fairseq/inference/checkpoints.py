@@ -16,6 +16,8 @@ from typing import Any
 import numpy
 import torch
 
+from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
+from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.mixers.bases.options import choices, plain_type
 from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import DamagedError, UsageError
@@ -57,6 +59,7 @@ def read_checkpoint(path: str | Path) -> State:
         raise UsageError(f"{path}: {fault}; no checkpoint of fairseq-train has that. Take another one.")
     with about(path):
         model_options(state)
+        recorded_search(state)
     return state
 
 
@@ -233,9 +236,11 @@ def for_inference(state: State, model: Weights, **extra: object) -> State:
     Args:
         state: content of the original checkpoint.
         model: weights by name.
-        extra: facts to keep in its ``extra_state``.
+        extra: facts to keep in its ``extra_state``, beside the search settings that it records.
     """
     kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
+    if recorded := recorded_search(state):
+        extra = {SEARCH: recorded} | extra
     return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
 
 

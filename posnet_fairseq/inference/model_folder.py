@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| ``config.json`` | version of the format, architecture, languages, options of the model, divergence of precisions |
+| ``config.json`` | version of the format, architecture, languages, options, divergence of precisions, search settings |
 | ``model.safetensors`` | weights; those that two modules share, once |
 | ``dict.LANGUAGE.txt``, ``dict.txt`` | dictionaries, of a language model its only one |
 | ``dataset.json`` and the files that it names | how text is split into tokens |
@@ -31,6 +31,8 @@ from posnet_fairseq.inference.checkpoints import (
     model_options,
     read_checkpoint,
 )
+from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
+from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.shared.errors import DamagedError, UsageError
 from posnet_fairseq.shared.files import write_lines
@@ -78,6 +80,7 @@ def _read_folder(folder: Path) -> State:
         raise UsageError(f"{path}: its options are {options!r:.50}, no JSON object. {_AGAIN}")
     task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
     state: State = {"cfg": {"model": options | {"_name": arch}, "task": task}}
+    state["extra_state"] = {SEARCH: config.get(SEARCH, {})}
     _divergence(path, config)
     unknown = sorted(options.keys() - {option.name for option in known_options(state)})
     if unknown:
@@ -87,6 +90,7 @@ def _read_folder(folder: Path) -> State:
             if not isinstance(language, str) or not language or Path(language).name != language or len(language) > 100:
                 raise UsageError(f"the language {language!r:.50} is no name such as de. {_AGAIN}")
         model_options(state)
+        recorded_search(state)
     return state | {"model": _read_weights(folder / WEIGHTS, options)}
 
 
@@ -193,7 +197,8 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path, diverg
         names = [f"dict.{language}.txt" for language in languages]
     for name in names:
         shutil.copyfile(data / name, folder / name)
-    config |= {"options": options} | ({"divergence": divergence} if divergence else {})
+    facts = {"divergence": divergence, SEARCH: recorded_search(state)}
+    config |= {"options": options} | {name: fact for name, fact in facts.items() if fact}
     write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
     save_file(once, folder / WEIGHTS)

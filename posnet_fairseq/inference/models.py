@@ -22,6 +22,7 @@ from posnet_fairseq.inference.checkpoints import (
     vocabulary_sizes,
 )
 from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import (
     read_language_model_vocabulary,
     read_vocabulary,
@@ -68,7 +69,7 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
         return architecture.build_transformer(Namespace(**options), *words)
 
     if max_length is not None:
-        with torch.device("meta"), _NoRandomNumbers():
+        with torch.device("meta"), NoRandomNumbers():
             limits = {name: tensor.shape for name, tensor in build().state_dict().items()}
         weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
     return _with_weights(build, weights)
@@ -122,7 +123,7 @@ def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
 
 def load_models(
     paths: Sequence[str | Path], data: str | Path | None = None
-) -> tuple[list[Transformer], Vocabulary, Path]:
+) -> tuple[list[Transformer], Vocabulary, Path, dict[str, Any]]:
     """Translation models, in evaluation mode.
 
     Args:
@@ -131,7 +132,8 @@ def load_models(
             on.
 
     Returns:
-        models, their vocabulary, and the directory that it was read from.
+        models, their vocabulary, the directory that it was read from, and the search settings that the first model
+        records, by name.
 
     Raises:
         UsageError: a model cannot be used, there are no dictionaries, or they do not fit.
@@ -148,7 +150,7 @@ def load_models(
             models.append(build_model(states[path], vocabulary))
     for path, state in states.items():
         refuse_other_dictionaries(path, state, vocabulary, folder)
-    return models, vocabulary, folder
+    return models, vocabulary, folder, recorded_search(states[str(paths[0])])
 
 
 def load_language_model(path: str | Path, data: str | Path | None = None) -> tuple[LanguageModel, Vocabulary, Path]:
@@ -184,7 +186,7 @@ def _options(state: State) -> dict[str, Any]:
 _DRAWING = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
 
 
-class _NoRandomNumbers(TorchFunctionMode):
+class NoRandomNumbers(TorchFunctionMode):
     """Nothing is drawn for weights that are loaded at once: a second for a model of 60 million of them.
 
     On the meta device, drawing would also import all of torch's compiler.
@@ -205,10 +207,10 @@ def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
     Raises:
         UsageError: they do not fit.
     """
-    with torch.device("meta"), _NoRandomNumbers():
+    with torch.device("meta"), NoRandomNumbers():
         sketch = build()
     weights = fitting_weights(sketch, weights)
-    with _NoRandomNumbers():
+    with NoRandomNumbers():
         model = build()
     model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
     return model.eval()

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 import torch
 
+from posnet_fairseq.inference.arguments import AUTO, MAX_TOKENS_LIMITS, ON_LONG
 from posnet_fairseq.inference.precision import (
-    AUTO,
     check_compile,
     check_device,
     check_dtype,
@@ -19,7 +19,7 @@ from posnet_fairseq.inference.precision import (
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import BLANK, MAX_TOKENS_LIMITS, ON_LONG, Batches, Translation, Translator
+from posnet_fairseq.inference.translator import BLANK, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
 from posnet_fairseq.shared.numbers import check_range
 from posnet_fairseq.text.dictionary import Vocabulary

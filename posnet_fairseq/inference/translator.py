@@ -7,16 +7,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from posnet_fairseq.inference.arguments import MAX_TOKENS
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
-
-MAX_TOKENS = 2000
-ON_LONG = ("error", "truncate", "skip")
-MAX_TOKENS_LIMITS = (1, 1_000_000_000)
 
 Result = TypeVar("Result")
 

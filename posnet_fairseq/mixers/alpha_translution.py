@@ -28,6 +28,8 @@ class AlphaTranslution(OffsetMixer):
     values without any matrix of an offset are attention's own.
     """
 
+    operations_formula = "2N²D + 4ND² + 3K̂NE² - 4K̂NE + 4N²E + 4NE + 4NDE"
+
     @dataclass
     class Config(OffsetOptions):
         """How narrow the relative part is."""

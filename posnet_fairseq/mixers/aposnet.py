@@ -38,6 +38,8 @@ class APosNet(PositionBasedMixer):
     ñ and m̃ are sinusoidal by default. In cross-attention ñ is the vector of ⌊γn⌋.
     """
 
+    operations_formula = "2N²D + 5ND²"
+    stored_operations_formula = "N²D + 3ND²"
     places = PLACES
     default_gate = "gelu"
     reads_positions = True

@@ -15,6 +15,8 @@ class ARPosNet(PositionBasedMixer):
     Each of the two energies has its own W_Q. ñ is as in rPosNet, learned by default.
     """
 
+    operations_formula = "K̂ND + 2N²D + 6ND²"
+    stored_operations_formula = "N²D + 3ND²"
     Config = ClipDistance
     places = PLACES
     default_gate = "gelu"

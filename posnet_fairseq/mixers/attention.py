@@ -16,6 +16,8 @@ from posnet_fairseq.registry import register_mixer
 class Attention(ContentBasedMixer):
     """α̂_nm = q_n·k_m / √d: Vaswani et al. (2017); PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 1-3."""
 
+    operations_formula = "2N²D + 4ND²"
+
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return q @ k.mT

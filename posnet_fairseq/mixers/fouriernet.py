@@ -27,6 +27,8 @@ class FourierNet(TokenMixer):
     gate, no output projection.
     """
 
+    operations_formula = "N²D + 2ND²"
+
     @dataclass
     class Config:
         """FourierNet or FNet."""

@@ -48,6 +48,7 @@ class Curves(Energy):
 class GaussianNet(BandedMixer):
     """α_nm = exp(-(m - n - o_h)² / 2) / √(2π), no softmax: You et al. (2020); PosNet (WMT 2023) Eq. 12 with σ = 1."""
 
+    operations_formula = "N²D + 2ND²"
     softmax = False
     tails = False
 

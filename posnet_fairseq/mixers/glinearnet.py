@@ -8,4 +8,5 @@ from posnet_fairseq.registry import register_mixer
 class GLinearNet(LinearNet):
     """α_nm = W_nm, gated: gMLP (Liu et al., 2021); PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 4 and 13."""
 
+    operations_formula = "N²D + 3ND²"
     default_gate = "gelu"

@@ -21,6 +21,7 @@ class GPSA(ContentBasedMixer):
     head looks at one neighbour, w·r = -(δ - Δ_h)² up to a constant, and λ at 1.
     """
 
+    operations_formula = "2N²D + 4ND²"
     places = ("encoder", "decoder")
 
     def __init__(self, settings: MixerSettings) -> None:

@@ -23,6 +23,7 @@ class Huang(ContentBasedMixer):
     q·k + q·p + k·p.
     """
 
+    operations_formula = "2K̂ND + 2N²D + 4ND²"
     Config = ClipDistance
     places = ("encoder", "decoder")
 

@@ -26,6 +26,8 @@ class IRPE(ContentBasedMixer):
     In cross-attention n is ⌊γn⌋.
     """
 
+    operations_formula = "K̂ND + 2N²D + 4ND²"
+
     @dataclass
     class Config:
         """Section 3.2 of the paper. In one dimension Cross and Product coincide, and Euclidean and Quantization."""

@@ -39,6 +39,8 @@ class LightConv(BandedMixer):
     is LightConv, then ``gelu``, then ``gelu`` with global context.
     """
 
+    operations_formula = "N²D + 3ND²"
+
     @dataclass
     class Config(ClipDistance):
         """A window, or all of the sentence."""

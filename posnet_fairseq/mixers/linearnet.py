@@ -20,6 +20,7 @@ class LinearNet(PositionBasedMixer):
     W is (H, L, L), L the longest sentence. Padding, and in the decoder the future, counts 0.
     """
 
+    operations_formula = "N²D + 2ND²"
     softmax = False
 
     @classmethod

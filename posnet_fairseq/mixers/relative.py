@@ -23,6 +23,7 @@ class Relative(ContentBasedMixer):
     cross-attention n is ⌊γn⌋.
     """
 
+    operations_formula = "K̂ND + N²D + 3ND²"
     Config = ClipDistance
     places = PLACES
     reads_length_ratio = True

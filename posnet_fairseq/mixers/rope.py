@@ -19,6 +19,7 @@ class RoPE(Attention):
     other position embedding: ``--position-embedding none``.
     """
 
+    operations_formula = "2N²D + 4ND²"
     places = ("encoder", "decoder")
 
     @classmethod

@@ -40,6 +40,8 @@ class RPosNet(BandedMixer):
     heads; its rows run from K or more to the right to K or more to the left. γ is 1 in self-attention.
     """
 
+    operations_formula = "K̂ND + N²D + 4ND²"
+    stored_operations_formula = "N²D + 3ND²"
     Config = ClipDistance
     places = PLACES
     default_gate = "gelu"

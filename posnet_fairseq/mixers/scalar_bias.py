@@ -22,6 +22,8 @@ class ScalarBias(ContentBasedMixer):
     b is (H, 2K + 1), of this layer.
     """
 
+    operations_formula = "2N²D + 4ND²"
+
     @dataclass
     class Config(ClipDistance):
         """How distances share scalars."""

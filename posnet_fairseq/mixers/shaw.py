@@ -24,6 +24,8 @@ class Shaw(ContentBasedMixer):
     In cross-attention n is ⌊γn⌋.
     """
 
+    operations_formula = "K̂ND + 2N²D + 4ND²"
+
     @dataclass
     class Config(ClipDistance):
         """Keys, or keys and values."""

@@ -23,6 +23,7 @@ class TransformerXL(ContentBasedMixer):
     all energies of a query, which the softmax takes out again.
     """
 
+    operations_formula = "4N²D + 6ND² - ND"
     places = ("encoder", "decoder")
 
     def __init__(self, settings: MixerSettings) -> None:

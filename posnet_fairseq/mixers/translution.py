@@ -18,6 +18,8 @@ class Translution(OffsetMixer):
     has offsets to both sides, the decoder to the left. With a gate (PosNet Eq. 4) W^V_δ is applied to gated values.
     """
 
+    operations_formula = "3K̂ND² - 4K̂ND + 4N²D + ND² + 4ND"
+
     # At most twice the Transformer's parameters (tiny), in base 1.3 times. With every offset in every layer, as in the
     # paper, it would be 28 times in base.
     arch_options: ClassVar = {"translution_clip": 4, "translution_layers": 2}

@@ -2,7 +2,6 @@
 
 from posnet_fairseq.fairseq_plugin import repairs as compat
 
-compat.check_fairseq()
 compat.allow_checkpoint_types()
 compat.restore_long_integers()
 compat.exempt_from_weight_decay()

@@ -132,6 +132,14 @@ def average(settings: RunSettings) -> list[str]:
     return _text("posnet-average", run / "checkpoints", "--num", settings.average, "--out", run / "averaged.pt")
 
 
+def search(settings: RunSettings) -> list[str]:
+    """The options of the search, which translate and which the averaged checkpoint records."""
+    return _text(
+        *("--beam", settings.beam, "--lenpen", settings.lenpen),
+        *("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b),
+    )
+
+
 def precompute(settings: RunSettings) -> list[str]:
     """The command that stores the energies that depend on positions only."""
     run = settings.run
@@ -147,8 +155,8 @@ def translate(settings: RunSettings, data: TranslationData, device: Device) -> l
     return _text(
         *("posnet-translate", run / "precomputed.pt", "--data", settings.data_folder),
         *("--input", settings.data_folder / f"test.{data.source}", "--output", run / f"test.{data.target}"),
-        *("--beam", settings.beam, "--lenpen", settings.lenpen),
-        *("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b, "--on-long", "truncate", *placed),
+        *search(settings),
+        *("--on-long", "truncate", *placed),
     )
 
 

@@ -46,7 +46,8 @@ def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device
     if stage == "train":
         _train(settings, data, device)
     elif stage == "average":
-        _run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings))
+        records = commands.search(settings)
+        _run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records)
     elif stage == "precompute":
         _run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
     elif stage == "translate":
@@ -105,7 +106,13 @@ def run_attached(command: Sequence[str]) -> None:
 
 
 def _run_stage(
-    settings: RunSettings, data: TranslationData, name: str, source: str, made: str, command: Sequence[str]
+    settings: RunSettings,
+    data: TranslationData,
+    name: str,
+    source: str,
+    made: str,
+    command: Sequence[str],
+    records: Sequence[str] = (),
 ) -> None:
     """Do a stage.
 
@@ -116,12 +123,14 @@ def _run_stage(
         source: file of the run's folder that the command reads.
         made: file that it makes.
         command: arguments, the program first.
+        records: more arguments, of what the file only records: it need not be made again when they change.
     """
+    whole = [*command, *records]
     if settings.dry_run:
-        show(command)
+        show(whole)
         return
     depends = settings_of(command, {"dataset": data.key}, _places(settings))
-    do(CommandStage(settings.run, name, command, settings.run / made, settings.run / source, depends))
+    do(CommandStage(settings.run, name, whole, settings.run / made, settings.run / source, depends))
 
 
 def _places(settings: RunSettings) -> Mapping[str, Path]:

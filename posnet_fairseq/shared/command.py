@@ -6,25 +6,23 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.shared.garbage import imports_are_done, spare_objects
+from posnet_fairseq.shared.garbage import spare_objects
 
 INTERRUPTED = 130
 NO_READER = 141  # the code of a program ended by SIGPIPE
 
-Main = Callable[[list[str] | None], None]
+Main = Callable[[Sequence[str] | None], None]
 
 
 def command(main: Main) -> Callable[..., None]:
     """Decorate the function of a console script: known failures end with a sentence and exit code 2."""
 
-    imports_are_done()  # those of the command's module, which this decorates the end of
-
     @functools.wraps(main)
-    def run(arguments: list[str] | None = None) -> None:
+    def run(arguments: Sequence[str] | None = None) -> None:
         has_a_process = arguments is None
         if has_a_process:
             spare_objects()
@@ -40,7 +38,7 @@ def command(main: Main) -> Callable[..., None]:
     return run
 
 
-def _exit_code(main: Main, arguments: list[str] | None) -> int | str | None:
+def _exit_code(main: Main, arguments: Sequence[str] | None) -> int | str | None:
     """Run a command and return its exit code; None if it ended normally and all its output was written."""
     try:
         code: int | str | None = None
@@ -84,7 +82,7 @@ def _flush() -> None:
         ) from error
 
 
-def _repair_streams(arguments: list[str]) -> None:
+def _repair_streams(arguments: Sequence[str]) -> None:
     """Replace closed standard streams, and allow any text to be printed on the others."""
     for number in range(3):
         try:

@@ -8,24 +8,16 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-_USUAL = gc.get_threshold()
-_OF_IMPORTS = 1_000_000  # objects, more than a command imports
-
-
-def expect_imports() -> None:
-    """Search less often, until :func:`imports_are_done` is called."""
-    if _USUAL[0]:
-        gc.set_threshold(_OF_IMPORTS)
-
-
-def imports_are_done() -> None:
-    """Search as usual again. What there is counts as old, which is searched rarely."""
-    _let_objects_age()
-    gc.set_threshold(*_USUAL)
+_spares_imports = False
 
 
 def spare_objects() -> None:
-    """Search none of the objects that there are now, not even at the end of the process."""
+    """Search none of the objects that there are now, not even at the end of the process.
+
+    From now on, neither those that are made while :func:`search_paused`.
+    """
+    global _spares_imports
+    _spares_imports = True
     gc.freeze()
 
 
@@ -39,7 +31,10 @@ def search_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        _let_objects_age()
+        if _spares_imports:
+            gc.freeze()
+        else:
+            _let_objects_age()
         gc.enable()
 
 

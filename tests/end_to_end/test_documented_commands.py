@@ -32,6 +32,7 @@ EXCEPTIONS = {
 }
 # Parts of commands that the text mentions: their --help must know the options.
 MENTIONS = {
+    "posnet-average --beam 5",
     "posnet-export --onnx",
     "posnet-precompute --max-length",
     "posnet-prepare corpus",

@@ -1,8 +1,11 @@
+import json
+
 import pytest
 import yaml
 
 from posnet_eval.metrics.bleurt import Bleurt
 from posnet_eval.metrics.comet import Comet
+from posnet_fairseq import __version__
 from posnet_fairseq.cli import doctor
 from support.tiny_models import in_hub_cache, make_bleurt, make_comet
 
@@ -55,3 +58,26 @@ def test_packages_that_are_not_there(monkeypatch):
     assert "which is not installed" in comet.says
     assert comet.fix == "Run pip install -e '.[comet]' in the posnet folder."
     assert bleurt.fix == "Run pip install -e '.[bleurt]' in the posnet folder."
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_lines_are_copied_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "30")
+    path = "/a" * 100
+    findings = [
+        doctor.Finding("posnet", True, f"--user-dir {path}"),
+        doctor.Finding("[x]", False, "no", "pip install x"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda: findings)
+    with pytest.raises(SystemExit) as end:
+        doctor.main([])
+    assert end.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(f"posnet           --user-dir {path}")
+    assert [line.split() for line in lines[1:3]] == [["MISSING", "[x]", "no"], "to fix it: pip install x".split()]
+    assert f"posnet {__version__}" in lines[3]
+    monkeypatch.setattr(doctor, "examine", lambda: findings[:1])
+    doctor.main(["--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["installed"]["posnet"] == __version__
+    assert report["findings"][0]["says"] == f"--user-dir {path}"

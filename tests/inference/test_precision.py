@@ -61,7 +61,7 @@ def expected(model, packed, pairs):
 @torch.inference_mode()
 def test_divergence_is_that_of_all_tokens(trained):
     def load():
-        (model,), vocabulary, folder = load_models([trained])
+        (model,), vocabulary, folder, _ = load_models([trained])
         return model, vocabulary, folder
 
     model, vocabulary, folder = load()
@@ -98,7 +98,7 @@ def test_divergence_of_language_models(tmp_path):
 
 
 def test_sets_that_cannot_be_used(trained):
-    (model,), vocabulary, folder = load_models([trained])
+    (model,), vocabulary, folder, _ = load_models([trained])
     with pytest.raises(UsageError, match="holds no binarised validation set"):
         measure_divergence(model, vocabulary, folder.parent)
     binarised(folder, {".xx": ["w1 " * 80], ".yy": ["w1"]})

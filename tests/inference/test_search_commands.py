@@ -8,7 +8,7 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.cli._search import lines_of
-from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.inference.translator import Translation, Translator
 from support.checkpoints import checkpoint
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
@@ -113,14 +113,14 @@ def test_help_says_the_defaults(capsys):
     with pytest.raises(SystemExit):
         translate.main(["--help"])
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "length penalty (default: 1)" in shown
+    assert "length penalty (default: the model's own, else 1)" in shown
     assert "NUMBER ||| TEXT ||| SCORE" in shown
 
 
 def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_path, monkeypatch, capsys):
     """Batches of a line each, of which the longest line comes first and has a short prefix."""
     (tmp_path / "prefixes").write_text("w1\n\nw1 w2 w3 w4 w5 w6 w7\n\n")
-    monkeypatch.setattr(translate.Translator, "translate", lambda self, batch: pytest.fail("a batch is translated"))
+    monkeypatch.setattr(Translator, "translate", lambda self, batch: pytest.fail("a batch is translated"))
     with pytest.raises(SystemExit):
         translated("--prefix", str(tmp_path / "prefixes"), "--max-tokens", "1")
     assert "a beginning of 7 tokens is given, and the translations of this batch end after 6" in capsys.readouterr().err

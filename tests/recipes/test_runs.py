@@ -116,6 +116,11 @@ def test_every_stage_leaves_a_log_and_a_record(one):
     assert len((one / "test.yy").read_text().splitlines()) == 61
 
 
+def test_the_averaged_checkpoint_records_the_search_of_the_run(one):
+    recorded = torch.load(one / "averaged.pt", weights_only=True)["extra_state"]["search"]
+    assert recorded == {"beam": 2, "lenpen": 1, "max_len_a": 0, "max_len_b": 8}
+
+
 def test_old_checkpoints_are_removed(one):
     numbered = sorted(path.name for path in (one / "checkpoints").glob("checkpoint_[1-9]*.pt"))
     assert len(numbered) in (2, 3), numbered  # the best one and the next, and the last two

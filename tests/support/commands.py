@@ -17,6 +17,8 @@ import posnet_fairseq.models  # registers the types of checkpoints for torch's s
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
+# The names of posnet's commands.
+COMMANDS = sorted(script.name for script in entry_points(group="console_scripts") if script.name.startswith("posnet-"))
 
 # Small and quick to train. The tests of a size are elsewhere.
 SMALL_MODEL = (

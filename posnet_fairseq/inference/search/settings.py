@@ -21,6 +21,14 @@ LIMITS: dict[str, tuple[float, float]] = {
     "seed": (0, 2**63 - 1),
 }
 
+# Settings that a model can record, for its own searches, and what --help says of them.
+RECORDED = {
+    "beam": "hypotheses kept at each step; 1 is greedy",
+    "lenpen": "length penalty",
+    "max_len_a": "hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch: a",
+    "max_len_b": "b of --max-len-a",
+}
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -86,3 +94,7 @@ class SearchSettings:
                     f"{flag(name)} {getattr(self, name)}: the target dictionary has {words} entries. Give less than "
                     "that."
                 )
+
+
+# The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
+OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)

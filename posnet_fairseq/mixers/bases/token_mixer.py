@@ -42,6 +42,10 @@ class TokenMixer(nn.Module):
         reads_length_ratio: whether cross-attention depends on γ.
         static: whether the mixing weights depend on positions only, not on tokens.
         arch_options: options that architectures of every size set, and to what, where it is not the default.
+        operations_formula: :meth:`operations` of self-attention in the encoder, with the default options, as a sum of
+            products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``; terms without N are
+            left out. None if it is not declared.
+        stored_operations_formula: the same with stored energies, where that differs.
     """
 
     Config: ClassVar[Any] = NoOptions
@@ -55,6 +59,8 @@ class TokenMixer(nn.Module):
     reads_length_ratio: ClassVar[bool] = False
     static: ClassVar[bool] = False
     arch_options: ClassVar[dict[str, Any]] = {}
+    operations_formula: ClassVar[str | None] = None
+    stored_operations_formula: ClassVar[str | None] = None
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:

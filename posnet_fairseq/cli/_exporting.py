@@ -1,0 +1,108 @@
+"""The work of posnet-export: a model read, prepared and written as a folder."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from posnet_fairseq.cli._text import text_options
+from posnet_fairseq.cli.export import SHORTLIST
+from posnet_fairseq.inference.checkpoints import State, about, is_language_model
+from posnet_fairseq.inference.divergence import measure_divergence
+from posnet_fairseq.inference.model_folder import read_divergence, read_model, write_model
+from posnet_fairseq.inference.model_readme import readme
+from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.shortlist import make_shortlist
+from posnet_fairseq.inference.vocabularies import (
+    read_language_model_vocabulary,
+    read_vocabulary,
+    refuse_other_dictionaries,
+)
+from posnet_fairseq.runs.scores import scores_of
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.folders import new_folder
+from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.rules import write_rules
+
+# Tables of energies are stored unless they make the weights larger than this.
+GROWTH = 1.5
+
+
+def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str]:
+    """The model, with stored energies unless they are too large, and a sentence on that or ""."""
+    build: Any = build_language_model if is_language_model(state) else build_model
+    with about(path):
+        model = build(state, vocabulary)
+    if is_precomputed(model) or not mixers_with_energies(model):
+        return model, ""
+    before = _parameters(model)
+    precompute(model)
+    growth = _parameters(model) / before
+    if growth <= GROWTH:
+        return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
+    return build(state, vocabulary), (
+        f"Energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
+        "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
+    )
+
+
+def _parameters(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _divergence(path: str, model: torch.nn.Module, vocabulary: Vocabulary, data: Path) -> tuple[dict[str, float], str]:
+    """How far other precisions are from float32, by precision, and a sentence where that is unknown."""
+    if known := read_divergence(path):
+        return known, ""
+    try:
+        with Console(stderr=True).status("measuring what other precisions change"):
+            return measure_divergence(model, vocabulary, data), ""
+    except UsageError as error:
+        return {}, f"What other precisions change was not measured, so --dtype auto will choose float32: {error}"
+
+
+@torch.no_grad()
+def export(options: argparse.Namespace) -> None:
+    """Write a model folder as the options of posnet-export say.
+
+    Raises:
+        UsageError: the model, its data or an option cannot be used.
+    """
+    if options.onnx:
+        from posnet_fairseq.inference import onnx_export
+
+        onnx_export.check_installed()
+    state = read_model(options.checkpoint)
+    if options.onnx and is_language_model(state):
+        raise UsageError(f"--onnx: {options.checkpoint} is a language model; graphs are made of translation models.")
+    read = read_language_model_vocabulary if is_language_model(state) else read_vocabulary
+    vocabulary, data = read(state, options.data)
+    model, note = _prepared(options.checkpoint, state, vocabulary)
+    if not is_language_model(state):
+        refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
+    divergence, unknown = _divergence(options.checkpoint, model, vocabulary, data)
+    with about(options.checkpoint):
+        weights = weights_of(model, state)
+    shortlist = None
+    if options.shortlist_from:
+        if is_language_model(state):
+            raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
+        with Console(stderr=True).status("learning which words translate which"):
+            shortlist = make_shortlist(options.shortlist_from, vocabulary)
+    text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)), divergence)
+    with new_folder(options.out) as folder:
+        write_rules(folder, data, vocabulary.languages, **text_options(options))
+        write_model(folder, state, weights, data, divergence)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        if shortlist is not None:
+            shortlist.save(folder / SHORTLIST, vocabulary)
+        if options.onnx:
+            onnx_export.write_checked(model.float(), folder, options.checkpoint)
+    for sentence in filter(None, (note, unknown)):
+        print(sentence)
+    for path in sorted(options.out.iterdir()):
+        print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

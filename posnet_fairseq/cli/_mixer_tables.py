@@ -1,0 +1,251 @@
+"""What posnet-mixers prints: the mixers, one of them, its options, or the memory of trainings."""
+
+import argparse
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+import posnet_fairseq.mixers  # noqa: F401  (registers them)
+from posnet_fairseq.bench import counting
+from posnet_fairseq.mixers.bases.options import choices, plain_type
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.numbers import check_range
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.transformer.options import TransformerOptions, per_layer
+from posnet_fairseq.transformer.sizes import SIZES, of_arch
+
+COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")
+Row = dict[str, Any]
+
+
+def show(options: argparse.Namespace) -> None:
+    """Print what the options of posnet-mixers ask for.
+
+    Raises:
+        UsageError: there is no such mixer, or an option is out of range.
+    """
+    if options.options and options.mixer is None:
+        raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
+    mixer = _named(options.mixer) if options.mixer else None
+    if options.memory:
+        _show_memory(options, [mixer.name] if mixer else mixer_names())
+    elif mixer is None:
+        _show_list(options)
+    elif options.options:
+        _show_options(options, mixer)
+    else:
+        _show_mixer(options, mixer)
+
+
+def _named(name: str) -> type[TokenMixer]:
+    """The mixer that is called so, or has such architectures."""
+    names = {get_mixer(name).arch: name for name in mixer_names()}
+    return get_mixer(names.get(name, name), "posnet-mixers")
+
+
+def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
+    """The formula and the paper of a mixer, from the first paragraph of its docstring."""
+    formula, _, paper = (inspect.getdoc(mixer) or "").split("\n\n")[0].replace("\n", " ").partition(": ")
+    return formula, paper.rstrip(".")
+
+
+def figures(size: str, words: int, length: int) -> Iterator[Row]:
+    """Yield what is known of every mixer: names, formula, paper, places, and costs as numbers.
+
+    Args:
+        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+        words: entries of the dictionary.
+        length: N, tokens of a sentence.
+    """
+    for name in mixer_names():
+        mixer = get_mixer(name)
+        formula, paper = summary(mixer)
+        trained, stored = counting.costs(name, size, words, length)
+        yield {
+            **{"mixer": name, "arch": f"{mixer.arch}_{size}", "formula": formula, "paper": paper},
+            **{"places": list(mixer.places), "static": mixer.static},
+            **{"trained": trained._asdict(), "stored energies": stored._asdict()},
+        }
+
+
+def overview(size: str, words: int, length: int) -> Iterator[dict[str, str]]:
+    """Yield :func:`figures` as a dict from column to text; what stored energies change has a second line."""
+    for row in figures(size, words, length):
+        costs = (row["trained"], row["stored energies"])
+        yield {
+            "mixer": row["mixer"],
+            "place": "\n".join(row["places"]),
+            "static": "yes" if row["static"] else "",
+            "parameters": _lines(_millions(cost["parameters"]) for cost in costs),
+            "operations of a layer": _lines(cost["formula"] or "not declared" for cost in costs),
+            f"N={length}": _lines(_millions(cost["operations"]) for cost in costs),
+        }
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(dict.fromkeys(texts))
+
+
+def _millions(number: float | None) -> str:
+    return "" if number is None else f"{number / 1e6:.1f}M"
+
+
+def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the options that models with a mixer read: flag, values, default, help."""
+    own = dataclasses.fields(mixer.Config)
+    common = [field for field in dataclasses.fields(TransformerOptions) if field.name in COMMON]
+    defaults = {"gate": mixer.default_gate, "cross_gate": "none", "position_embedding": mixer.position_embedding}
+    defaults["length_ratio"] = "auto"
+    for field in [*own, *common]:
+        if field.name in ("cross_gate", "length_ratio") and "cross" not in mixer.places:
+            continue
+        if field.name == "length_ratio" and not mixer.reads_length_ratio:
+            continue
+        values = _values(field)
+        if field.name == "position_embedding" and mixer.reads_positions:
+            values = values.replace(" | none", "")
+        yield flag(field.name), values, _default(mixer, field, defaults), field.metadata["help"]
+
+
+def _values(field: dataclasses.Field) -> str:
+    """The values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
+    if plain_type(field) is bool:
+        return ""
+    allowed = choices(field)
+    if allowed:
+        return " | ".join(allowed)
+    return "K or K,K,..." if per_layer(field) else {int: "a whole number", str: "a number or auto"}[plain_type(field)]
+
+
+def _default(mixer: type[TokenMixer], field: dataclasses.Field, defaults: Mapping[str, str]) -> str:
+    if field.name in defaults:
+        return defaults[field.name]
+    sizes: dict[object, list[str]] = {}
+    for size, shape in SIZES.items():
+        sizes.setdefault(of_arch(mixer, field, shape), []).append(size)
+    if len(sizes) > 1:
+        return ", ".join(f"{value} ({', '.join(of)})" for value, of in sizes.items())
+    (value,) = sizes
+    return "off" if value is False else "see below" if value is None else str(value)
+
+
+def _show_list(options: argparse.Namespace) -> None:
+    if options.json:
+        _print_json(list(figures(options.size, options.words, options.length)))
+        return
+    formulas = []
+    for name in mixer_names():
+        formula, paper = summary(get_mixer(name))
+        formulas.append({"mixer": name, "energy or weight of query n and key m": formula, "paper": paper})
+    costs = list(overview(options.size, options.words, options.length))
+    for row in costs:
+        row["place"] = " ".join(place[0] for place in row["place"].split("\n"))
+    title = f"--arch MIXER_{options.size} (attention: transformer_pos_{options.size})"
+    _print_table(options, formulas, "Token mixers")
+    _print_table(options, costs, title)
+    _print_text(
+        "Place: encoder, decoder, cross-attention. Static: the weights depend on positions only, not on tokens. "
+        "Second figures: with static energies stored as tables (PosNet Table 7). Parameters of whole models with "
+        f"{options.words:,} words in one dictionary and 128 positions. Operations: multiplications in one "
+        "self-attention for a sentence of N tokens; a product and the sum that it is added to count once. "
+        f"D = {SIZES[options.size].embed_dim}, K̂ = 2K + 1 (posnet-mixers MIXER --options), E = H·C of --alpha-dim; "
+        f"terms without N are left out. Beyond {LONGEST_PRODUCT} tokens fouriernet is a fast transform, N log N "
+        "instead of N²."
+    )
+
+
+def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
+    text = inspect.getdoc(mixer) or ""
+    if options.json:
+        formula, paper = summary(mixer)
+        names: Row = {"mixer": mixer.name, "architectures": [f"{mixer.arch}_{size}" for size in SIZES]}
+        _print_json(names | {"formula": formula, "paper": paper, "description": text, "places": list(mixer.places)})
+        return
+    _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})")
+    _print_text(text)
+    _print_text(f"May stand in: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
+
+
+def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
+    names = ("option", "values", "default", "meaning")
+    rows = [dict(zip(names, row, strict=True)) for row in option_rows(mixer)]
+    if options.json:
+        _print_json(rows)
+    elif options.markdown:
+        _print_table(options, rows)
+    else:
+        console = Console(highlight=False)
+        for row in rows:
+            named = f"{row['option']} {row['values']}".rstrip()
+            console.print(f"{named}   default: {row['default']}", markup=False, style="bold")
+            console.print(Padding(escape(row["meaning"]), (0, 0, 0, 4)))
+
+
+def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
+    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+
+    tokens = 4096 if options.max_tokens is None else options.max_tokens
+    precision = options.precision or "bf16"
+    check_range("--max-tokens", tokens, options.length, 10_000_000)
+    rows = []
+    with ProgressReporter().bar("simulating", "steps", 2 * len(mixers)) as bar:
+        for name in mixers:
+            row: Row = {"mixer": name}
+            for column, chunked in (("loss in chunks", True), ("loss at once", False)):
+                settings = {"words": options.words, "length": options.length, "precision": precision}
+                row[column] = training_memory(name, options.size, tokens, chunked=chunked, **settings)
+                bar.advance(1)
+            rows.append(row)
+    if options.json:
+        _print_json(rows)
+        return
+    title = f"{options.size}, {tokens:,} tokens, {precision}"
+    named = [
+        {title: row.pop("mixer")} | {name: f"{size / 2**30:.2f} GiB" for name, size in row.items()} for row in rows
+    ]
+    _print_table(options, named)
+    _print_text(
+        f"The peak of a training step on one GPU, for sentences of {options.length} tokens on both sides and "
+        f"{options.words:,} words in one dictionary: weights, gradients, activations, and the state of "
+        "fused_adam as fairseq-train keeps it, with torch's operations: kernels take less. A GPU needs about 1 GiB and "
+        "a tenth more. In chunks: --criterion "
+        "chunked_label_smoothed_cross_entropy, with which recipes train; at once: label_smoothed_cross_entropy.",
+    )
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def _print_text(text: str) -> None:
+    Console(highlight=False).print(text, markup=False)
+
+
+def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]], title: str | None = None) -> None:
+    """Print rows, of which each is a dict from column to text, in Markdown or as a table that fits the terminal."""
+    if options.markdown:
+        lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+        for cells in lines:
+            print(f"| {' | '.join(cell.replace('|', chr(92) + '|').replace(chr(10), '<br>') for cell in cells)} |")
+        print()
+        return
+    table = Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for number, column in enumerate(rows[0]):
+        is_number = all(re.fullmatch(r"([\d.]+(M| GiB)\n?)*", row[column]) for row in rows)
+        justify: Any = "right" if is_number else "left"
+        table.add_column(column, no_wrap=number == 0 or is_number, overflow="fold", justify=justify)
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    Console(highlight=False).print(table, end="\n\n")

@@ -1,0 +1,64 @@
+"""fairseq without scikit-learn and scipy, which two of its modules import and posnet never uses.
+
+fairseq imports all of its tasks and criterions. ``audio_classification`` and ``sentence_prediction`` import functions
+of scikit-learn and scipy, and with them pandas, which takes longer than all the rest of fairseq. Condition for removal:
+fairseq imports them where it calls them.
+"""
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Packages, and the module of each that fairseq takes functions from.
+_SLOW = {"sklearn": "metrics", "scipy": "stats"}
+
+
+class _StandIn(ModuleType):
+    """A module with functions that import it when they are called."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):  # asked for by whoever looks at all modules
+            raise AttributeError(name)
+
+        def function(*arguments: Any, **options: Any) -> Any:
+            return getattr(importlib.import_module(self.__name__), name)(*arguments, **options)
+
+        return function
+
+
+@contextlib.contextmanager
+def _stand_ins() -> Iterator[None]:
+    """Let the slow packages be imported as stand-ins during a block, unless they are imported already."""
+    made: dict[str, ModuleType] = {}
+    for name, part in _SLOW.items():
+        if name not in sys.modules:
+            package, module = ModuleType(name), _StandIn(f"{name}.{part}")
+            package.__spec__ = ModuleSpec(name, None)  # for importlib.util.find_spec
+            setattr(package, part, module)
+            made |= {name: package, module.__name__: module}
+    sys.modules |= made
+    try:
+        yield
+    finally:
+        for name in made:
+            del sys.modules[name]
+
+
+def import_fairseq() -> ModuleType:
+    """The package fairseq, which imports scikit-learn and scipy only when it calls them.
+
+    Raises:
+        ImportError: fairseq is not installed or does not import on this Python. The message says how to fix it.
+    """
+    try:
+        with _stand_ins():
+            return importlib.import_module("fairseq")
+    except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
+        raise ImportError(
+            f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
+            "posnet needs a fairseq fixed for Python 3.11: pip install ve-fairseq==0.12.3"
+        ) from error

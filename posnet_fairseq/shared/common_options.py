@@ -1,0 +1,95 @@
+"""Options that all commands have, and the command line as the options that it gives."""
+
+import argparse
+import contextlib
+import functools
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from posnet_fairseq import __version__
+
+FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")  # distributions of fairseq; one is installed
+
+
+def parsed_by(
+    make_parser: Callable[[], argparse.ArgumentParser], *, prints_result: bool = True
+) -> Callable[[Callable[[argparse.Namespace], None]], Callable[[Sequence[str] | None], None]]:
+    """Decorate a function of the options of a command, which becomes a function of its arguments.
+
+    ``--version`` and ``--quiet`` are added to the options of the parser. The decorated function has the attribute
+    ``make_parser``, a function that returns the whole parser.
+
+    Args:
+        make_parser: returns the parser of the command's own options.
+        prints_result: whether standard output is the command's result. If not, as where it writes files and prints
+            what they are, ``--quiet`` silences that, too.
+    """
+
+    def whole_parser() -> argparse.ArgumentParser:
+        parser = make_parser()
+        parser.add_argument(
+            "--version", action=_Version, help="print the versions of posnet, torch and fairseq, and exit"
+        )
+        _add_quiet(parser, False)
+        return parser
+
+    def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[[Sequence[str] | None], None]:
+        @functools.wraps(main)
+        def run(arguments: Sequence[str] | None = None) -> None:
+            options = whole_parser().parse_args(arguments)
+            quiet = options.quiet
+            del options.quiet  # results do not depend on it
+            with _silence(prints_result) if quiet else contextlib.nullcontext():
+                main(options)
+
+        vars(run)["make_parser"] = whole_parser
+        return run
+
+    return decorate
+
+
+def versions() -> str:
+    """Posnet, torch and fairseq with their versions, in one line. Nothing is imported."""
+    found = [f"posnet {__version__}"]
+    for label, distributions in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
+        for distribution in distributions:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found.append(f"{distribution} {importlib.metadata.version(distribution)}")
+                break
+        else:
+            found.append(f"{label} not installed")
+    return ", ".join(found)
+
+
+class _Version(argparse.Action):
+    """Prints the versions, which are looked up only then."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, default=argparse.SUPPRESS, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(versions())
+        parser.exit()
+
+
+def _add_quiet(parser: argparse.ArgumentParser, default: object) -> None:
+    """Add ``--quiet`` to a parser and to those of its subcommands."""
+    parser.add_argument(
+        "--quiet", action="store_true", default=default, help="print results and errors only, no progress or remarks"
+    )
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subcommand in action.choices.values():
+                _add_quiet(subcommand, argparse.SUPPRESS)
+
+
+@contextlib.contextmanager
+def _silence(prints_result: bool) -> Iterator[None]:
+    """Print nothing on standard error during a block, nor on standard output unless the result is printed there."""
+    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as streams:
+        streams.enter_context(contextlib.redirect_stderr(nowhere))
+        if not prints_result:
+            streams.enter_context(contextlib.redirect_stdout(nowhere))
+        yield

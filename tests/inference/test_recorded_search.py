@@ -1,0 +1,151 @@
+"""Search settings that a model records: who writes them, who carries them on, and who searches with them."""
+
+import json
+
+import pytest
+import torch
+
+import posnet_fairseq as posnet
+from posnet_fairseq.cli import average, export, translate
+from posnet_fairseq.inference.recorded_search import recorded_search
+from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint, precomputed
+from support.commands import fails
+
+SEARCH = {"beam": 3, "lenpen": 0.5, "max_len_a": 1.5, "max_len_b": 2}
+OPTIONS = "--beam 3 --lenpen 0.5 --max-len-a 1.5 --max-len-b 2".split()
+TEXT = "w1 w2 w3\nw4 w5 w6 w7 w8 w9\n"
+
+
+@pytest.fixture
+def averaged(tmp_path):
+    """A checkpoint that records SEARCH."""
+    for number in (1, 2):
+        path = checkpoint(tmp_path / "run" / f"checkpoint_1_{number}.pt", "rposnet", updates=number)
+    state = torch.load(path, weights_only=False)
+    torch.manual_seed(1)
+    for name, tensor in state["model"].items():
+        if name.endswith("weight"):  # so that beams differ
+            tensor.normal_(std=0.5)
+    torch.save(state, path)
+    out = tmp_path / "averaged.pt"
+    average.main([str(path.parent), "--num", "1", "--out", str(out), *OPTIONS])
+    return out
+
+
+@pytest.fixture
+def translated(tmp_path, capsys):
+    """A function that translates TEXT; it returns the lines and what was said."""
+    (tmp_path / "text").write_text(TEXT)
+
+    def run(model, *arguments):
+        capsys.readouterr()
+        models = model if isinstance(model, list) else [model]
+        translate.main([*map(str, models), "--input", str(tmp_path / "text"), "--pretokenized", "--cpu", *arguments])
+        return capsys.readouterr()
+
+    return run
+
+
+def test_posnet_average_records_what_it_is_given(averaged, tmp_path, capsys):
+    assert torch.load(averaged, weights_only=True)["extra_state"]["search"] == SEARCH
+    average.main([str(tmp_path / "run"), "--num", "2", "--out", str(tmp_path / "plain.pt")])
+    assert "search" not in torch.load(tmp_path / "plain.pt", weights_only=True)["extra_state"]
+    arguments = [tmp_path / "run", "--num", "1", "--out", tmp_path / "x.pt", "--beam", "0"]
+    capsys.readouterr()
+    assert "--beam 0: give 1 or more" in fails(capsys, average.main, *arguments)
+
+
+@pytest.mark.parametrize("kind", ["averaged", "precomputed", "copied", "exported"])
+def test_a_model_is_searched_with_its_own_settings_unless_others_are_given(averaged, translated, tmp_path, kind):
+    model = averaged
+    if kind == "precomputed":
+        model = precomputed(averaged)
+    elif kind == "copied":
+        model = precomputed(precomputed_or_plain(tmp_path), "--or-copy")
+    elif kind == "exported":
+        model = tmp_path / "model"
+        export.main([str(averaged), "--out", str(model), "--pretokenized"])
+        assert json.loads((model / "config.json").read_text())["search"] == SEARCH
+    out, err = translated(model)
+    assert "posnet-translate: --beam 3 --lenpen 0.5 --max-len-a 1.5 --max-len-b 2, which the model records" in err
+    expected, said = translated(model, *OPTIONS)
+    assert out == expected
+    assert "records" not in said
+    greedy, said = translated(model, "--beam", "1", "--max-len-b", "9")
+    assert "posnet-translate: --lenpen 0.5 --max-len-a 1.5, which the model records" in said
+    assert greedy == translated(model, "--beam", "1", "--lenpen", "0.5", "--max-len-a", "1.5", "--max-len-b", "9").out
+    assert greedy != out
+    loaded = posnet.load(model, pretokenized=True)
+    assert loaded.translate(TEXT.splitlines()) == out.splitlines()
+    assert loaded.translate(TEXT.splitlines(), beam=1, max_len_b=9) == greedy.splitlines()
+
+
+def precomputed_or_plain(folder):
+    """An averaged checkpoint of a mixer that stores nothing."""
+    path = checkpoint(folder / "attention" / "checkpoint_1_1.pt", "attention")
+    out = path.parent / "averaged.pt"
+    average.main([str(path.parent), "--num", "1", "--out", str(out), *OPTIONS])
+    return out
+
+
+def test_a_model_that_records_nothing_is_searched_as_before(averaged, translated, tmp_path):
+    average.main([str(tmp_path / "run"), "--num", "1", "--out", str(tmp_path / "plain.pt")])
+    out, err = translated(tmp_path / "plain.pt", "--max-len-b", "6")
+    assert "records" not in err
+    twelve = "--beam 12 --lenpen 1 --max-len-a 0 --max-len-b 6".split()
+    assert out == translated(tmp_path / "plain.pt", *twelve).out == translated(averaged, *twelve).out
+
+
+def test_an_ensemble_is_searched_as_its_first_model(averaged, translated, tmp_path):
+    average.main([str(tmp_path / "run"), "--num", "1", "--out", str(tmp_path / "plain.pt")])
+    models = [averaged, tmp_path / "plain.pt"]
+    out, err = translated(models)
+    assert "which the model records" in err
+    assert out == translated(models, *OPTIONS).out
+    assert "records" not in translated(models[::-1], "--max-len-b", "6").err
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ([5], r"the search settings that it records are \[5\], not values of beam, lenpen, max_len_a, max_len_b"),
+        ({"seed": 1}, "the search settings that it records are {'seed': 1}, not values of beam"),
+        ({"beam": 10**9}, "the search settings that it records are not allowed: --beam 1000000000: give 1 or more"),
+        ({"beam": True}, "--beam True: give a whole number"),
+        ({"beam": 2.5}, "--beam 2.5: give a whole number"),
+        ({"beam": "5"}, "--beam '5': give a whole number"),
+        ({"lenpen": float("nan")}, "--lenpen nan: give -10 or more"),
+        ({"max_len_b": 0}, "--max-len-b 0: give 1 or more"),
+        ({"max_len_a": [1]}, r"--max-len-a \[1\]: give a number"),
+    ],
+    ids=str,
+)
+def test_values_that_no_option_may_have_are_refused(averaged, translated, tmp_path, capsys, found, sentence):
+    state = torch.load(averaged, weights_only=True)
+    state["extra_state"]["search"] = found
+    with pytest.raises(UsageError, match=sentence):
+        recorded_search(state)
+    torch.save(state, averaged)
+    arguments = ["--input", tmp_path / "text", "--pretokenized", "--cpu"]
+    for command in (translate.main, export.main):
+        more = arguments if command is translate.main else ["--out", tmp_path / "model"]
+        assert f"{averaged}: the search settings that it records are" in fails(capsys, command, averaged, *more)
+
+
+def test_a_folder_whose_settings_were_changed_is_refused(averaged, tmp_path, capsys):
+    folder = tmp_path / "model"
+    export.main([str(averaged), "--out", str(folder), "--pretokenized"])
+    capsys.readouterr()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"search": {"beam": 0}}))
+    said = fails(capsys, translate.main, folder, "--pretokenized", "--cpu")
+    assert f"{folder / 'config.json'}: the search settings that it records are not allowed: --beam 0" in said
+
+
+def test_a_beam_that_is_larger_than_the_dictionary(averaged, tmp_path, capsys):
+    state = torch.load(averaged, weights_only=True)
+    state["extra_state"]["search"] = {"beam": 5000}
+    torch.save(state, averaged)
+    said = fails(capsys, translate.main, averaged, "--pretokenized", "--cpu")
+    assert "--beam 5000: the target dictionary has" in said

@@ -1,0 +1,221 @@
+"""What all commands have in common: options, exit codes, and ends of their output."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+
+import pytest
+
+from posnet_fairseq import __version__
+from posnet_fairseq.shared import common_options
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import ProgressReporter
+from support.commands import COMMANDS, ROOT, run_program
+
+every_command = pytest.mark.parametrize("name", COMMANDS)
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """A function that runs a command and returns its exit code, and what it printed on both streams."""
+
+    def run(name, *arguments):
+        with pytest.raises(SystemExit) as end:
+            run_program(monkeypatch, name, *arguments)
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+def subcommands(parser):
+    """The parser and those of its subcommands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from subcommands(each)
+
+
+def parser_of(name):
+    (script,) = entry_points(group="console_scripts", name=name)
+    return script.load().make_parser()
+
+
+def test_there_are_commands():
+    assert {"posnet-run", "posnet-score", "posnet-prepare", "posnet-translate"} <= set(COMMANDS)
+
+
+@every_command
+def test_version(name, ended):
+    code, out, err = ended(name, "--version")
+    assert (code, err) == (0, "")
+    assert out == f"posnet {__version__}, torch {version('torch')}, ve-fairseq {version('ve-fairseq')}\n"
+
+
+def test_version_without_torch_and_fairseq(monkeypatch):
+    def missing(name):
+        raise common_options.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(common_options.importlib.metadata, "version", missing)
+    assert common_options.versions() == f"posnet {__version__}, torch not installed, fairseq not installed"
+
+
+@every_command
+def test_help(name, ended):
+    code, out, err = ended(name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: {name} ")
+
+
+@every_command
+def test_an_unknown_option_is_2(name, ended):
+    code, out, err = ended(name, "--no-such-option")
+    assert (code, out) == (2, "")
+    assert re.search(rf"{name}.*: error: .*", err.splitlines()[-1])
+    assert "Traceback" not in err
+
+
+@every_command
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 141, ""),
+        (UsageError("x 1: give 2."), 2, "{}: error: x 1: give 2.\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "x"),
+            2,
+            "{}: error: x: No such file or directory. Check the path.\n",
+        ),
+    ],
+    ids=["interrupt", "no reader", "bad input", "no file"],
+)
+def test_exit_codes(name, error, code, said, ended, monkeypatch):
+    def parse_args(*_):
+        raise error
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+    assert ended(name) == (code, "", said.format(name))
+
+
+@every_command
+def test_an_error_of_posnet_itself_has_a_traceback(name, monkeypatch):
+    def parse_args(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+    with pytest.raises(ZeroDivisionError):
+        run_program(monkeypatch, name)
+
+
+@every_command
+def test_a_reader_that_goes_ends_a_command_silently(name):
+    """As ``head -1`` does when it has read enough."""
+    (script,) = entry_points(group="console_scripts", name=name)
+    program = f"import {script.module} as module; module.{script.attr}(['--help'])"
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ran = subprocess.run([sys.executable, "-c", program], stdout=write, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write)
+    assert (ran.returncode, ran.stderr) == (141, "")
+
+
+@every_command
+def test_every_command_and_subcommand_can_be_quiet(name):
+    for parser in subcommands(parser_of(name)):
+        assert parser.parse_args is not None
+        (quiet,) = [action for action in parser._actions if "--quiet" in action.option_strings]
+        assert quiet.dest == "quiet"
+
+
+def test_quiet_prints_results_and_errors_only(capsys):
+    def run(arguments, prints_result=True):
+        @command
+        @parsed_by(argparse.ArgumentParser, prints_result=prints_result)
+        def main(options):
+            assert vars(options) == {}
+            print("result")
+            print("remark", file=sys.stderr)
+            ProgressReporter().say("progress")
+            raise UsageError("it is wrong.")
+
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2
+        return capsys.readouterr()
+
+    out, err = run([])
+    assert out == "result\n"
+    assert err.splitlines()[:2] == ["remark", "progress"]
+    for prints_result, expected in ((True, "result\n"), (False, "")):
+        out, err = run(["--quiet"], prints_result)
+        assert out == expected
+        assert re.fullmatch(r"\S+: error: it is wrong\.\n", err)
+
+
+def test_quiet_before_and_behind_a_subcommand():
+    parser = parser_of("posnet-prepare")
+    corpus = "corpus --train a b --out c".split()
+    assert [parser.parse_args(words).quiet for words in (corpus, ["--quiet", *corpus], [*corpus, "--quiet"])] == [
+        *(False, True, True)
+    ]
+
+
+class TestModule:
+    """``python -m posnet_fairseq``."""
+
+    @pytest.fixture
+    def module(self):
+        def run(*arguments):
+            command = [sys.executable, "-m", "posnet_fairseq", *arguments]
+            return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+        return run
+
+    def test_lists_all_commands(self, module):
+        lines = module().stdout.splitlines()
+        assert [line.split()[0] for line in lines] == [name.removeprefix("posnet-") for name in COMMANDS]
+        assert "average       Average the checkpoints of a run" in lines
+
+    def test_runs_a_command(self, module):
+        ran = module("translate", "no-such-file.pt")
+        said = "posnet-translate: error: no-such-file.pt: there is no such checkpoint. Check the path.\n"
+        assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)
+        assert module("length-ratio", "--help").stdout.startswith("usage: posnet-length-ratio ")
+
+    def test_a_command_that_is_not_there(self, module):
+        ran = module("translte")
+        assert ran.returncode == 2
+        assert ran.stderr.endswith(
+            "error: translte: there is no such command. Choose one of "
+            + ", ".join(name.removeprefix("posnet-") for name in COMMANDS)
+            + ".\n"
+        )
+
+    def test_version(self, module):
+        assert module("--version").stdout == common_options.versions() + "\n"
+
+    def test_completion(self, module, tmp_path):
+        """bash completes options, subcommands and choices of every command."""
+        pytest.importorskip("shtab")
+        script = tmp_path / "completion.bash"
+        script.write_text(module("--print-completion", "bash").stdout)
+
+        def completed(*words):
+            function = f"_shtab_{words[0].replace('-', '_')}"
+            ask = f"source {script}; COMP_WORDS=({' '.join(words)} ''); COMP_CWORD={len(words)}; "
+            ask += f"COMP_WORDS[{len(words) - 1}]='{words[-1]}'; COMP_CWORD={len(words) - 1}; "
+            ask += f"{function} {words[0]} '{words[-1]}' '{words[-2]}'; echo ${{COMPREPLY[@]}}"
+            return subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout.split()
+
+        for name in COMMANDS:
+            assert completed(name, "--ver") == ["--version"]
+        assert completed("posnet-translate", "--dtype", "b") == ["bf16"]
+        assert completed("posnet-bench", "mod") == ["models"]
