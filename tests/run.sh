@@ -6,7 +6,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 . recipes/lib/environment.sh
-posnet_environment "$root"
+posnet_environment "$root" dev
 export OMP_NUM_THREADS=1
 chosen=()
 ruff check .
