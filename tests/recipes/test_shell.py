@@ -9,9 +9,12 @@ import subprocess
 import pytest
 
 from posnet_eval.metrics import METRICS
+from posnet_eval.metrics.comet import Comet
+from posnet_fairseq.cli.run import find_target
 from posnet_fairseq.runs import machine
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.shared.errors import UsageError
 from support import commands
 
 RECIPES = commands.ROOT / "recipes"
@@ -255,6 +258,16 @@ def test_missing_test_set_is_noticed_before_the_training(tmp_path):
         "corpus", code=2, **settings
     )
     assert "fairseq-train" in recipe("corpus", "train", "average", **settings)
+
+
+@pytest.mark.parametrize("target", ["corpus", "compare"])
+def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch, target):
+    monkeypatch.setattr(Comet, "package", "not-there")
+    settings, function, *_ = find_target(target)
+    texts = {"dataset": "wmt14.en-de", "mixers": "shaw", "metrics": "bleu,comet", "cpus": "1", "dry_run": "1"}
+    found = settings.parsed({name: text for name, text in texts.items() if name in settings.fields()})
+    with pytest.raises(UsageError, match=r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'"):
+        function(found)
 
 
 def test_two_vocabularies_leave_two_embeddings(tmp_path):
