@@ -25,6 +25,7 @@ PACKAGES = (
     "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
     "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
+USER_DIR = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,10 @@ def _plugin() -> Iterator[Finding]:
     except Exception as error:
         yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
         return
-    folder = Path(__file__).parents[1]
-    yield Finding("posnet", True, f"{len(arch_names())} architectures; --user-dir {folder}")
+    # Beside itself fairseq looks for what is not in the working directory.
+    beside = Path(fairseq.__file__).parents[1] / USER_DIR.name
+    user_dir = USER_DIR.name if beside.exists() and beside.samefile(USER_DIR) else USER_DIR
+    yield Finding("posnet", True, f"{len(arch_names())} architectures; --user-dir {user_dir}")
 
 
 def _torch() -> Finding:
@@ -144,10 +147,15 @@ def _versions() -> Iterator[str]:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
-    ).parse_args(arguments)
+    )
+    parser.add_argument("--user-dir", action="store_true", help="print the folder for fairseq's --user-dir, only it")
+    only_user_dir = parser.parse_args(arguments).user_dir
     check_stdout()
+    if only_user_dir:
+        print(USER_DIR)
+        return
     findings = list(examine())
     table = Table("", "", show_lines=True)
     for title in ("", "how to fix it"):
