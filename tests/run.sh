@@ -4,6 +4,7 @@
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/recipes/lib/help.sh"
 cd "$root"
 . recipes/lib/environment.sh
 posnet_environment "$root" dev

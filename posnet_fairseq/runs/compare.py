@@ -133,7 +133,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
     prepare_data(jobs[0].settings)
-    failed = JobPool(jobs, parts).work()
+    failed = JobPool(jobs, parts, settings.variables()).work()
     if failed:
         sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
         raise UsageError(

@@ -209,7 +209,7 @@ def pool(monkeypatch, settings, tmp_path):
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return JobPool(todo, [machine.Share({})])
+    return JobPool(todo, [machine.Share({})], ())
 
 
 def run_of(folder, name):

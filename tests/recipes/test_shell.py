@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 
@@ -16,6 +17,7 @@ from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
+from support.hostile import contents
 
 RECIPES = commands.ROOT / "recipes"
 SCRIPTS = sorted(
@@ -80,6 +82,11 @@ def test_shellcheck_has_nothing_to_say(script):
         ("compare", ("/no/such",), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "/no/such: No such file"),
         ("quickstart", (), {"UPDATES": "many"}, "quickstart: error: UPDATES=many: give a whole"),
         ("quickstart", (), {"MIXERS": " "}, "quickstart: error: MIXERS is empty"),
+        ("quickstart", (), {"UPDATE": "300"}, "UPDATE=300: quickstart has no such setting. Did you mean UPDATES? If"),
+        ("quickstart", (), {"MIXER": "shaw"}, "Did you mean MIXERS?"),
+        ("compare", (), {"DATASET": "wmt14.en-de", "MIXERS": "shaw", "SEED": "2"}, "Did you mean SEEDS?"),
+        ("wmt14.en-de", (), {"max_token": "300"}, "max_token=300: corpus has no such setting. Did you mean MAX_TOKENS"),
+        ("lm", (), {"UPDATES": "9"}, "Did you mean LM_UPDATES?"),
         ("lm", (), {"LM_UPDATES": "0"}, "lm: error: LM_UPDATES=0: give a whole number"),
         ("lm", (), {"LM_SEED": "x"}, "lm: error: LM_SEED=x: give a whole number"),
         ("lm", (), {"LM_SIZE": "big"}, "lm: error: LM_SIZE=big: choose one of a b c"),
@@ -92,6 +99,26 @@ def test_bad_settings_are_one_sentence(name, arguments, environment, sentence):
     assert sentence in output
     assert "Traceback" not in output
     assert "unbound" not in output
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("script", [*sorted(RECIPES.glob("*.sh")), *(commands.ROOT / "tests").glob("*.sh")], ids=str)
+def test_help_of_scripts_does_nothing_else(script, option, tmp_path):
+    """In a copy of the checkout where nothing else would work."""
+    copy = tmp_path / script.relative_to(commands.ROOT)
+    copy.parent.mkdir()
+    shutil.copy(script, copy)
+    shutil.copytree(RECIPES / "lib", tmp_path / "recipes/lib")
+    (tmp_path / "recipes/lib/environment.sh").write_text("exit 3\n")
+    before = contents(tmp_path)
+    for place, arguments in (("/", (option,)), (copy.parent, ("all", option))):
+        name = copy if place == "/" else copy.name
+        done = subprocess.run(["bash", name, *arguments], capture_output=True, text=True, cwd=place)
+        assert (done.returncode, done.stderr) == (0, "")
+        (_, first, *_) = script.read_text().split("\n")
+        assert done.stdout.startswith(f"{first[2:]}\n")
+        assert "set -euo" not in done.stdout
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
