@@ -15,9 +15,11 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, jobs, machine
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.jobs import JobPool
+from posnet_fairseq.runs.model_differences import differences
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training_log import training_speed
 from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint
 from support.commands import ROOT
 from support.training_log import training_log
 
@@ -186,6 +188,27 @@ def test_figures_of_a_run(tmp_path):
     assert comparison.peak_memory(tmp_path) == 9
     (tmp_path / "train.log").write_text(training_log(gpu=True))
     assert comparison.peak_memory(tmp_path) == (80 - 66) * 2**30
+
+
+def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
+    systems = {
+        "base": ("attention", {}),
+        "shaw": ("shaw", {}),
+        "rposnet": ("rposnet", {}),
+        "arposnet": ("arposnet", {}),
+        "alike": ("rposnet", {"gate": "none", "position_embedding": "sinusoidal", "clip_distance": 2}),
+        "fouriernet": ("fouriernet", {}),
+        "cross": ("attention", {"cross_mixer": "relative", "dropout": 0.1}),
+    }
+    paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
+    assert differences(paths, "base") == [
+        "Besides their mixers, rposnet and arposnet have --gate gelu (base: none) and "
+        "--position-embedding learned (base: sinusoidal).",
+        "Besides its mixer, fouriernet has --decoder-self-mixer attention (base: as the encoder).",
+        "Besides its mixer, cross has --attention-dropout 0.1 (base: 0.0), --cross-mixer relative (base: attention) "
+        "and --dropout 0.1 (base: 0.0).",
+    ]
+    assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
 
 
 # In place of the posnet-run of a job: it fails for one system, and leaves a file for each.
