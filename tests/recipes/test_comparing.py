@@ -21,6 +21,7 @@ from posnet_fairseq.runs.training_log import training_speed
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 from support.commands import ROOT
+from support.signals import default_signals
 from support.training_log import training_log
 
 LISTS = sorted((ROOT / "recipes/systems").glob("*.txt"))
@@ -334,9 +335,7 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
 STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
 PROGRAM = """
-import os, signal
 from pathlib import Path
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which the tests' own process may ignore
 from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.run import run_attached
@@ -348,7 +347,7 @@ end_by_signals()
 @pytest.mark.parametrize("work", [ATTACHED, STAGE])
 def test_commands_end_with_the_recipe(tmp_path, number, work):
     script = PROGRAM + work.replace("echo $$;", "echo $$ >pid;")
-    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path) as recipe:
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, preexec_fn=default_signals) as recipe:
         note = tmp_path / "pid"
         wait_until(lambda: note.exists() and note.read_text().strip(), "it never began")
         command = int(note.read_text())
