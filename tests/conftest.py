@@ -1,6 +1,4 @@
 import os
-import signal
-import threading
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -9,10 +7,6 @@ import torch
 
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
 from support.tiers import mark_thorough
-
-# A job in the background has interrupts ignored, and so would all that tests start and interrupt.
-if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers

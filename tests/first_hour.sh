@@ -7,11 +7,7 @@
 #   bash tests/first_hour.sh FOLDER     in a new folder, which stays
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-case ${1:-} in -h | --help)
-    sed -n '2,$ { /^#/!q; s/^# \{0,1\}//p }' "$0"
-    exit 0
-    ;;
-esac
+. "$root/recipes/lib/help.sh"
 if [ $# -gt 0 ]; then
     mkdir "$1"
     folder=$(cd "$1" && pwd)

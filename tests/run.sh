@@ -4,9 +4,10 @@
 # Further arguments go to pytest: bash tests/run.sh -k rposnet, bash tests/run.sh --all tests/recipes
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/recipes/lib/help.sh"
 cd "$root"
 . recipes/lib/environment.sh
-posnet_environment "$root"
+posnet_environment "$root" dev
 export OMP_NUM_THREADS=1
 chosen=()
 ruff check .

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from support.signals import default_signals
+
 CODE = """
 import os, time
 from posnet_fairseq.shared.processes import in_order
@@ -22,6 +24,7 @@ def test_an_interrupt_ends_at_once():
     """Also a second one, sent to all processes as a terminal does."""
     code = CODE.replace("time.sleep(0.3)", "time.sleep(60)")
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "start_new_session": True}
+    options["preexec_fn"] = default_signals
     with subprocess.Popen([sys.executable, "-c", code], **options) as parent:
         workers = {int(parent.stdout.readline()) for _ in range(2)}
         for _ in range(2):
@@ -33,7 +36,8 @@ def test_an_interrupt_ends_at_once():
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_parent(how):
-    with subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True) as parent:
+    options = {"stdout": subprocess.PIPE, "text": True, "preexec_fn": default_signals}
+    with subprocess.Popen([sys.executable, "-c", CODE], **options) as parent:
         workers = {int(parent.stdout.readline()) for _ in range(6)}
         assert len(workers) == 2
         parent.send_signal(how)

@@ -18,7 +18,7 @@ _SIMPLE: dict[str, type] = {
     "test": str, "resamples": int, "trials": int, "seed": int, "lowercase": bool, "tokenize": str,
     "bleurt_model": str, "comet_model": str, "comet_encoder": str,
 }  # fmt: skip
-_KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", *_SIMPLE)
+_KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", "notes", *_SIMPLE)
 _MOST_KEYS = 10_000  # of a mapping
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
@@ -90,7 +90,7 @@ class _Reader:
         options: dict[str, Any] = {
             key: self._of_kind(content[key], kind, key) for key, kind in _SIMPLE.items() if key in content
         }
-        for key in ("metrics", "baselines"):
+        for key in ("metrics", "baselines", "notes"):
             if key in content:
                 options[key] = tuple(self._name(name, key) for name in self._list(content[key]))
         if "columns" in content:

@@ -64,6 +64,7 @@ class Plan:
         lowercase, tokenize, bleurt_model, comet_model, comet_encoder: see
             :class:`posnet_eval.metrics.base.MetricOptions`; None: its default.
         columns: {title: {system: text or number}}, facts that tables show before the scores.
+        notes: sentences that stand below the tables.
 
     Raises:
         UsageError: a value is not allowed, or values contradict each other.
@@ -83,6 +84,7 @@ class Plan:
     comet_model: str | None = None
     comet_encoder: str | None = None
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_metrics()
@@ -92,6 +94,9 @@ class Plan:
         if self.seed < 0:
             raise UsageError(f"seed {self.seed}: give 0 or more.")
         self._check_columns()
+        for note in self.notes:
+            if not note.strip() or not note.isprintable():
+                raise UsageError(f"note {note!r}: give visible characters, in one line.")
 
     def _check_metrics(self) -> None:
         for metric in self.metrics:

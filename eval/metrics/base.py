@@ -79,6 +79,13 @@ class Metric(ABC):
         """The model as the user named it, whose content that name does not determine; "" for a metric without one."""
         return ""
 
+    def check_installed(self) -> None:  # noqa: B027  (most need no more than posnet does)
+        """Check that the packages of the metric are installed.
+
+        Raises:
+            UsageError: one is not.
+        """
+
     @abstractmethod
     def details(self) -> dict[str, str]:
         """Return what scores depend on beside the text, for the signature and as part of the cache's keys.

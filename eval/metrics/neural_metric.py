@@ -13,6 +13,7 @@ from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_eval.metrics.networks import devices, replicas
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.extras import how_to_install
 
 SCALE = 100  # papers print these scores times 100
 
@@ -51,17 +52,12 @@ class NeuralMetric(MeanMetric):
         """Return the network on the CPU in evaluation mode, and its tokeniser."""
 
     def check_installed(self) -> None:
-        """Check that the package is installed.
-
-        Raises:
-            Missing: it is not.
-        """
+        """Check that the package is installed; raises :class:`Missing` if it is not."""
         try:
             importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError as error:
             raise model_files.Missing(
-                f"{self.label} needs the package {self.package}, which is not installed",
-                f"Run pip install -e '.[{self.extra}]' in the posnet folder.",
+                f"{self.label} needs the package {self.package}, which is not installed", how_to_install(self.extra)
             ) from error
 
     def details(self) -> dict[str, str]:

@@ -53,7 +53,7 @@ def legend(comparison: Comparison) -> list[str]:
         sentences.append(meaning_of_marks(comparison))
     lower = {info.label for test_set in comparison.test_sets for info in test_set.metrics if not info.higher_is_better}
     sentences += [f"{label}: lower is better." for label in sorted(lower)]
-    return sentences
+    return [*sentences, *comparison.notes]
 
 
 def baselines(comparison: Comparison) -> list[tuple[str, str]]:

@@ -167,6 +167,7 @@ class Comparison:
         seed: seed of both.
         versions: {package: version}.
         columns: {title: {system: text or number}}, facts that tables show before the scores.
+        notes: sentences that stand below the tables.
         files: {name: SHA-256} of the other files of a report, by which later runs recognise them.
     """
 
@@ -180,6 +181,7 @@ class Comparison:
     seed: int
     versions: Mapping[str, str]
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
     def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:

@@ -74,6 +74,7 @@ def compare(
         seed=plan.seed,
         versions={package: importlib.metadata.version(package) for package in _PACKAGES},
         columns=plan.columns,
+        notes=plan.notes,
     )
 
 

@@ -27,6 +27,7 @@ from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.extras import how_to_install
 from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")
@@ -227,4 +228,4 @@ def tables(options: Namespace) -> Iterator[Table | str]:
         "the most that a batch takes at once."
     )
     if not has_ctranslate2():
-        yield "CTranslate2 is not installed, or does not find the GPU: pip install -e '.[bench]' in the posnet folder."
+        yield f"CTranslate2 is not installed, or does not find the GPU. {how_to_install('bench')}"

@@ -25,6 +25,7 @@ PACKAGES = (
     "posnet", "ve-fairseq", "fairseq-fixed", "fairseq", "torch", "numpy", "safetensors", "omegaconf", "hydra-core",
     "triton", "sentencepiece", "sacrebleu", "subword-nmt", "sacremoses", "jieba", "unbabel-comet", "bleurt-pytorch",
 )  # fmt: skip
+USER_DIR = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,10 @@ def _plugin() -> Iterator[Finding]:
     except Exception as error:
         yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
         return
-    folder = Path(__file__).parents[1]
-    yield Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {folder}")
+    # Beside itself fairseq looks for what is not in the working directory.
+    beside = Path(str(fairseq.__file__)).parents[1] / USER_DIR.name
+    user_dir = USER_DIR.name if beside.exists() and beside.samefile(USER_DIR) else USER_DIR
+    yield Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {user_dir}")
 
 
 def _torch() -> Finding:
@@ -148,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="posnet-doctor", description="Report what is installed, what works, and how to fix what does not."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--user-dir", action="store_true", help="print the folder for fairseq's --user-dir, only it")
     return parser
 
 
@@ -156,6 +160,9 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-doctor. Exit code 1 if something needed does not work."""
     check_stdout()
+    if options.user_dir:
+        print(USER_DIR)
+        return
     findings = list(examine())
     if options.json:
         found = {"installed": dict(_versions()), "findings": [dataclasses.asdict(finding) for finding in findings]}

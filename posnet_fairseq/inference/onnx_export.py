@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.extras import how_to_install
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 
@@ -27,7 +28,7 @@ def check_installed() -> None:
     """
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(f"{', '.join(missing)} missing. Run pip install -e '.[export]' in the posnet folder.")
+        raise UsageError(f"{', '.join(missing)} missing. {how_to_install('export')}")
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.runs.jobs import JobPool, RunJob
 from posnet_fairseq.runs.machine import shares
-from posnet_fairseq.runs.run import prepare_data
+from posnet_fairseq.runs.run import check_metrics, prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import setting
@@ -122,6 +122,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     # Seed by seed: all systems can be compared as soon as the first is done.
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
     parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))[: len(jobs)]
+    check_metrics(settings)
     check_options(jobs[: len(systems)])
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     comparison = Comparison(
@@ -132,7 +133,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
     prepare_data(jobs[0].settings)
-    failed = JobPool(jobs, parts).work()
+    failed = JobPool(jobs, parts, settings.variables()).work()
     if failed:
         sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
         raise UsageError(

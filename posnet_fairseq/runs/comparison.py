@@ -12,29 +12,29 @@ from typing import Any
 import yaml
 
 from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.model_differences import differences, options_of
 from posnet_fairseq.runs.record import Record, last_attempt
 from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
 
+MODEL = "precomputed.pt"  # of a run, which translates
+
 
 def parameters(run: Path) -> int:
     """The number of parameters of the model that translates; a shared embedding counts once."""
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
-    tensors = read_checkpoint(run / "precomputed.pt")["model"].values()
+    tensors = read_checkpoint(run / MODEL)["model"].values()
     return sum({tensor.data_ptr(): tensor.numel() for tensor in tensors}.values())
 
 
 def gate(run: Path) -> str:
     """The gate of its self-attention, as ``--gate`` names it."""
-    from posnet_fairseq.inference.checkpoints import read_checkpoint
-    from posnet_fairseq.registry import get_mixer
-    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+    from posnet_fairseq.transformer.placement import gate_at
 
-    model = read_checkpoint(run / "precomputed.pt")["cfg"]["model"]
-    return model["gate"] or get_mixer(model["encoder_self_mixer"]).default_gate
+    return gate_at(options_of(run / MODEL), "encoder")
 
 
 def decoding_speed(run: Path) -> float | None:
@@ -139,6 +139,7 @@ class Comparison:
             "metrics": metrics.replace(",", " ").split(),
             "lowercase": data.lowercase,
             "columns": self.columns(),
+            "notes": differences({system: runs[0] / MODEL for system, runs in self.runs.items()}, baselines[0]),
             "test_sets": {
                 "test": {
                     "languages": f"{data.source}-{data.target}",

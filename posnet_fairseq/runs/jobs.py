@@ -5,7 +5,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,14 @@ class JobPool:
     Args:
         jobs: in the order in which they begin.
         shares: a part of the machine for each of the jobs that work side by side.
+        settings: names of environment variables that are settings of all jobs, which runs are given by flags.
     """
 
-    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share]):
+    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]):
         self._waiting: queue.SimpleQueue[RunJob] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
-        self._jobs, self._shares = jobs, shares
+        self._jobs, self._shares, self._settings = jobs, shares, settings
         self._running: dict[RunJob, tuple[subprocess.Popen[str], TaskID, Bar]] = {}
         self._failed: dict[RunJob, str] = {}
         self._said: set[str] = set()
@@ -144,7 +145,7 @@ class JobPool:
     def _start(self, job: RunJob, share: Share, task: TaskID, bar: Bar) -> subprocess.Popen[str] | None:
         """The process of a job; None if all is stopped."""
         others = [other.run for other in self._jobs if other != job and not is_finished(other.run, "train")]
-        own = RunSettings.environment_names()  # all is said by flags
+        own = {*RunSettings.environment_names(), *self._settings}  # all is said by flags
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in own}
         environment |= share.environment | {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
         gpus = [f"--gpus={share.gpus}"] if share.gpus else []

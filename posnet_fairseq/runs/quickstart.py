@@ -1,5 +1,6 @@
 """The quickstart: a Transformer and rPosNet trained side by side on real text, and compared."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from posnet_fairseq.runs.compare import ComparisonSettings, compare
@@ -11,6 +12,11 @@ from posnet_fairseq.runs.values import choose, switch, whole_number
 from posnet_fairseq.shared.errors import UsageError
 
 UPDATES = 2000
+# Settings of a comparison that are the quickstart's own, and taken from nowhere else.
+OWN = frozenset(
+    "average baselines cpus data dataset dry_run gpus interval jobs mixers node_rank nodes options runs seeds size "
+    "updates".split()
+)
 
 
 def _mixers(text: str) -> tuple[str, ...]:
@@ -34,6 +40,12 @@ class QuickstartSettings(Settings):
         _mixers,
     )
     dry_run: bool = setting("print the commands instead of running them", False, switch)
+
+    @classmethod
+    def variables(cls) -> Collection[str]:
+        """Its own, and hyperparameters of the comparison that it makes."""
+        others = ComparisonSettings.environment_names().items()
+        return {*super().variables(), *(variable for variable, name in others if name not in OWN)}
 
     def check(self) -> None:
         """Refuse an empty list of mixers."""
@@ -63,9 +75,8 @@ def quickstart(settings: QuickstartSettings) -> None:
         "dry_run": "1" if settings.dry_run else "0",
     }
     # Hyperparameters may still come from the environment of the recipe.
-    fixed = ("data", "runs", "seeds", "mixers", "options", "gpus", "nodes", "node_rank")
     outside = ComparisonSettings.environment() if recipe() else {}
-    given = {name: text for name, text in outside.items() if name not in fixed} | own
+    given = {name: text for name, text in outside.items() if name not in OWN} | own
     systems = [System(mixer + suffix, mixer) for mixer in settings.mixers]
     folder = compare(ComparisonSettings.parsed(given), (f"quickstart{suffix}", systems))
     if not settings.dry_run:

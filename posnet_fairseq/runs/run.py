@@ -10,12 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device, find_device
 from posnet_fairseq.runs.record import Record, settings_of
-from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.runs.training import LENGTH, check, train
@@ -30,6 +32,8 @@ def run(settings: RunSettings) -> None:
     Raises:
         UsageError: one cannot begin, or failed.
     """
+    if "score" in settings.stages:
+        check_metrics(settings)
     device = find_device(settings)
     if "translate" in settings.stages:
         _check_test_set(settings)
@@ -39,6 +43,16 @@ def run(settings: RunSettings) -> None:
         else:
             data = TranslationData.read(settings.data_folder, settings.dry_run)
             _do(stage, settings, data, device)
+
+
+def check_metrics(settings: TrainingSettings) -> None:
+    """Refuse metrics that are not installed before days of training, not after.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for name in settings.metrics.replace(",", " ").split():
+        get_metric(name, MetricOptions()).check_installed()
 
 
 def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device) -> None:

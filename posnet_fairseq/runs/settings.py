@@ -6,8 +6,9 @@ from, so that ``7e-4`` reaches fairseq-train as it was written.
 
 import argparse
 import dataclasses
+import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -17,6 +18,9 @@ import yaml
 from posnet_fairseq.runs.values import Parse, nearest
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import read_lines
+
+# Names of environment variables that other programs have, close to those of settings.
+USUAL_VARIABLES = frozenset({"CPU", "FNAME", "HNAME", "JOB", "LNAME", "NODE", "TOKEN", "UNAME"})
 
 
 def recipe() -> Path | None:
@@ -124,9 +128,12 @@ class Settings:
             given: defaults that the target has.
 
         Raises:
-            UsageError: an option is unknown, or has a value that it may not have.
+            UsageError: an option is unknown, or has a value that it may not have; or a recipe's environment has a
+                variable whose name is almost that of a setting.
         """
         flags = cls._flags(target, words, description)
+        if recipe():
+            cls._refuse_misspelt(target)
         path = flags.pop("config", "")
         texts = dict(given or {}) | (cls.environment() if recipe() else {})
         return cls.parsed(texts | (cls._of_file(Path(path)) if path else {}) | flags)
@@ -141,6 +148,26 @@ class Settings:
     def environment_names(cls) -> dict[str, str]:
         """Names of settings, by their environment variables."""
         return {cls.VARIABLES + name.upper(): name for name in cls.fields() if not cls._is_positional(name)}
+
+    @classmethod
+    def variables(cls) -> Collection[str]:
+        """The names of all environment variables that a recipe takes settings from."""
+        return cls.environment_names()
+
+    @classmethod
+    def _refuse_misspelt(cls, target: str) -> None:
+        known = cls.variables()
+        for variable in sorted(os.environ.keys() - set(known) - USUAL_VARIABLES):
+            name = variable.upper()
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if cls.VARIABLES + name in known:
+                near = [cls.VARIABLES + name]
+            value = os.environ[variable]
+            if near and value:
+                raise UsageError(
+                    f"{variable}={value}: {target} has no such setting. Did you mean {near[0]}? If it is not meant for "
+                    f"posnet, unset {variable}."
+                )
 
     def texts(self) -> dict[str, str]:
         """The texts that parse to these settings, without positional ones."""

@@ -45,10 +45,14 @@ def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
     return values[layer if len(values) > 1 else 0].strip()
 
 
+def gate_at(cfg: Any, place: str) -> str:
+    """The gate of the mixer at `place`: as given, else the mixer's own; cross-attention has none of its own."""
+    return str(cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer_at(cfg, place).default_gate)
+
+
 def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> MixerSettings:
     """The settings of the mixer at `place` in layer `layer`, counted from 0."""
     mixer, side = mixer_at(cfg, place), side_of(place)
-    gate = cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer.default_gate
     chosen = {}
     for option in dataclasses.fields(mixer.Config):
         value = getattr(cfg, option.name)
@@ -64,7 +68,7 @@ def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = Tru
         num_heads=getattr(cfg, f"{side}_attention_heads"),
         max_positions=cfg.max_source_positions if place == "encoder" else cfg.max_target_positions,
         dropout=cfg.attention_dropout,
-        gate=str(gate),
+        gate=gate_at(cfg, place),
         options=configure(mixer.Config, chosen),
         projection_bias=projection_bias,
         shared_dropout=cfg.shared_attention_dropout,

@@ -2,20 +2,23 @@
 # Sourced by the other scripts: puts .venv at the repository root in front of PATH, and makes it if it is not there.
 # An environment that posnet has made has a mark in it: it is finished if it was cut short, made again if it broke, and
 # brought up to date when setup.py has changed. A foreign one is used if it has all that is needed, and never touched.
+# The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
 posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
 
+# posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance.
 posnet_environment() {
     local root=$1 venv=$1/.venv stamp
+    shift
     if [ "$(uname -s)" != Linux ]; then
         posnet_cannot "works on Linux, this is $(uname -s). On Windows, run it inside WSL 2."
         return 2
     fi
     stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
     if posnet_is_foreign "$venv"; then
-        posnet_serves "$root" "$venv" || return 2
-    elif ! posnet_is_ready "$venv" "$stamp"; then
-        posnet_make_alone "$root" "$venv" "$stamp" || return 2
+        posnet_serves "$root" "$venv" "$@" || return 2
+    elif ! posnet_is_ready "$venv" "$stamp" "$@"; then
+        posnet_make_alone "$root" "$venv" "$stamp" "$@" || return 2
     fi
     export PATH="$venv/bin:$PATH"
 }
@@ -30,15 +33,18 @@ posnet_is_foreign() {
 }
 
 # The mark of a finished environment is a hash of what it was made of; an unfinished one has posnet-begun.
-posnet_is_marked() {
-    [ -n "$(find "$1/" -maxdepth 1 -regextype posix-extended -regex '.*/posnet-([0-9a-f]{16}|begun)' 2>/dev/null)" ]
+posnet_is_marked() { [ -n "$(posnet_marks "$1" 2>/dev/null)" ]; }
+
+posnet_marks() {
+    find "$1/" -maxdepth 1 -regextype posix-extended -regex '.*/posnet-([0-9a-f]{16}|begun)' "${@:2}"
 }
 
 posnet_is_empty() { [ -d "$1" ] && [ -r "$1" ] && [ -z "$(ls -A "$1")" ]; }
 
-# posnet_serves ROOT VENV: whether a foreign environment has all that is needed; says what it lacks.
+# posnet_serves ROOT VENV [EXTRA ...]: whether a foreign environment has all that is needed; says what it lacks.
 posnet_serves() {
     local root=$1 venv=$2 lacks
+    shift 2
     if [ -L "$venv" ] && [ ! -e "$venv" ]; then
         lacks="leads to $(readlink "$venv"), which is not there"
     elif [ ! -d "$venv" ]; then
@@ -48,17 +54,27 @@ posnet_serves() {
     elif ! "$venv/bin/python" -c "$posnet_versions" 2>/dev/null; then
         lacks="is of $("$venv/bin/python" --version 2>&1), posnet needs 3.11 or 3.12"
     else
-        lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" 2>/dev/null) ||
+        lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" "$@" 2>/dev/null) ||
             lacks="is damaged"
     fi
     [ -n "$lacks" ] || return 0
     posnet_cannot "$venv was not made by posnet and $lacks. Move it away and run again: posnet then makes its own." \
-        "Or install posnet there (pip install -e $root)."
+        "Or install posnet there (pip install -e '$(posnet_package "$root" "$@")')."
     return 1
 }
 
+# posnet_package ROOT [EXTRA ...]: what pip installs.
+posnet_package() {
+    local root=$1 IFS=,
+    shift
+    echo "$root${*:+[$*]}"
+}
+
+# posnet_is_ready VENV STAMP [EXTRA ...]
 posnet_is_ready() {
-    [ -e "$2" ] && posnet_is_whole "$1"
+    local venv=$1 stamp=$2
+    shift 2
+    [ -e "$stamp" ] && ! grep -qvxF -f "$stamp" -e "" < <(printf '%s\n' "$@") && posnet_is_whole "$venv"
 }
 
 # Of two that begin at once, the second waits and finds it made.
@@ -77,9 +93,11 @@ posnet_make_alone() {
     ) 9>>"$venv.lock"
 }
 
+# posnet_make ROOT VENV STAMP [EXTRA ...]
 posnet_make() {
-    local root=$1 venv=$2 stamp=$3 python
-    ! posnet_is_ready "$venv" "$stamp" || return 0
+    local root=$1 venv=$2 stamp=$3 begun=$2/posnet-begun python installed extras
+    shift 3
+    ! posnet_is_ready "$venv" "$stamp" "$@" || return 0
     if posnet_is_whole "$venv"; then
         python=$venv/bin/python
         if ! posnet_suits "$python"; then
@@ -94,13 +112,19 @@ posnet_make() {
             return 2
         fi
     fi
-    echo "posnet: installing packages into $venv (a minute or two)" >&2
-    posnet_install "$root" "$venv/bin/python" || {
+    # What was there is kept. Until all is installed it counts as unfinished: pip may have left half of a package.
+    installed=$(posnet_marks "$venv" -exec cat {} +)
+    mapfile -t extras < <(printf '%s\n' "$installed" "$@" | grep . | sort -u)
+    echo "$installed" >"$begun"
+    posnet_marks "$venv" ! -name posnet-begun -delete
+    echo "posnet: installing packages into $venv (a few minutes)" >&2
+    SECONDS=0
+    posnet_install "$(posnet_package "$root" "${extras[@]}")" "$venv/bin/python" || {
         posnet_cannot "the packages could not be installed (see above). Check the network and run again."
         return 2
     }
-    touch "$stamp"
-    find "$venv" -maxdepth 1 -name 'posnet-*' ! -name "${stamp##*/}" -delete
+    printf '%s\n' "${extras[@]}" >"$begun"
+    mv "$begun" "$stamp"
 }
 
 # An empty folder with posnet's mark, whatever was there.
@@ -133,9 +157,9 @@ posnet_python() {
     return 2
 }
 
+# posnet_install PACKAGE PYTHON
 posnet_install() {
-    local root=$1 python=$2 index=https://download.pytorch.org/whl/cpu extra=()
-    local pip=("$python" -m pip install --quiet --disable-pip-version-check)
+    local package=$1 python=$2 index=https://download.pytorch.org/whl/cpu extra=()
     if ! "$python" -c 'import torch' 2>/dev/null; then
         # Without a GPU, torch's own index has a build that lacks gigabytes of CUDA. Where it is out of reach, the
         # package index serves its own build.
@@ -143,7 +167,36 @@ posnet_install() {
             "$python" -c "import urllib.request as r; r.urlopen('$index/torch/', timeout=10)" 2>/dev/null; then
             extra=(--extra-index-url "$index")
         fi
-        "${pip[@]}" "${extra[@]}" torch==2.13.0 || return
+        posnet_pip "$python" "${extra[@]}" torch==2.13.0 || return
     fi
-    "${pip[@]}" torch==2.13.0 -e "${root}[dev]"
+    posnet_pip "$python" torch==2.13.0 -e "$package"
+}
+
+# posnet_pip PYTHON [ARGUMENT ...]: pip install, whose errors are shown, and of whose progress the large steps.
+posnet_pip() {
+    "$1" -m pip install --disable-pip-version-check --no-color --progress-bar off "${@:2}" | posnet_tell >&2
+    return "${PIPESTATUS[0]}"
+}
+
+# Says what pip does, a line at every large step and every 20 seconds, from what it prints.
+posnet_tell() {
+    local line doing="looking for packages" of='([A-Za-z0-9_.]+)-[^ ]* \(([0-9.]+ [MG]B)\)' code
+    while true; do
+        code=0
+        IFS= read -r -t 20 line || code=$?
+        if [ "$code" -eq 0 ]; then
+            if [[ $line =~ Downloading\ ([^ ]*/)?$of ]]; then
+                doing="downloading ${BASH_REMATCH[2]} (${BASH_REMATCH[3]})"
+            elif [[ $line =~ ^Installing\ collected\ packages:\ (.*) ]]; then
+                doing="unpacking $(wc -w <<<"${BASH_REMATCH[1]}") packages"
+            elif [[ $line =~ ^Building\ wheels\ for\ collected\ packages:\ (.*) ]]; then
+                doing="building ${BASH_REMATCH[1]}"
+            else
+                continue
+            fi
+        elif [ "$code" -le 128 ]; then # the end of pip, else the 20 seconds are over
+            return
+        fi
+        printf 'posnet: %s, %d:%02d min\n' "$doing" $((SECONDS / 60)) $((SECONDS % 60))
+    done
 }

@@ -1,4 +1,4 @@
-"""python recipes/lib/lacks.py ROOT VENV: prints what recipes need and the environment of this Python lacks.
+"""python recipes/lib/lacks.py ROOT VENV [EXTRA ...]: prints what recipes need and the environment of this Python lacks.
 
 It needs no packages.
 """
@@ -6,24 +6,26 @@ It needs no packages.
 import os
 import re
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
 
-def lacks(root: Path, venv: Path) -> str:
+def lacks(root: Path, venv: Path, extras: Sequence[str]) -> str:
     """The end of a sentence about what an environment lacks, "" if it lacks nothing.
 
     Args:
         root: of this checkout.
         venv: the environment of the Python that runs this.
+        extras: of setup.py, such as dev.
     """
     found = find_spec("posnet_fairseq")
     if found is None:
         return "has no posnet"
     if not os.path.samefile(Path(found.origin).parent, root / "posnet_fairseq"):
         return f"has the posnet of another folder, {Path(found.origin).parent.parent}"
-    missing = missing_packages()
+    missing = missing_packages(extras)
     if missing:
         return f"lacks packages ({', '.join(missing)})"
     # A command begins with its interpreter. It is another one where an environment was moved or copied.
@@ -37,15 +39,15 @@ def lacks(root: Path, venv: Path) -> str:
     return ""
 
 
-def missing_packages() -> list[str]:
-    """Requirements of posnet that are not installed, or not in a version that fits."""
+def missing_packages(extras: Sequence[str]) -> list[str]:
+    """Requirements of posnet and its extras that are not installed, or not in a version that fits."""
     try:
         from packaging.requirements import Requirement
     except ModuleNotFoundError:
         return ["packaging"]
     missing = []
     for requirement in map(Requirement, requires("posnet")):
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             continue
         try:
             fits = requirement.specifier.contains(version(requirement.name), prereleases=True)
@@ -57,4 +59,4 @@ def missing_packages() -> list[str]:
 
 
 if __name__ == "__main__":
-    print(lacks(*map(Path, sys.argv[1:])))
+    print(lacks(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))

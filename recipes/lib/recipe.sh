@@ -1,11 +1,8 @@
 # shellcheck shell=bash
 # Sourced by recipes: shows their help, or makes the environment and hands over to posnet-run.
 
-# RECIPE --help shows the remarks at its beginning.
-if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
-    sed -n '2,$ { /^#/!q; s/^# \{0,1\}//p }' "$0"
-    exit 0
-fi
+# shellcheck source=help.sh
+. "$(dirname "${BASH_SOURCE[0]}")/help.sh"
 
 # recipe TARGET [WORD ...]: posnet-run takes its settings from the environment, and words as they are.
 recipe() {

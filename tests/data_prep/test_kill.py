@@ -14,6 +14,7 @@ import pytest
 
 from support import archives
 from support.commands import ROOT
+from support.signals import default_signals
 
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """
@@ -58,9 +59,8 @@ def run(entries, out, downloads, at=None, moves=0, name="SIGKILL"):
     arguments = ["iwslt14.de-en", "--out", out, "--downloads", downloads, "--merges", "60", "--workers", "2"]
     command = [sys.executable, "-c", PROGRAM, json.dumps([known, at, moves, name]), *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    options = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True, "preexec_fn": default_signals}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 
 
 def hashes(out):

@@ -59,6 +59,8 @@ def test_configuration(data, capsys, monkeypatch):
         ({"columns": {7: {}, "7": {}}}, "column '7' is there twice"),
         ({"columns": {"chrF": {}}}, "column 'chrF': the report has one of this name. Choose another title"),
         ({"columns": {"score": {}}}, "column 'score': the report has one of this name. Choose another title"),
+        ({"notes": ["a\nb"]}, "note 'a\\nb': give visible characters, in one line"),
+        ({"notes": [["a"]]}, "notes: ['a'] is no name"),
         ({"systems": []}, "systems is neither a list of names nor"),
         ({"baselines": "best"}, "baseline 'best' is not among the systems. Choose from base, good, third"),
         ({"baselines": ["base", "good", "third"]}, "give two at most"),
@@ -159,6 +161,15 @@ def test_columns_of_a_system_without_scores(data, capsys):
         Path(f"runs/third_s{seed}/talks.txt").unlink()
     run(capsys, "--config", config, "--skip-missing", "--out", "report")
     assert "| gLinearNet & co | – | 2,815 | – | – | – |" in Path("report/report.md").read_text()
+
+
+def test_notes_stand_below_the_tables(data, capsys):
+    note = "Besides its mixer, <good> has --gate gelu (base: none)."
+    shown = run(capsys, "--config", str(configure(data, notes=[note])), "--out", "report").out
+    assert f"\n{note}\n" in shown
+    assert r"Besides its mixer, \<good\> has" in Path("report/report.md").read_text()
+    assert "<li>Besides its mixer, &lt;good&gt; has --gate gelu" in Path("report/report.html").read_text()
+    assert report()["notes"] == [note]
 
 
 def test_a_time_is_no_number(data, capsys):

@@ -15,10 +15,13 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, jobs, machine
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.jobs import JobPool
+from posnet_fairseq.runs.model_differences import differences
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training_log import training_speed
 from posnet_fairseq.shared.errors import UsageError
+from support.checkpoints import checkpoint
 from support.commands import ROOT
+from support.signals import default_signals
 from support.training_log import training_log
 
 LISTS = sorted((ROOT / "recipes/systems").glob("*.txt"))
@@ -188,6 +191,27 @@ def test_figures_of_a_run(tmp_path):
     assert comparison.peak_memory(tmp_path) == (80 - 66) * 2**30
 
 
+def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
+    systems = {
+        "base": ("attention", {}),
+        "shaw": ("shaw", {}),
+        "rposnet": ("rposnet", {}),
+        "arposnet": ("arposnet", {}),
+        "alike": ("rposnet", {"gate": "none", "position_embedding": "sinusoidal", "clip_distance": 2}),
+        "fouriernet": ("fouriernet", {}),
+        "cross": ("attention", {"cross_mixer": "relative", "dropout": 0.1}),
+    }
+    paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
+    assert differences(paths, "base") == [
+        "Besides their mixers, rposnet and arposnet have --gate gelu (base: none) and "
+        "--position-embedding learned (base: sinusoidal).",
+        "Besides its mixer, fouriernet has --decoder-self-mixer attention (base: as the encoder).",
+        "Besides its mixer, cross has --attention-dropout 0.1 (base: 0.0), --cross-mixer relative (base: attention) "
+        "and --dropout 0.1 (base: 0.0).",
+    ]
+    assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
+
+
 # In place of the posnet-run of a job: it fails for one system, and leaves a file for each.
 STAGES = """
 for word; do
@@ -209,7 +233,7 @@ def pool(monkeypatch, settings, tmp_path):
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return JobPool(todo, [machine.Share({})])
+    return JobPool(todo, [machine.Share({})], ())
 
 
 def run_of(folder, name):
@@ -322,9 +346,7 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
 STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
 PROGRAM = """
-import os, signal
 from pathlib import Path
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which the tests' own process may ignore
 from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.run import run_attached
@@ -336,7 +358,7 @@ end_by_signals()
 @pytest.mark.parametrize("work", [ATTACHED, STAGE])
 def test_commands_end_with_the_recipe(tmp_path, number, work):
     script = PROGRAM + work.replace("echo $$;", "echo $$ >pid;")
-    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path) as recipe:
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, preexec_fn=default_signals) as recipe:
         note = tmp_path / "pid"
         wait_until(lambda: note.exists() and note.read_text().strip(), "it never began")
         command = int(note.read_text())

@@ -1,6 +1,7 @@
 """recipes/lib/environment.sh: what is not posnet's is used or refused, and in either case left as it is."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,9 @@ make() {
         chmod +x "$3/bin/python"
     fi
 }
-posnet_install() { echo installed; }
+posnet_install() { echo "installed $1"; }
 """
+FAILS = STUBS.replace('echo "installed $1"', "false")
 COMMANDS = ("posnet-run", "fairseq-train", "torchrun")
 
 
@@ -37,10 +39,10 @@ def root(tmp_path):
     return root
 
 
-def environment(root, code=0, stubs=STUBS):
+def environment(root, *extras, code=0, stubs=STUBS):
     """What a recipe would see: its output, with the python in front of PATH."""
-    script = f'. "$1/recipes/lib/environment.sh"; {stubs}\nposnet_environment "$1"; command -v python'
-    done = subprocess.run(["bash", "-euc", script, "", root], capture_output=True, text=True, cwd=root)
+    script = f'. "$1/recipes/lib/environment.sh"; {stubs}\nposnet_environment "$@"; command -v python'
+    done = subprocess.run(["bash", "-euc", script, "", root, *extras], capture_output=True, text=True, cwd=root)
     assert done.returncode == code, done.stdout + done.stderr
     if code:
         assert done.stderr.count("error: ") == 1, done.stderr
@@ -220,7 +222,65 @@ def test_other_name_of_the_checkout_makes_no_difference(root, tmp_path):
 
 
 def test_making_that_fails_is_tried_again(root):
-    output = environment(root, code=2, stubs=STUBS.replace("echo installed", "false"))
+    output = environment(root, code=2, stubs=FAILS)
     assert "the packages could not be installed" in output
     assert (root / ".venv/posnet-begun").exists()
     assert "installed" in environment(root)
+
+
+def test_extras_come_to_what_is_there_and_stay(root):
+    assert f"installed {root}\n" in environment(root)
+    assert f"installed {root}[dev]\n" in environment(root, "dev")
+    for extras in ((), ("dev",)):
+        assert "installed" not in environment(root, *extras)
+    with open(root / "setup.py", "a") as file:
+        file.write("# changed\n")
+    assert f"installed {root}[dev]\n" in environment(root)
+    assert f"installed {root}[comet,dev]\n" in environment(root, "comet")
+
+
+def test_extras_that_could_not_be_installed_are_not_there(root):
+    environment(root)
+    environment(root, "dev", code=2, stubs=FAILS)
+    assert f"installed {root}\n" in environment(root)
+    assert f"installed {root}[dev]\n" in environment(root, "dev")
+
+
+def test_environment_of_someone_elses_that_lacks_an_extra_is_refused(root):
+    venv = made_by_hand(root / ".venv", root)
+    (folder,) = venv.glob("lib/python*/site-packages")
+    (folder / "posnet-1.dist-info").mkdir()
+    requirements = 'Name: posnet\nVersion: 1\nRequires-Dist: rich\nRequires-Dist: no-such-package; extra == "dev"\n'
+    (folder / "posnet-1.dist-info/METADATA").write_text(requirements)
+    before = contents(root)
+    assert environment(root) == f"{venv}/bin/python\n"
+    output = environment(root, "dev", code=2)
+    assert "lacks packages (no-such-package)" in output
+    assert f"pip install -e '{root}[dev]'" in output
+    assert contents(root) == before
+
+
+PIP = """#!/usr/bin/env bash
+cat <<END
+Looking in links: /wheels
+Collecting torch==2.13.0
+  Downloading torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl.metadata (29 kB)
+  Downloading https://download.pytorch.org/whl/cpu/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl (191.9 MB)
+  Using cached sympy-1.14.0-py3-none-any.whl (6.3 MB)
+Building wheels for collected packages: posnet
+  Building editable for posnet (pyproject.toml): finished with status 'done'
+Installing collected packages: mpmath, sympy, torch
+Successfully installed mpmath-1.3.0 sympy-1.14.0 torch-2.13.0+cpu
+END
+exit 3
+"""
+
+
+def test_progress_of_the_installation_is_in_few_lines(root):
+    (root / "python").write_text(PIP)
+    (root / "python").chmod(0o755)
+    script = '. recipes/lib/environment.sh; posnet_pip ./python torch || echo "code $?"'
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, cwd=root)
+    assert done.stdout == "code 3\n"
+    steps = "downloading torch (191.9 MB)", "building posnet", "unpacking 3 packages"
+    assert re.sub(r"\d+:\d\d min", "TIME", done.stderr) == "".join(f"posnet: {step}, TIME\n" for step in steps)

@@ -19,6 +19,7 @@ from posnet_fairseq.runs.training import check
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.corpus import make_corpus
+from support.signals import default_signals
 from support.training_log import losses
 
 # A model so small, and so few updates, that nearly all the time goes into starting programs. An epoch has three updates
@@ -70,6 +71,7 @@ def start(world, runs, *arguments, recipe="corpus", **more):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=default_signals,
     )
 
 

@@ -167,3 +167,38 @@ def test_settings_are_read_without_torch_and_fairseq():
     script += "sys.exit(' '.join({'torch', 'fairseq', 'omegaconf', 'matplotlib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("\n", 1)
+
+
+# Names of environment variables on desktops, in shells, containers, jobs of clusters and of CI.
+USUAL = """
+_ ACTIONS_RUNTIME_TOKEN BASH_ENV BUILD_ID BUILD_NUMBER BUILD_TAG BUILD_URL CDPATH CI CI_COMMIT_SHA CI_JOB_TOKEN
+CI_NODE_INDEX CI_PIPELINE_ID CI_PROJECT_NAME CI_RUNNER_ID COLORTERM COLUMNS CONDA_DEFAULT_ENV CONDA_PREFIX CPU
+CUDA_HOME CUDA_VISIBLE_DEVICES DATE DBUS_SESSION_BUS_ADDRESS DEBIAN_FRONTEND DESKTOP_SESSION DISPLAY EDITOR EUID
+EXECUTOR_NUMBER GDMSESSION GITHUB_ACTION GITHUB_ACTIONS GITHUB_ENV GITHUB_JOB GITHUB_OUTPUT GITHUB_PATH GITHUB_REF
+GITHUB_SHA GITHUB_TOKEN GITHUB_WORKSPACE GITLAB_CI GNOME_SHELL_SESSION_MODE GTK_MODULES HF_HOME HF_TOKEN HISTSIZE HOME
+HOST HOSTNAME HOSTTYPE http_proxy https_proxy IFS IM_CONFIG_PHASE ImageOS INVOCATION_ID JENKINS_URL JOB JOB_NAME
+JOB_URL JOURNAL_STREAM KUBERNETES_PORT KUBERNETES_SERVICE_HOST LANG LANGUAGE LC_ALL LC_TIME LD_LIBRARY_PATH LESS
+LESSOPEN LINES LOCAL_RANK LOGNAME LS_COLORS MACHTYPE MAIL MANPATH MKL_NUM_THREADS MORE no_proxy NODE NODE_ENV
+NODE_LABELS NODE_NAME OLDPWD OMP_NUM_THREADS OSTYPE PAGER PATH PBS_JOBID PBS_NODEFILE POSNET_KERNELS PROFILEREAD PS1
+PWD PYENV_ROOT PYTHONPATH PYTHONUNBUFFERED QT_ACCESSIBILITY RANK RUNNER_ARCH RUNNER_NAME RUNNER_OS RUNNER_TEMP
+RUNNER_TOOL_CACHE SESSION_MANAGER SHELL SHLVL SLURM_JOB_ID SLURM_JOB_NAME SLURM_JOB_NUM_NODES SLURM_NODEID
+SLURM_NTASKS SLURM_PROCID SLURM_SUBMIT_DIR SSH_AGENT_PID SSH_AUTH_SOCK SSH_CLIENT SSH_TTY STAGE_NAME TERM TMPDIR TMUX
+TOKEN TOKENIZERS_PARALLELISM TZ UID UNAME USER USERNAME VIRTUAL_ENV VISUAL WANDB_API_KEY WAYLAND_DISPLAY WINDOWID
+WORKSPACE WORLD_SIZE WSL_DISTRO_NAME XAUTHORITY XDG_CACHE_HOME XDG_DATA_DIRS XDG_RUNTIME_DIR XDG_SESSION_TYPE
+XMODIFIERS
+""".split()
+
+
+@pytest.mark.parametrize("target", ["corpus", "compare", "quickstart", "lm"])
+def test_usual_environment_is_taken_for_no_misspelt_setting(folder, monkeypatch, target):
+    settings, *_ = find_target(target)
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes" / f"{target}.sh"))
+    monkeypatch.setenv("DATASET", "wmt14.en-de")
+    for name in USUAL:
+        monkeypatch.setenv(name, "1")
+    settings.read(target, [], "")
+    for variable in {*settings.variables()} - {"LR"}:  # too short to be misspelt
+        monkeypatch.setenv(f"{variable}_", "1")
+        with pytest.raises(UsageError, match=f"Did you mean {variable}"):
+            settings.read(target, [], "")
+        monkeypatch.delenv(f"{variable}_")

@@ -3,16 +3,21 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 
 import pytest
 
 from posnet_eval.metrics import METRICS
+from posnet_eval.metrics.comet import Comet
+from posnet_fairseq.cli.run import find_target
 from posnet_fairseq.runs import machine
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.shared.errors import UsageError
 from support import commands
+from support.hostile import contents
 
 RECIPES = commands.ROOT / "recipes"
 SCRIPTS = sorted(
@@ -77,6 +82,11 @@ def test_shellcheck_has_nothing_to_say(script):
         ("compare", ("/no/such",), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "/no/such: No such file"),
         ("quickstart", (), {"UPDATES": "many"}, "quickstart: error: UPDATES=many: give a whole"),
         ("quickstart", (), {"MIXERS": " "}, "quickstart: error: MIXERS is empty"),
+        ("quickstart", (), {"UPDATE": "300"}, "UPDATE=300: quickstart has no such setting. Did you mean UPDATES? If"),
+        ("quickstart", (), {"MIXER": "shaw"}, "Did you mean MIXERS?"),
+        ("compare", (), {"DATASET": "wmt14.en-de", "MIXERS": "shaw", "SEED": "2"}, "Did you mean SEEDS?"),
+        ("wmt14.en-de", (), {"max_token": "300"}, "max_token=300: corpus has no such setting. Did you mean MAX_TOKENS"),
+        ("lm", (), {"UPDATES": "9"}, "Did you mean LM_UPDATES?"),
         ("lm", (), {"LM_UPDATES": "0"}, "lm: error: LM_UPDATES=0: give a whole number"),
         ("lm", (), {"LM_SEED": "x"}, "lm: error: LM_SEED=x: give a whole number"),
         ("lm", (), {"LM_SIZE": "big"}, "lm: error: LM_SIZE=big: choose one of a b c"),
@@ -89,6 +99,26 @@ def test_bad_settings_are_one_sentence(name, arguments, environment, sentence):
     assert sentence in output
     assert "Traceback" not in output
     assert "unbound" not in output
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("script", [*sorted(RECIPES.glob("*.sh")), *(commands.ROOT / "tests").glob("*.sh")], ids=str)
+def test_help_of_scripts_does_nothing_else(script, option, tmp_path):
+    """In a copy of the checkout where nothing else would work."""
+    copy = tmp_path / script.relative_to(commands.ROOT)
+    copy.parent.mkdir()
+    shutil.copy(script, copy)
+    shutil.copytree(RECIPES / "lib", tmp_path / "recipes/lib")
+    (tmp_path / "recipes/lib/environment.sh").write_text("exit 3\n")
+    before = contents(tmp_path)
+    for place, arguments in (("/", (option,)), (copy.parent, ("all", option))):
+        name = copy if place == "/" else copy.name
+        done = subprocess.run(["bash", name, *arguments], capture_output=True, text=True, cwd=place)
+        assert (done.returncode, done.stderr) == (0, "")
+        (_, first, *_) = script.read_text().split("\n")
+        assert done.stdout.startswith(f"{first[2:]}\n")
+        assert "set -euo" not in done.stdout
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -255,6 +285,16 @@ def test_missing_test_set_is_noticed_before_the_training(tmp_path):
         "corpus", code=2, **settings
     )
     assert "fairseq-train" in recipe("corpus", "train", "average", **settings)
+
+
+@pytest.mark.parametrize("target", ["corpus", "compare"])
+def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch, target):
+    monkeypatch.setattr(Comet, "package", "not-there")
+    settings, function, *_ = find_target(target)
+    texts = {"dataset": "wmt14.en-de", "mixers": "shaw", "metrics": "bleu,comet", "cpus": "1", "dry_run": "1"}
+    found = settings.parsed({name: text for name, text in texts.items() if name in settings.fields()})
+    with pytest.raises(UsageError, match=r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'"):
+        function(found)
 
 
 def test_two_vocabularies_leave_two_embeddings(tmp_path):

@@ -15,6 +15,7 @@ README = documents.ROOT / "README.md"
 
 # Commands that are left out, by a pattern of how they begin, and why.
 LEFT_OUT = {
+    r"pip (install|wheel) ": "for environments of one's own: tests/end_to_end/test_installed.py",
     r"bash tests/run\.sh": "it runs this walk",
     r"bash recipes/lm\.sh": "trains for half an hour",
 }
