@@ -93,7 +93,7 @@ def run(
         rounds: how often everything is timed.
 
     Returns:
-        dict from name to a dict with ``forward`` and ``training`` (seconds of CPU time of a call, and of one with its
+        dict from name to a dict with ``forward`` and ``training`` (seconds of a call, and of one with its
         backward pass), ``forward_ratio`` and ``training_ratio`` (medians of ratios to attention in the same round), and
         ``peak`` (bytes that a call with its backward pass allocates at once).
     """
@@ -125,7 +125,6 @@ def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None
     def call() -> None:
         with torch.inference_mode():
             mixer.eval()(x, **arguments)
-        wait()
 
     return call
 
@@ -140,15 +139,8 @@ def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | Non
             inputs.append(positions)
         output = mixer.train()(x, **arguments)
         torch.autograd.grad(output, inputs, torch.ones_like(output), allow_unused=True)
-        wait()
 
     return call
-
-
-def wait() -> None:
-    """Wait until a GPU has finished."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
@@ -182,6 +174,6 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             shown.add_row(name, *ratios, mebibytes(figures["peak"]))
         yield shown
     yield (
-        "Time: CPU time / attention's, medians of ratios, of a call without gradients and of one with its backward "
+        "Time: time / attention's, medians of ratios, of a call without gradients and of one with its backward "
         "pass. Memory: the most that the latter allocates at once. No dropout."
     )

@@ -71,7 +71,7 @@ def training_memory(
         model = build_transformer(cfg, words, words).train()
         _convert(model, dtype)
         simulation.peak = simulation.now
-        _loss(model, source, target, chunked).backward()
+        loss(model, source, target, chunked).backward()
         parameters = sum(parameter.numel() for parameter in model.parameters())
         kept = state_bytes * parameters  # the optimizer's step takes nothing besides: it updates in place
         if distributed:
@@ -90,7 +90,8 @@ def _convert(model: nn.Module, dtype: torch.dtype) -> None:
                 setattr(module, name, buffer.to(dtype))
 
 
-def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> Tensor:
+def loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> Tensor:
+    """The loss of a batch (B, N) of sources and targets, computed in chunks or at once."""
     features = model.decoder.features(target.roll(1, dims=1), model.encoder(source)).x
     if chunked:
         weight = model.decoder.output_projection.weight
@@ -98,8 +99,8 @@ def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> 
     from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
     log_probs = model.decoder.output_layer(features).log_softmax(dim=-1, dtype=torch.float32)
-    loss, _ = label_smoothed_nll_loss(log_probs.flatten(0, 1), target.flatten(), SMOOTHING, PADDING)
-    return loss
+    smoothed, _ = label_smoothed_nll_loss(log_probs.flatten(0, 1), target.flatten(), SMOOTHING, PADDING)
+    return smoothed
 
 
 @contextlib.contextmanager

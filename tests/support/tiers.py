@@ -68,6 +68,7 @@ THOROUGH = {
     "hostile/test_hostile_streams.py": {
         "test_streams_of_every_command": "12 s: every command in a process of its own",
     },
+    "recipes/test_gpu_check.py": {"test_simulated_check": "minutes: a whole check on a simulated GPU"},
     "recipes/test_batches.py": {
         "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
         "test_processes_share_an_update_and_have_buffers": "10 s: starts two processes",
