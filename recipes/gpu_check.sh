@@ -7,8 +7,8 @@
 #   bash recipes/gpu_check.sh --again            all sections once more
 #   bash recipes/gpu_check.sh --simulated        without a GPU: tests this check itself, on a CPU
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$root/recipes/lib/help.sh"
 . "$root/recipes/lib/environment.sh"
-posnet_environment "$root"
+posnet_environment "$root" dev
 exec python -m posnet_fairseq.bench.gpu_check "$@"

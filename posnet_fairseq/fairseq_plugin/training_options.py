@@ -60,6 +60,11 @@ def _check_precision(common: Any) -> None:
         if getattr(common, name) and not on_gpu:
             where = "--cpu was given" if common.cpu else "there is none"
             raise UsageError(f"--{name}: fairseq trains with it on a GPU, and {where}. Leave it out.")
+    if common.bf16 and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(
+            f"--bf16: {torch.cuda.get_device_name()} does not multiply in bf16, which takes compute capability 8.0. "
+            "Give --fp16 instead."
+        )
 
 
 def _check_chunked_loss(cfg: Any) -> None:

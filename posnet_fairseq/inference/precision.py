@@ -41,6 +41,11 @@ def check_dtype(dtype: str, device: str) -> None:
         raise UsageError("--dtype int8: this build of torch multiplies no 8-bit numbers. Choose bf16 or float32.")
     if dtype == "int8" and device != "cpu":
         raise UsageError("--dtype int8: torch multiplies 8-bit numbers on CPUs only. Use a CPU, or choose bf16.")
+    if dtype == "bf16" and device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(
+            f"--dtype bf16: {torch.cuda.get_device_name()} does not multiply in bf16, which takes compute capability "
+            "8.0. Choose fp16 or float32."
+        )
 
 
 def choose_dtype(paths: Sequence[str | Path], device: str) -> tuple[str, str]:

@@ -70,6 +70,12 @@ def find_device(settings: TrainingSettings) -> Device:
         settings.refuse(
             "gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs."
         )
+    if settings.precision == "bf16" and not bf16:
+        settings.refuse(
+            "precision",
+            "bf16",
+            "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16.",
+        )
     precision = settings.precision or ("bf16" if bf16 else "fp32")
     return Device("gpu", processes, precision, gpu_memory(processes))
 

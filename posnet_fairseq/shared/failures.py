@@ -41,6 +41,11 @@ _FAIRSEQ = (
         "with.",
     ),
     (
+        r"CUDA out of memory",
+        "the GPU has too little memory for this. Give a smaller --max-tokens, --batch-size or --beam, or shorter "
+        "sentences; in training a larger --update-freq makes up for smaller batches.",
+    ),
+    (
         _NO_MEMORY,
         "there is not enough memory for this. Give smaller sizes, lengths or batches.",
     ),

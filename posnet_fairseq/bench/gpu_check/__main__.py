@@ -4,7 +4,6 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from posnet_fairseq.bench.gpu_check import report
 from posnet_fairseq.bench.gpu_check.sections import Machine, sections
 from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path
 
@@ -32,9 +32,7 @@ def find_machine(simulated: bool) -> Machine:
     return Machine(count, bf16, shutil.which("nvidia-smi") is not None)
 
 
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all sections that have not passed before, and write the report. Exit code 1 if one failed."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpu_check.sh",
         description="Test and measure posnet on this machine's GPUs, in about 20 minutes, and write one report.",
@@ -42,7 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=a_path, default=Path("runs/gpu_check"), help="folder (default: runs/gpu_check)")
     parser.add_argument("--again", action="store_true", help="run sections again that have passed")
     parser.add_argument("--simulated", action="store_true", help="without a GPU: tests the check itself, on a CPU")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+@command
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
+    """Run all sections that have not passed before, and write the report. Exit code 1 if one failed."""
     machine = find_machine(options.simulated)
     folder = options.out.absolute()
     scratch = folder / "scratch"
