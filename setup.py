@@ -15,7 +15,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux
     )
 
 HERE = Path(__file__).parent
-# A package index has no files of the repository: links to them become plain text, those on the web and in the page stay.
+# A package index has no files of the repository: links to them become plain text, those to the web stay.
 README = re.sub(r"\[([^]]+)]\((?!https?:|#)[^)]+\)", r"\1", (HERE / "README.md").read_text(encoding="utf-8"))
 VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
 
