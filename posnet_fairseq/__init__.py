@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from posnet_fairseq.shared.garbage import search_paused
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from posnet_eval.api import score
