@@ -24,11 +24,11 @@ def old_gpu(monkeypatch):
 
 @pytest.mark.usefixtures("old_gpu")
 def test_bf16_is_refused_and_fp16_is_not():
-    with pytest.raises(UsageError, match="--dtype bf16: NVIDIA GeForce RTX 2080 Ti .* Choose fp16 or float32"):
+    with pytest.raises(UsageError, match=r"--dtype bf16: NVIDIA GeForce RTX 2080 Ti .* Choose fp16 or float32"):
         check_dtype("bf16", "cuda")
     check_dtype("fp16", "cuda")
     check_dtype("bf16", "cpu")
-    with pytest.raises(UsageError, match="--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead"):
+    with pytest.raises(UsageError, match=r"--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead"):
         _check_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False))
     _check_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True))
 
@@ -36,7 +36,7 @@ def test_bf16_is_refused_and_fp16_is_not():
 @pytest.mark.usefixtures("old_gpu")
 def test_recipes_refuse_bf16_and_choose_fp32():
     given = {"dataset": "quickstart.en-de", "size": "tiny"}
-    with pytest.raises(UsageError, match="bf16.*Give fp16"):
+    with pytest.raises(UsageError, match=r"bf16.*Give fp16"):
         machine.find_device(RunSettings.parsed(given | {"precision": "bf16"}))
     assert machine.find_device(RunSettings.parsed(given | {"precision": "fp16"})).precision == "fp16"
     assert machine.find_device(RunSettings.parsed(given)).precision == "fp32"
