@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result = evaluate(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
     show(result, Console(highlight=False))
     if options.out:
-        publish(result, options.out)
-        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")
+        publish(result, options.out, options.latex_intervals)
+        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json, segments.tsv)")
 
 
 def _inputs(options: Namespace, plan: Plan) -> list[Path]:
