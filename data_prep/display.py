@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from posnet_data_prep.datasets import DATASETS, QUICKSTART, WHEELS
+from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.archives import Download
 from posnet_data_prep.sources.download import Downloads
@@ -15,6 +16,14 @@ from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
 from posnet_fairseq.shared.stages import Stage
 from posnet_fairseq.text.card import DatasetCard
+
+# What the reasons mean for which cleaning drops a pair.
+_REASONS = {
+    "empty": "a side is empty",
+    "length": "a side is too short or too long (--min-length, --max-length)",
+    "ratio": "one side is too long for the other (--max-ratio)",
+    "word": f"a word has more than {LONGEST_WORD:,} characters",
+}
 
 
 def show_datasets(downloads: Downloads) -> None:
@@ -90,6 +99,11 @@ def report_result(
     ratio = "" if card.length_ratio is None else f"; γ = {card.length_ratio:.4f}"
     vocabulary = ", ".join(f"{count:,} {name}" for name, count in (card.vocabulary or {}).items())
     report.say(f"{out}: lines: {sentences}; vocabulary: {vocabulary}{ratio}")
+    if card.dropped:
+        report.say("pairs that cleaning left out of the training text:")
+        width = max(len(f"{count:,}") for count in card.dropped.values())
+        for reason, count in card.dropped.items():
+            report.say(f"  {count:>{width},}  {_REASONS[reason]}")
     for note in card.notes or []:
         report.say(f"note: {note}.")
     report.say(f"{stages} is needed only to make the dataset again with other options. It may be removed.")

@@ -60,8 +60,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
     parser.add_argument("--baseline2", help="system that ‡ marks differences from")
     parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
-    parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV and JSON")
+    parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV, TSV and JSON")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
+    parser.add_argument(
+        "--latex-intervals", action="store_true", help="show 95%% intervals of the bootstrap in the LaTeX table, too"
+    )
     tests = ", ".join(f"{name}: {text}" for name, text in TESTS.items())
     parser.add_argument("--test", choices=TESTS, help=f"{tests} (default: bs)")
     parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")

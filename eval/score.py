@@ -36,8 +36,8 @@ def main(options: Namespace) -> None:
     else:
         show(result, Console(highlight=False))
     if options.out:
-        publish(result, options.out)
-        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json)")
+        publish(result, options.out, options.latex_intervals)
+        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json, segments.tsv)")
 
 
 def _inputs(options: Namespace, plan: Plan) -> list[Path]:

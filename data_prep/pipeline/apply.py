@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from posnet_data_prep.pipeline.clean import Limits
+from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.subwords import Subwords
@@ -44,7 +44,7 @@ class Segmenter:
             tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
             fault = limits.fault(*tokens) if limits else None
             if fault:
-                dropped[f"dropped, {fault}"] += 1
+                dropped[f"{DROPPED}{fault}"] += 1
             else:
                 kept.append((*row[:width], *tokens))
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
@@ -101,8 +101,8 @@ def refuse_empty(name: str, counts: Mapping[str, int], split: Mapping[str, int])
         UsageError: the set has no lines.
     """
     if not counts.get("lines"):
-        dropped = {what: count for of in (split, counts) for what, count in of.items() if what.startswith("dropped")}
-        reasons = ", ".join(f"{count:,} {what}" for what, count in dropped.items()) or "there were none"
+        dropped = dropped_pairs(split, counts).items()
+        reasons = ", ".join(f"{count:,} {DROPPED}{why}" for why, count in dropped) or "there were none"
         raise UsageError(
             f"no sentences are left in the {name} set ({reasons}). Check the text, and --min-length, --max-length, "
             "--max-ratio and --valid-every."

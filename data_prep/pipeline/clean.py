@@ -1,8 +1,11 @@
 """Limits on the lengths of training pairs: the rules of Moses' clean-corpus-n.perl."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 LONGEST_WORD = 1000  # characters
+DROPPED = "dropped, "  # beginning of the name of a count, in front of the reason
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,14 @@ class Limits:
         if longer > self.max_ratio * shorter:
             return "ratio"
         return "word" if has_overlong_word(source, target) else None
+
+
+def dropped_pairs(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Numbers of dropped pairs, by reason, from the counts of stages: those named ``dropped, REASON``."""
+    found: Counter[str] = Counter()
+    for of in counts:
+        found.update({what.removeprefix(DROPPED): count for what, count in of.items() if what.startswith(DROPPED)})
+    return dict(found)
 
 
 def has_overlong_word(*lines: str) -> bool:

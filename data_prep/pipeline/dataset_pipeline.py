@@ -10,7 +10,7 @@ from typing import Any
 from posnet_data_prep.datasets import SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, refuse_empty
 from posnet_data_prep.pipeline.binarise import binarise
-from posnet_data_prep.pipeline.clean import Limits
+from posnet_data_prep.pipeline.clean import Limits, dropped_pairs
 from posnet_data_prep.pipeline.lines import LineFunction, map_lines
 from posnet_data_prep.pipeline.notes import notes_on_subwords, notes_on_text
 from posnet_data_prep.pipeline.split import split
@@ -111,8 +111,12 @@ class DatasetPipeline:
         counts = self._counts(self.text)
         card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
         card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
+        # The folders of earlier stages may have been removed after the last stage was done.
+        divided = self._runner.record(self._split)
+        if divided is not None:
+            card.dropped = dropped_pairs(divided["counts"], *counts.values())
         learnt = self._runner.record(self._learnt)
-        if learnt is not None and not self._like:  # its folder may have been removed after the last stage was done
+        if learnt is not None and not self._like:
             card.notes = [*notes_on_subwords(learnt["counts"], self._recipe), *card.notes]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:

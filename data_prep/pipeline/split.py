@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from posnet_data_prep.pipeline.clean import Limits, has_overlong_word
+from posnet_data_prep.pipeline.clean import DROPPED, Limits, has_overlong_word
 from posnet_fairseq.shared.progress import Bar
 
 BETWEEN_REPORTS = 10_000  # lines
@@ -44,7 +44,7 @@ def split(
             elif clean and has_overlong_word(*lines):
                 fault = "word"
             number += not (fault and clean == "words")
-            name = f"dropped, {fault}" if fault else "valid" if every and number % every == 0 else "train"
+            name = f"{DROPPED}{fault}" if fault else "valid" if every and number % every == 0 else "train"
             counts[name] += 1
             file.write("-\n" if fault else f"{name}\n")
         bar.move_to(counts["read"])

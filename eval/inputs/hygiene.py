@@ -18,6 +18,9 @@ PHRASE = 4  # words of the longest phrase searched for
 LETTERS = 3  # of a script, from which on a line is in that script
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
 
+SEGMENTED = 0.05  # share of lines with marks of subwords from which on an output is not plain text
+
+_MARKED = re.compile(r"\S@@( |$)|▁")
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
 _ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
@@ -37,6 +40,12 @@ class Remark:
     system: str
     text: str
     lines: tuple[int, ...] = ()
+
+
+def is_segmented(lines: Sequence[str], references: Sequence[str]) -> bool:
+    """Return whether an output still has the marks of BPE (``@@``) or SentencePiece (``▁``), and the reference none."""
+    marked = sum(bool(_MARKED.search(line)) for line in lines)
+    return marked > SEGMENTED * len(lines) and not any(map(_MARKED.search, references))
 
 
 def remarks(system: str, lines: Sequence[str], references: Sequence[str], sources: Sequence[str] = ()) -> list[Remark]:

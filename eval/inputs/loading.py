@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posnet_eval.inputs.hygiene import is_segmented
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
@@ -100,6 +101,12 @@ class _Loader:
             if isinstance(runs[number], Path):
                 name = f"system {system}: {runs[number]}"
             self._check_length(name, lines, references[0])
+            if is_segmented(lines, references[0]):
+                self.problems.append(
+                    f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
+                    "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
+                    "and detokenise."
+                )
         return lines or ()
 
     def _sources_and_references(self, test_set: TestSet) -> tuple[Lines, tuple[Lines, ...]]:

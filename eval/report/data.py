@@ -1,4 +1,4 @@
-"""Results as data: JSON with everything, CSV with a line for each score."""
+"""Results as data: JSON with everything, CSV with a line for each score, TSV with a line for each segment."""
 
 import csv
 import dataclasses
@@ -32,6 +32,22 @@ def as_csv(comparison: Comparison) -> str:
     writer.writerow([*ROW_COLUMNS, *map(_no_formula, comparison.columns)])
     for row in comparison.rows():
         writer.writerow([value if name == "mark" else _no_formula(value) for name, value in row.items()])
+    return text.getvalue()
+
+
+def as_tsv(comparison: Comparison) -> str:
+    """Return the scores of segments, means over runs, with a column for each system and metric."""
+    labels = {info.name: info.label for test_set in comparison.test_sets for info in test_set.metrics}
+    columns = [(system, metric) for system in comparison.systems for metric in labels]
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    titles = [f"{system} {labels[metric]}" for system, metric in columns]
+    writer.writerow(["test set", "line", *map(_no_formula, titles)])
+    for test_set in comparison.test_sets:
+        found = [test_set.segments.get(metric, {}).get(system) for system, metric in columns]
+        for number in range(test_set.size):
+            scores = ("" if one is None else f"{one[number]:.4f}" for one in found)
+            writer.writerow([_no_formula(test_set.name), number + 1, *scores])
     return text.getvalue()
 
 

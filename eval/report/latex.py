@@ -27,8 +27,13 @@ _TEXT = {
 }  # fmt: skip
 
 
-def latex(comparison: Comparison) -> str:
-    """Return a table with columns for facts, then for each metric on each test set."""
+def latex(comparison: Comparison, intervals: bool = False) -> str:
+    """Return a table with columns for facts, then for each metric on each test set.
+
+    Args:
+        comparison: results to show.
+        intervals: show 95% intervals in brackets behind the scores.
+    """
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
     titles = [escaped(title) for title in comparison.columns]
     lines = [
@@ -42,7 +47,7 @@ def latex(comparison: Comparison) -> str:
     best = {(test_set.name, info.name): wording.best(test_set, info) for test_set, info in shown if test_set.scores}
     for system in comparison.systems:
         cells = [
-            _cell(comparison, test_set, system, info.name, best.get((test_set.name, info.name), ()))
+            _cell(comparison, test_set, system, info.name, best.get((test_set.name, info.name), ()), intervals)
             for test_set, info in shown
         ]
         # in braces: LaTeX would take a bracket or a star for an option of the line above
@@ -51,7 +56,14 @@ def latex(comparison: Comparison) -> str:
     lines += [r"\bottomrule", r"\end{tabular}"]
     signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
     table = "\n".join(
-        [r"\begin{table}", r"\centering", *lines, rf"\caption{{{escaped(_caption(comparison))}}}", r"\end{table}", ""]
+        [
+            r"\begin{table}",
+            r"\centering",
+            *lines,
+            rf"\caption{{{escaped(_caption(comparison, intervals))}}}",
+            r"\end{table}",
+            "",
+        ]
     )
     return f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}{table}{_TAIL}"
 
@@ -77,7 +89,9 @@ def _rules(comparison: Comparison) -> Iterator[str]:
         start = stop + 1
 
 
-def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: str, best: Collection[str]) -> str:
+def _cell(
+    comparison: Comparison, test_set: TestSetResult, system: str, metric: str, best: Collection[str], intervals: bool
+) -> str:
     if system not in test_set.scores:
         return "--"
     score = test_set.scores[system][metric]
@@ -89,12 +103,17 @@ def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: 
     text = moved + (rf"\textbf{{{text}}}" if system in best else text)
     if score.deviation is not None:
         text += rf"\,{{\scriptsize$\pm${score.deviation:.1f}}}"
+    if intervals:
+        bounds = ", ".join(f"{bound:.1f}".replace("-", "$-$") for bound in (score.low, score.high))
+        text += rf"\,{{\scriptsize[{bounds}]}}"
     signs = wording.marks(comparison, test_set, system, metric)
     return text + (f"$^{{{''.join(_SIGNS[sign] for sign in signs)}}}$" if signs else "")
 
 
-def _caption(comparison: Comparison) -> str:
+def _caption(comparison: Comparison, intervals: bool) -> str:
     text = wording.meaning_of_marks(comparison) if wording.baselines(comparison) else ""
     if wording.has_several_runs(comparison):
         text += " Behind ±: standard deviation over runs."
+    if intervals:
+        text += f" In brackets: 95% interval ({comparison.resamples:,} bootstrap resamples)."
     return text.strip() or "Scores."

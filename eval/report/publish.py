@@ -1,6 +1,7 @@
 """Writing of a report's files, all of them or none."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -8,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from posnet_eval.report.data import as_csv, as_json
+from posnet_eval.report.data import as_csv, as_json, as_tsv
 from posnet_eval.report.latex import latex
 from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison
@@ -29,6 +30,7 @@ FILES: dict[str, Callable[[Comparison], str]] = {
     "report.md": markdown,
     "report.tex": latex,
     "report.csv": as_csv,
+    "segments.tsv": as_tsv,
     "report.json": as_json,  # the last: it has the hashes of the others
 }
 
@@ -94,12 +96,13 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def publish(comparison: Comparison, folder: Path) -> list[Path]:
+def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> list[Path]:
     """Write the files of a report; those of an earlier run stay until all new ones are written.
 
     Args:
         comparison: results to write.
         folder: folder of the report, which is created if it is missing.
+        latex_intervals: show 95% intervals in the LaTeX table.
 
     Returns:
         paths of the files.
@@ -108,9 +111,10 @@ def publish(comparison: Comparison, folder: Path) -> list[Path]:
         OSError: a file could not be written, for instance because the disk is full; the folder is unchanged then.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
+    writers = FILES | ({"report.tex": functools.partial(latex, intervals=True)} if latex_intervals else {})
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as temporary:
         digests: dict[str, str] = {}
-        for name, write in FILES.items():
+        for name, write in writers.items():
             content = write(dataclasses.replace(comparison, files=digests)).encode()
             digests[name] = _digest(content)
             Path(temporary, name).write_bytes(content)

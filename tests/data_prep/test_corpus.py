@@ -121,12 +121,17 @@ def test_processes_change_nothing(tmp_path):
     assert contents(one) == contents(many)
 
 
-def test_a_monstrous_line_is_dropped(files, tmp_path):
+def test_a_monstrous_line_is_dropped(files, tmp_path, capsys):
     for path in files:
         with open(path, "a") as file:
             file.write("word " * 100_000 + "\n" + "x" * 100_000 + "\n")
     data = make(tmp_path, "--train", *files, "--valid-every", "23")
-    made = json.loads(text_of(data, "dataset.json"))["stages"]
+    said = capsys.readouterr().err
+    assert "1  a side is too short or too long (--min-length, --max-length)" in said
+    assert "1  a word has more than 1,000 characters" in said
+    card = json.loads(text_of(data, "dataset.json"))
+    assert card["dropped"] == {"word": 1, "length": 1}
+    made = card["stages"]
     assert made["split"]["counts"]["dropped, word"] == 1
     assert made["apply"]["counts"]["train"]["dropped, length"] == 1
     assert text_of(data, "train.en").count("\n") == 58

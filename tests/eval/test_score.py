@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import yaml
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from support.scoring import FILES, SIZE, SYSTEMS, USUAL, refused, report, run, write
@@ -35,8 +35,35 @@ def test_table_report_and_scores(data, capsys):
     rows = list(csv.DictReader(Path("report/report.csv").read_text().splitlines()))
     assert [row["baseline"] for row in rows if row["system"] == "good" and row["metric"] == "BLEU"] == ["base", "other"]
     for name in FILES:
-        assert "†" in Path("report", name).read_text() or name in ("report.csv", "report.tex")
+        assert "†" in Path("report", name).read_text() or name in ("report.csv", "report.tex", "segments.tsv")
     assert r"$^{\dagger\uparrow\ddagger\uparrow}$" in Path("report/report.tex").read_text()
+
+
+def test_intervals_in_latex(data, capsys):
+    run(capsys, *USUAL, "--out", "plain")
+    run(capsys, *USUAL, "--latex-intervals", "--out", "report")
+    table, score = Path("report/report.tex").read_text(), report()["test_sets"][0]["scores"]["good"]["bleu"]
+    interval = rf"\,{{\scriptsize[{score['low']:.1f}, {score['high']:.1f}]}}"
+    assert interval in table
+    assert "In brackets: 95\\% interval (200 bootstrap resamples)." in table
+    assert "scriptsize[" not in Path("plain/report.tex").read_text()
+
+
+def test_segments_have_the_scores_that_sacrebleu_gives_single_sentences(data, capsys):
+    run(capsys, *USUAL, "--metrics", "bleu,chrf,ter", "--out", "report")
+    rows = list(csv.DictReader(Path("report/segments.tsv").read_text().splitlines(), delimiter="\t"))
+    titles = [f"{system} {metric}" for system in ("base", "good", "other") for metric in ("BLEU", "chrF", "TER")]
+    assert list(rows[0]) == ["test set", "line", *titles]
+    assert [row["line"] for row in rows] == [str(number) for number in range(1, SIZE + 1)]
+    reference = Path("test.de").read_text().splitlines()
+    metrics = {"BLEU": BLEU(effective_order=True), "chrF": CHRF(), "TER": TER()}
+    for system in ("base", "good", "other"):
+        output = Path(f"{system}.txt").read_text().splitlines()
+        for name, metric in metrics.items():
+            scores = [
+                metric.sentence_score(*pair).score for pair in zip(output, ([one] for one in reference), strict=True)
+            ]
+            assert [float(row[f"{system} {name}"]) for row in rows] == pytest.approx(scores, abs=6e-5)
 
 
 def test_a_narrow_terminal_cuts_nothing_off(data, capsys, monkeypatch):

@@ -51,6 +51,25 @@ def test_a_log_is_scored(data, capsys):
     assert report()["test_sets"][0]["scores"]["log"]["bleu"]["marks"] == [["†", "="]]
 
 
+@pytest.mark.parametrize("form", ["D-{number}\t-0.5\t{line}", "{line}"])
+@pytest.mark.parametrize("cut", [lambda line: line.replace("e", "e@@ "), lambda line: "▁" + line.replace(" ", " ▁")])
+def test_an_output_in_subwords_is_refused(data, capsys, form, cut):
+    lines = map(cut, Path("base.txt").read_text().splitlines())
+    write(data / "pieces", [form.format(number=number, line=line) for number, line in enumerate(lines)])
+    said = refused(capsys, "--reference", "test.de", "--system", "good.txt", "pieces", "--out", "report")
+    assert "system pieces: pieces is split into subwords" in said
+    assert "--remove-bpe" in said
+    assert "system good" not in said
+    assert not Path("report").exists()
+
+
+def test_texts_about_subwords_are_scored(data, capsys):
+    for name in ("test.de", "base.txt"):
+        write(data / name, [f"{line} a@@ b ▁c" for line in Path(name).read_text().splitlines()])
+    run(capsys, "--reference", "test.de", "--system", "base.txt", "--out", "report")
+    assert report()["test_sets"][0]["scores"]["base"]["bleu"]["value"] > 0
+
+
 # --- sacreBLEU's test sets
 
 

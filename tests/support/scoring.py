@@ -10,7 +10,7 @@ from posnet_eval.score import main
 from support.made_up import translated
 
 SIZE = 60
-FILES = ["report.csv", "report.html", "report.json", "report.md", "report.tex"]
+FILES = ["report.csv", "report.html", "report.json", "report.md", "report.tex", "segments.tsv"]
 
 
 def write(path, lines):
