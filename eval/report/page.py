@@ -55,9 +55,9 @@ def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
         "scored": scored,
     }
     if scored:
-        styles = plots.line_styles(comparison, test_set)
+        styles = {system: each for system, each in plots.line_styles(comparison).items() if system in scored}
         section |= {
-            "intervals": [plots.intervals(comparison, test_set, metric) for metric in test_set.metrics],
+            "intervals": [plots.intervals(comparison, test_set, metric, styles) for metric in test_set.metrics],
             "by_length": [plots.by_length(test_set, metric, styles) for metric in test_set.metrics]
             if test_set.by_length
             else [],

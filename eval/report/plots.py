@@ -21,7 +21,8 @@ DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("--", ":")  # of the first baseline, of the second
-OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}
+OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}  # lines of systems without a colour of their own
+UNSTYLED = {"color": GREY, "marker": "o"}  # their scores
 
 # Pixels of a page are units of SVG, which matplotlib calls points. The page sets the font.
 _STYLE: list[str | Path | dict[str, Any]] = [
@@ -43,8 +44,17 @@ _FONT_FAMILY = re.compile(r"font-family: [^;]*; ")
 
 
 @style.context(_STYLE)
-def intervals(comparison: Comparison, test_set: TestSetResult, metric: MetricInfo) -> str:
-    """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines."""
+def intervals(
+    comparison: Comparison, test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]
+) -> str:
+    """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines.
+
+    Args:
+        comparison: with the test set.
+        test_set: with the scores.
+        metric: metric to plot.
+        styles: of the systems that have one, from :func:`line_styles`.
+    """
     systems = [system for system in comparison.systems if system in test_set.scores]
     row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
     height = row * (len(systems) - 0.5 + above)
@@ -54,11 +64,11 @@ def intervals(comparison: Comparison, test_set: TestSetResult, metric: MetricInf
             axes.axvline(test_set.scores[baseline][metric.name].value, color=GREY, linestyle=dashes, linewidth=1)
     for y, system in enumerate(systems):
         score = test_set.scores[system][metric.name]
-        colour = COLOURS[1] if system in comparison.baselines else COLOURS[0]
+        colour, marker = (styles.get(system, UNSTYLED)[key] for key in ("color", "marker"))
         axes.plot([score.low, score.high], [y, y], color=colour, linewidth=2.5, solid_capstyle="butt")
         if len(score.runs) > 1:
             axes.plot(score.runs, [y] * len(score.runs), "|", color=colour, markersize=11, markeredgewidth=1)
-        axes.plot([score.value], [y], "D" if system in comparison.baselines else "o", color=colour, markersize=7)
+        axes.plot([score.value], [y], marker, color=colour, markersize=7)
         # Above its interval, so that long names have room.
         _text(axes, 0.005, y - 0.26, _short(comparison.labels[system]), transform=axes.get_yaxis_transform())
     axes.set_ylim(len(systems) - 0.5, -above)
@@ -76,20 +86,22 @@ def intervals(comparison: Comparison, test_set: TestSetResult, metric: MetricInf
     return _inline(figure, f"intervals {test_set.name} {metric.name}", f"{metric.label} with 95% intervals: {words}")
 
 
-def line_styles(comparison: Comparison, test_set: TestSetResult) -> dict[str, dict[str, Any]]:
-    """Return {system: arguments for matplotlib} of lines with a colour.
+def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
+    """Return {system: arguments for matplotlib} of systems with a colour, which they have in all plots of a page.
 
-    If there are more systems than colours, baselines and the systems with the best scores by the first metric have one.
+    If there are more systems than colours, baselines and the systems with the best scores by the first metric on the
+    first test set have one.
     """
+    test_set = comparison.test_sets[0]
     metric = test_set.metrics[0]
 
-    def rank(system: str) -> tuple[bool, float]:
-        value = test_set.scores[system][metric.name].value
-        return system not in comparison.baselines, -value if metric.higher_is_better else value
+    def rank(system: str) -> tuple[bool, bool, float]:
+        scored = system in test_set.scores
+        value = test_set.scores[system][metric.name].value if scored else 0.0
+        return system not in comparison.baselines, not scored, -value if metric.higher_is_better else value
 
-    systems = [system for system in comparison.systems if system in test_set.scores]
-    chosen = set(sorted(systems, key=rank)[: len(COLOURS)])
-    coloured = [system for system in systems if system in chosen]
+    chosen = set(sorted(comparison.systems, key=rank)[: len(COLOURS)])
+    coloured = [system for system in comparison.systems if system in chosen]
     return {
         system: {"color": colour, "marker": marker, "markersize": 6, "linewidth": 1.8, "zorder": 2}
         for system, colour, marker in zip(coloured, COLOURS, MARKERS, strict=False)

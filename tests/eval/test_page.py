@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from posnet_eval.report import plots
 from posnet_eval.report.page import render
 from support import made_up
 from support.page import Page
@@ -282,3 +283,18 @@ def test_in_a_browser(tmp_path):
     assert "TER 60.5" in segments.text
     assert re.findall(r'<mark class="(.)">(.*?)</mark>', touched) == [("a", "bad"), ("b", "good")]
     assert "where System s0 is better" in page.text
+
+
+def test_a_system_has_one_colour_in_all_charts():
+    test_sets = [
+        made_up.made_up_test_set(name, systems, segments=20, runs=1, metrics=made_up.METRICS[:1])
+        for name, systems in (("first", "abc"), ("second", "bc"))
+    ]
+    comparison = made_up.compared("abc", test_sets)
+    styles = plots.line_styles(comparison)
+    assert list(styles) == ["a", "b", "c"]
+    assert len({each["color"] for each in styles.values()}) == 3
+    for test_set in test_sets:
+        chart = plots.intervals(comparison, test_set, test_set.metrics[0], styles)
+        for system, each in styles.items():
+            assert (each["color"].lower() in chart.lower()) == (system in test_set.scores)
