@@ -25,7 +25,7 @@ TARGET:
 {datasets}
   corpus       these stages on any dataset: --data FOLDER, or --dataset NAME
   compare      several systems with one or more seeds each, and one report
-  quickstart   a Transformer and rPosNet on real text, on a CPU, in 15 to 25 minutes
+  quickstart   a Transformer and rPosNet on real text, on a CPU, in 12 to 25 minutes
   lm           language models on one text, and their perplexities
 
 posnet-run TARGET --help shows its options, all of which a YAML file may have (--config FILE).
