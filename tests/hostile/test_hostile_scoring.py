@@ -18,7 +18,7 @@ from support.hostile import Row, play, table
 
 CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")
-REPORT = ("report", "report/report.*")
+REPORT = ("report", "report/report.*", "report/segments.tsv")
 SCORE = "posnet-score --workers 1 --resamples 40 --reference text/test.yy --system a=text/a"
 PLAN = "posnet-score --workers 1 --config plan.yaml"
 SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresamples: 40\n"
