@@ -112,6 +112,9 @@ class DatasetPipeline:
         card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
         card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
         # The folders of earlier stages may have been removed after the last stage was done.
+        read = self._runner.record(self._read)
+        for name, digest in (read or {"counts": {}})["counts"].get("digests", {}).items():
+            card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
         divided = self._runner.record(self._split)
         if divided is not None:
             card.dropped = dropped_pairs(divided["counts"], *counts.values())
@@ -212,8 +215,9 @@ class DatasetPipeline:
             counts[name][IN_TRAINING] = repeated
         for name, of_set in counts.items():
             refuse_empty(name, of_set, self._counts(self._split))
-        for name in set(self._subword_files.values()):
-            shutil.copy2(self._runner.of(self._learnt) / name, folder / name)
+        borders = self._runner.of(self._read).glob("*.documents")
+        for path in [*(self._runner.of(self._learnt) / name for name in set(self._subword_files.values())), *borders]:
+            shutil.copy2(path, folder / path.name)
         return counts
 
     def _load_subwords(self) -> list[Subwords]:
