@@ -13,6 +13,7 @@ from posnet_fairseq.shared.errors import UsageError
 # apt's own program that decompresses whatever apt has compressed
 HELPER = Path("/usr/lib/apt/apt-helper")
 _LZ4 = b"\x04\x22\x4d\x18"
+_CONTENT_CHECKSUM = 4  # a flag of the byte after that
 
 
 def download_index(index: AptIndex, path: Path) -> None:
@@ -91,14 +92,19 @@ def decompress_lz4(path: Path, target: Path) -> Path:
         UsageError: there is no apt to decompress the file, or the file is damaged.
     """
     with open(path, "rb") as file:
-        if file.read(len(_LZ4)) != _LZ4:
+        start = file.read(len(_LZ4) + 1)
+        if not start.startswith(_LZ4):
             return path
+        file.seek(max(0, path.stat().st_size - 8))
+        end = file.read()
     if not HELPER.exists():
         raise UsageError(
             f"{path} is compressed by lz4, and this machine has no apt to read it. Decompress it with lz4 -d."
         )
     with open(target, "wb") as output:
         done = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE)
-    if done.returncode:
+    has_checksum = start[-1] & _CONTENT_CHECKSUM
+    # apt does not notice that a frame is cut short: its end is four zeros, and a checksum if there is one.
+    if done.returncode or (end[:4] if has_checksum else end[4:]) != bytes(4):
         raise UsageError(f"{path} is damaged: apt cannot decompress it. Copy it again.")
     return target

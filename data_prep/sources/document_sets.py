@@ -76,7 +76,7 @@ def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
     return {min(document.name for document in family): family for family in found.values()}
 
 
-def drop_near_duplicates(sets: Mapping[str, Sequence[Document]]) -> tuple[Sets, dict[str, int]]:
+def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
     """Drop pairs whose source or target is a near-duplicate of one of a later set.
 
     Args:
