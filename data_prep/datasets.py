@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from posnet_data_prep.sources.archives import AptIndex, Archive, Wheel
 
 SETS = ("train", "valid", "test")
+SECOND_TEST = "test1"  # fairseq's name of a second test set
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,9 @@ DEBIAN: dict[str, tuple[str, str, int]] = {
     "debian.en-de": ("en", "de", 0),
     "debian.en-fr": ("en", "fr", 0),
 }
+
+# Descriptions of packages together with interface texts.
+STUDY: dict[str, tuple[str, str, int]] = {"study.en-de": ("en", "de", 0)}
 
 
 def debian_indexes(languages: Sequence[str]) -> list[AptIndex]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, WHEELS, debian_indexes
+from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY, WHEELS, debian_indexes
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.archives import Download
@@ -38,6 +38,7 @@ def show_datasets(downloads: Downloads) -> None:
     }
     rows |= {name: (WHEELS, pairs) for name, (*_, pairs) in QUICKSTART.items()}
     rows |= {name: (debian_indexes(languages), pairs) for name, (*languages, pairs) in DEBIAN.items()}
+    rows |= {name: ([*debian_indexes(languages), *WHEELS], pairs) for name, (*languages, pairs) in STUDY.items()}
     for name, (archives, pairs) in rows.items():
         here = sum(downloads.cached(archive) is not None for archive in archives)
         licences = "; ".join(dict.fromkeys(archive.licence for archive in archives))

@@ -9,15 +9,17 @@ from posnet_data_prep.datasets import (
     DEBIAN,
     PARAGRAPHS,
     QUICKSTART,
+    SECOND_TEST,
     SETS,
     SMALL_TEXT,
+    STUDY,
     WHEELS,
     Recipe,
     debian_indexes,
 )
 from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_data_prep.sources.archives import Download
-from posnet_data_prep.sources.debian import debian
+from posnet_data_prep.sources.debian import debian, study
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_files import own_pairs, own_text
 from posnet_data_prep.sources.published import local_pairs, published
@@ -71,6 +73,12 @@ class Preparation:
             self.languages, self.recipe = (source, target), PARAGRAPHS
             self.archives = list(debian_indexes(self.languages))
             self.read = debian((source, target), self.downloads)
+        elif options.dataset in STUDY:
+            source, target, _ = STUDY[options.dataset]
+            self.languages, self.recipe = (source, target), PARAGRAPHS
+            self.archives = [*debian_indexes(self.languages), *WHEELS]
+            self.read = study((source, target), self.downloads)
+            self.card.test_sets = {"test": "descriptions of packages", SECOND_TEST: "interface texts"}
         elif options.dataset in DATASETS:
             self._choose_published(options, runner)
         elif options.dataset == "corpus":

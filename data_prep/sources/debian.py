@@ -1,16 +1,17 @@
-"""The stage that reads the descriptions of Debian's packages and their translations."""
+"""The stages that read the descriptions of Debian's packages and their translations."""
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import debian_indexes
+from posnet_data_prep.datasets import SECOND_TEST, debian_indexes
 from posnet_data_prep.sources.apt import decompress_lz4
-from posnet_data_prep.sources.document_sets import Document, drop_near_duplicates, split_families, write_documents
+from posnet_data_prep.sources.document_sets import Document, Sets, drop_near_duplicates, split_families, write_documents
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import Cleaner
 from posnet_data_prep.sources.near_duplicates import LEAST
 from posnet_data_prep.sources.package_descriptions import read_descriptions
+from posnet_data_prep.sources.quickstart import OPTIONS, read_interface_texts
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
@@ -31,20 +32,48 @@ def debian(languages: tuple[str, str], downloads: Downloads) -> Stage:
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         documents, counts = read_documents(languages, downloads, folder, report)
         with report.stage("split documents"):
-            sets, dropped = drop_near_duplicates(split_families(documents, HELD_OUT))
-        for name, of_set in sets.items():
-            counts[name] = write_documents(folder, name, languages, of_set) | {
-                "near-duplicates left out": dropped[name]
-            }
-        return counts
+            return counts | _write_sets(folder, languages, split_families(documents, HELD_OUT))
 
-    options = {
+    return Stage("read", read, _options(languages), size=20 << 20)
+
+
+def study(languages: tuple[str, str], downloads: Downloads) -> Stage:
+    """The stage that reads package descriptions and interface texts, with a test set of each.
+
+    Args:
+        languages: source, which is English, and target.
+        downloads: has the indexes and packages, or downloads them.
+    """
+
+    def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
+        documents, counts = read_documents(languages, downloads, folder, report)
+        interface = read_interface_texts(languages[1], downloads, report)
+        with report.stage("split documents"):
+            sets = split_families(documents, HELD_OUT) | {SECOND_TEST: []}
+            for name, of_interface in {"train": "train", "valid": "valid", SECOND_TEST: "test"}.items():
+                sets[name].append(Document("", tuple(interface[of_interface])))
+            return counts | _write_sets(folder, languages, sets)
+
+    return Stage("read", read, {"interface texts": OPTIONS} | _options(languages), size=28 << 20)
+
+
+def _options(languages: tuple[str, str]) -> dict[str, Any]:
+    """Plain values that the text depends on."""
+    return {
         "indexes": [index.name for index in debian_indexes(languages)],
         "languages": list(languages),
         "held out": HELD_OUT,
         "near-duplicates": LEAST,
     }
-    return Stage("read", read, options, size=20 << 20)
+
+
+def _write_sets(folder: Path, languages: tuple[str, str], sets: Sets) -> dict[str, Any]:
+    """Write sets without near-duplicates between them. Returns the counts of each."""
+    kept, dropped = drop_near_duplicates(sets)
+    return {
+        name: write_documents(folder, name, languages, documents) | {"near-duplicates left out": dropped[name]}
+        for name, documents in kept.items()
+    }
 
 
 def read_documents(

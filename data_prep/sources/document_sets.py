@@ -17,7 +17,7 @@ MOST_HELD_OUT = 100
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its name, and its pairs of source and target in order."""
+    """A document: its name, and its pairs of source and target in order. Pairs of no document have no name."""
 
     name: str
     pairs: tuple[Pair, ...]
@@ -77,7 +77,7 @@ def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
 
 
 def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
-    """Drop pairs whose source or target is a near-duplicate of one of a later set.
+    """Drop pairs whose source or target is a near-duplicate of one of a later set. Test sets stay as they are.
 
     Args:
         sets: documents of each set.
@@ -89,6 +89,10 @@ def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
     dropped: dict[str, int] = {}
     later: list[Pair] = []
     for name in reversed(sets):
+        if name.startswith("test"):
+            kept[name], dropped[name] = sets[name], 0
+            later += [pair for document in sets[name] for pair in document.pairs]
+            continue
         held = [NearDuplicates(side) for side in zip(*later, strict=True)]
         pairs = dict.fromkeys(pair for document in sets[name] for pair in document.pairs)
         clean = {pair for pair in pairs if not any(text in lines for text, lines in zip(pair, held, strict=False))}
@@ -118,6 +122,8 @@ def write_documents(folder: Path, name: str, languages: Sequence[str], documents
     numbers = {pair: number for number, pair in enumerate(pairs, start=1)}
     for side, language in enumerate(languages):
         write_lines(folder / f"{name}.{language}", (pair[side] for pair in pairs))
-    rows = (f"{of.name}\t{' '.join(str(numbers[pair]) for pair in of.pairs)}" for of in documents)
-    write_lines(folder / f"{name}.documents", rows)
-    return {"lines": len(pairs), "documents": len(documents)}
+    named = [of for of in documents if of.name]
+    rows = (f"{of.name}\t{' '.join(str(numbers[pair]) for pair in of.pairs)}" for of in named)
+    if named:
+        write_lines(folder / f"{name}.documents", rows)
+    return {"lines": len(pairs), "documents": len(named)}
