@@ -263,12 +263,12 @@ QUICKSTART: dict[str, tuple[str, str, int]] = {
 
 # Source, target, number of training pairs.
 DEBIAN: dict[str, tuple[str, str, int]] = {
-    "debian.en-de": ("en", "de", 0),
-    "debian.en-fr": ("en", "fr", 0),
+    "debian.en-de": ("en", "de", 25_357),
+    "debian.en-fr": ("en", "fr", 40_634),
 }
 
 # Descriptions of packages together with interface texts.
-STUDY: dict[str, tuple[str, str, int]] = {"study.en-de": ("en", "de", 0)}
+STUDY: dict[str, tuple[str, str, int]] = {"study.en-de": ("en", "de", 50_777)}
 
 
 def debian_indexes(languages: Sequence[str]) -> list[AptIndex]:

@@ -266,3 +266,27 @@ def test_indexes_of_different_suites(tmp_path, report):
     lists = write_indexes(tmp_path / "lists", en=record("a", "en", "x"), de=record("a", "de", "x", english="y"))
     with pytest.raises(UsageError, match="share no description"):
         reading.read_documents(("en", "de"), Downloads(tmp_path, str(lists), report), tmp_path, report)
+
+
+def test_two_test_sets(monkeypatch, tmp_path):
+    """Descriptions of packages and interface texts: sets of both, and a test set of each."""
+    interface = {
+        "train": [("Open the door", "Öffne die Tür"), ("Save all files", "Alle Dateien speichern")],
+        "valid": [("Close the window", "Schließe das Fenster")],
+        "test": [("Open the doors now please", "Nun öffne Türen"), ("Save the files", "Alle Dateien speichern")],
+    }
+    monkeypatch.setattr(reading, "HELD_OUT", {"valid": 9, "test": 18})
+    monkeypatch.setattr(reading, "read_interface_texts", lambda language, downloads, report: interface)
+    monkeypatch.setattr(preparation, "PARAGRAPHS", replace(preparation.PARAGRAPHS, pieces=90))
+    data = tmp_path / "data"
+    command = ["study.en-de", "--out", str(data), "--mirror", str(write_indexes(tmp_path / "lists")), "--workers", "1"]
+    prepare.main([*command, "--downloads", str(tmp_path / "downloads")])
+    card = json.loads((data / "dataset.json").read_text())
+    assert card["sentences"] == {"train": 153 + 1, "valid": 9 + 1, "test": 18, "test1": 2}
+    assert card["test_sets"].keys() == {"test", "test1"}
+    assert (data / "test1.en").read_text().splitlines() == [source for source, _ in interface["test"]]
+    assert "Save all files" not in (data / "train.en").read_text(), "its target is in the second test set"
+    assert "Open the door\n" in (data / "train.en").read_text()
+    assert (data / "test1.en-de.de.bin").stat().st_size > 0
+    numbers = " ".join(row.split("\t")[1] for row in (data / "train.documents").read_text().splitlines())
+    assert len(numbers.split()) == 153, "interface texts belong to no document"
