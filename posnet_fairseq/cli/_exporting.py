@@ -2,14 +2,16 @@
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from rich.console import Console
 
 from posnet_fairseq.cli._text import text_options
-from posnet_fairseq.cli.export import SHORTLIST
-from posnet_fairseq.inference.checkpoints import State, about, is_language_model
+from posnet_fairseq.cli.export import CTRANSLATE2, SHORTLIST
+from posnet_fairseq.inference import ctranslate2_export
+from posnet_fairseq.inference.checkpoints import State, about, is_language_model, model_options
 from posnet_fairseq.inference.divergence import measure_divergence
 from posnet_fairseq.inference.model_folder import read_divergence, read_model, write_model
 from posnet_fairseq.inference.model_readme import readme
@@ -76,9 +78,16 @@ def export(options: argparse.Namespace) -> None:
         from posnet_fairseq.inference import onnx_export
 
         onnx_export.check_installed()
+    if options.ctranslate2:
+        ctranslate2_export.check_installed()
     state = read_model(options.checkpoint)
     if options.onnx and is_language_model(state):
         raise UsageError(f"--onnx: {options.checkpoint} is a language model; graphs are made of translation models.")
+    if options.ctranslate2:
+        if is_language_model(state):
+            raise UsageError(f"--ctranslate2: {options.checkpoint} is a language model. Leave --ctranslate2 out.")
+        cfg = SimpleNamespace(**model_options(state))
+        ctranslate2_export.check_model(cfg, options.checkpoint)
     read = read_language_model_vocabulary if is_language_model(state) else read_vocabulary
     vocabulary, data = read(state, options.data)
     model, note = _prepared(options.checkpoint, state, vocabulary)
@@ -100,9 +109,12 @@ def export(options: argparse.Namespace) -> None:
         (folder / "README.md").write_text(text, encoding="utf-8")
         if shortlist is not None:
             shortlist.save(folder / SHORTLIST, vocabulary)
+        if options.ctranslate2:
+            (folder / CTRANSLATE2).mkdir()
+            ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)
         if options.onnx:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
     for sentence in filter(None, (note, unknown)):
         print(sentence)
-    for path in sorted(options.out.iterdir()):
+    for path in sorted(each for each in options.out.rglob("*") if each.is_file()):
         print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

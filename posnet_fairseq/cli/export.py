@@ -10,6 +10,7 @@ from posnet_fairseq.shared.folders import check_new_folder
 from posnet_fairseq.shared.garbage import search_paused
 
 SHORTLIST = "shortlist.safetensors"
+CTRANSLATE2 = "ctranslate2"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +37,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also write the encoder and a step of the decoder as graphs for onnxruntime, and check that they "
         "translate as the model does",
+    )
+    parser.add_argument(
+        "--ctranslate2",
+        action="store_true",
+        help=f"also write the folder {CTRANSLATE2}, which ctranslate2.Translator loads; for models of --arch "
+        "transformer_pos_* without gates",
     )
     return parser
 

@@ -212,7 +212,7 @@ def test_text_that_needs_a_registration_is_used_where_it_is(made, tmp_path, caps
         for language, line in (("en", "One more sentence."), (ending, "再来一句话。")):
             (tmp_path / "downloads/cwmt" / folder / f"{stem}_{language}.txt").write_text(f"{line}\n" * 10)
     prepare.main([*made.arguments, "--merges", *made.merges])
-    assert "left out" not in capsys.readouterr().err
+    assert "is left out" not in capsys.readouterr().err
     card = json.loads((made.out / "dataset.json").read_text())
     assert card["stages"]["read"]["counts"]["train"]["corpora"]["casia2015/casia2015_en.txt"] == 10
     assert card["stages"]["read"]["counts"]["train"]["lines"] == len(made.train) + 20

@@ -1,4 +1,5 @@
 import json
+import shlex
 import sys
 
 import pytest
@@ -57,8 +58,9 @@ def test_packages_that_are_not_there(monkeypatch):
     comet, bleurt = found()
     assert (comet.works, bleurt.works) == (False, False)
     assert "which is not installed" in comet.says
-    assert comet.fix == f"Run {sys.executable} -m pip install -e '.[comet]' in the posnet folder."
-    assert bleurt.fix == f"Run {sys.executable} -m pip install -e '.[bleurt]' in the posnet folder."
+    python = shlex.quote(sys.executable)
+    assert comet.fix == f"Run {python} -m pip install -e '.[comet]' in the posnet folder."
+    assert bleurt.fix == f"Run {python} -m pip install -e '.[bleurt]' in the posnet folder."
 
 
 @pytest.mark.usefixtures("no_hub")

@@ -170,7 +170,8 @@ def test_errors_speak_of_arguments(hypotheses, options, expected):
 def test_every_option_of_the_command_has_an_argument():
     """Except options of files and of output, which errors of score cannot mention."""
     options = {option for action in make_parser()._actions for option in action.option_strings if option[:2] == "--"}
-    assert options - api.arguments_of_options().keys() == {"--help", "--config", "--out", "--json", "--baseline2"}
+    others = {"--help", "--config", "--out", "--json", "--latex-intervals", "--baseline2"}
+    assert options - api.arguments_of_options().keys() == others
 
 
 def test_the_documented_example(capsys):

@@ -45,6 +45,7 @@ SMALLER = {
     r"posnet-average .*--num ": "--num 2",
     r"posnet-prepare corpus (?!.*--like )": "--merges 60",
     r"posnet-prepare corpus ": "--workers 1",
+    r"posnet-prepare corpus .*--valid-every ": "--valid-every 20",
     r"posnet-prepare text ": "--pieces 60 --workers 1",
     r"posnet-score --config ": "--metrics bleu",  # the others take models from the hub
     **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items() if what != "score"},

@@ -34,11 +34,11 @@ def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None
         UsageError: it fails.
     """
     has_gpu = torch.cuda.is_available()
-    command = (
-        f"fairseq-train {data} --user-dir {Path(__file__).parents[2]} --arch {arch} --share-all-embeddings "
-        f"--optimizer fused_adam --lr 1e-4 --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.1 "
-        f"--max-tokens {tokens} --required-batch-size-multiple 1 --max-update {UPDATES} --disable-validation --no-save "
-        f"--log-format json --log-interval 1 --num-workers 0"
+    command = ["fairseq-train", str(data), "--user-dir", str(Path(__file__).parents[2])]
+    command += (
+        f"--arch {arch} --share-all-embeddings --optimizer fused_adam --lr 1e-4 --label-smoothing 0.1 "
+        f"--criterion chunked_label_smoothed_cross_entropy --max-tokens {tokens} --required-batch-size-multiple 1 "
+        f"--max-update {UPDATES} --disable-validation --no-save --log-format json --log-interval 1 --num-workers 0"
     ).split()
     command += [f"--{precision}"] * (precision != "fp32") + ["--cpu"] * (not has_gpu)
     done = subprocess.run(command, capture_output=True, text=True)
@@ -60,8 +60,9 @@ def main(scratch: Path) -> None:
     if not (folder / "bin" / "dict.de.txt").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
-        made = f"fairseq-preprocess --source-lang en --target-lang de --trainpref {folder}/train --joined-dictionary"
-        subprocess.run([*made.split(), "--destdir", f"{folder}/bin"], check=True, capture_output=True)
+        made = "fairseq-preprocess --source-lang en --target-lang de --joined-dictionary".split()
+        made += ["--trainpref", str(folder / "train"), "--destdir", str(folder / "bin")]
+        subprocess.run(made, check=True, capture_output=True)
     entries = len((folder / "bin" / "dict.de.txt").read_text(encoding="utf-8").splitlines()) + 4
     shown = table(f"GiB, {entries:,} words", "size", "tokens", "precision", "estimated", "measured", "ratio")
     for mixer, size, tokens, precision in rows:
