@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posnet_data_prep.datasets import DATASETS, QUICKSTART, SMALL_TEXT, Recipe
+from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, SMALL_TEXT, STUDY, Recipe
 from posnet_data_prep.sources.compressed import plain_suffix
 from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -67,8 +67,13 @@ def make_parser() -> argparse.ArgumentParser:
     keep = f"folder that keeps downloaded files (default: {cache})"
     parser.add_argument("--downloads", type=a_path, default=cache, help=keep)
     datasets = parser.add_subparsers(dest="dataset", metavar="DATASET")
-    for name in [*DATASETS, *QUICKSTART]:
-        text = "interface texts of open-source programs" if name in QUICKSTART else "as in PosNet's paper"
+    texts = {
+        **dict.fromkeys(DATASETS, "as in PosNet's paper"),
+        **dict.fromkeys(QUICKSTART, "interface texts of open-source programs"),
+        **dict.fromkeys(DEBIAN, "descriptions of Debian's packages, with apt"),
+        **dict.fromkeys(STUDY, "descriptions of Debian's packages and interface texts, with a test set of each"),
+    }
+    for name, text in texts.items():
         dataset = datasets.add_parser(name, help=text)
         dataset.add_argument("--downloads", type=a_path, default=argparse.SUPPRESS, help=keep)
         dataset.add_argument("--mirror", type=path_text, help="folder, or URL of one, to take all files from instead")

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posnet_data_prep.sources.archives import Archive, Wheel
+from posnet_data_prep.sources.archives import AptIndex, Archive, Wheel
 
 SETS = ("train", "valid", "test")
+SECOND_TEST = "test1"  # fairseq's name of a second test set
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class Recipe:
     merges: tuple[int, ...] = (10_000,)
     pieces: int = 32_000
 
+
+# For the descriptions of packages.
+PARAGRAPHS = Recipe(subwords="sentencepiece", pieces=8000, clean=None)
 
 # For the quickstart's corpora and for text of one language.
 SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
@@ -256,3 +260,17 @@ QUICKSTART: dict[str, tuple[str, str, int]] = {
     "quickstart.en-fr": ("en", "fr", 14_361),
     "quickstart.en-zh": ("en", "zh", 26_696),
 }
+
+# Source, target, number of training pairs.
+DEBIAN: dict[str, tuple[str, str, int]] = {
+    "debian.en-de": ("en", "de", 25_357),
+    "debian.en-fr": ("en", "fr", 40_634),
+}
+
+# Descriptions of packages together with interface texts.
+STUDY: dict[str, tuple[str, str, int]] = {"study.en-de": ("en", "de", 50_777)}
+
+
+def debian_indexes(languages: Sequence[str]) -> list[AptIndex]:
+    """The descriptions of Debian's packages in each language."""
+    return [AptIndex("bookworm", "main", language) for language in languages]

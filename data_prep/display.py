@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from posnet_data_prep.datasets import DATASETS, QUICKSTART, WHEELS
+from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY, WHEELS, debian_indexes
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.archives import Download
@@ -37,11 +37,13 @@ def show_datasets(downloads: Downloads) -> None:
         name: (dataset.archives, dataset.published["train"]) for name, dataset in DATASETS.items()
     }
     rows |= {name: (WHEELS, pairs) for name, (*_, pairs) in QUICKSTART.items()}
+    rows |= {name: (debian_indexes(languages), pairs) for name, (*languages, pairs) in DEBIAN.items()}
+    rows |= {name: ([*debian_indexes(languages), *WHEELS], pairs) for name, (*languages, pairs) in STUDY.items()}
     for name, (archives, pairs) in rows.items():
         here = sum(downloads.cached(archive) is not None for archive in archives)
         licences = "; ".join(dict.fromkeys(archive.licence for archive in archives))
         size = sum(archive.size or 0 for archive in archives)
-        table.add_row(name, f"{pairs:,}", _bytes(size), f"{here} of {len(archives)} files", licences)
+        table.add_row(name, f"{pairs:,}", _bytes(size) if size else "?", f"{here} of {len(archives)} files", licences)
     console = Console(highlight=False)
     console.print(table)
     console.print(f"Downloads are kept in {escape(shown(downloads.folder))}.", soft_wrap=True)

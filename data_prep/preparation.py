@@ -4,9 +4,22 @@ import argparse
 from dataclasses import replace
 
 from posnet_data_prep import command_line
-from posnet_data_prep.datasets import DATASETS, QUICKSTART, SETS, SMALL_TEXT, WHEELS, Recipe
+from posnet_data_prep.datasets import (
+    DATASETS,
+    DEBIAN,
+    PARAGRAPHS,
+    QUICKSTART,
+    SECOND_TEST,
+    SETS,
+    SMALL_TEXT,
+    STUDY,
+    WHEELS,
+    Recipe,
+    debian_indexes,
+)
 from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_data_prep.sources.archives import Download
+from posnet_data_prep.sources.debian import debian, study
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_files import own_pairs, own_text
 from posnet_data_prep.sources.published import local_pairs, published
@@ -55,6 +68,17 @@ class Preparation:
             source, target, _ = QUICKSTART[options.dataset]
             self.languages, self.recipe, self.archives = (source, target), SMALL_TEXT, list(WHEELS)
             self.read = quickstart((source, target), self.downloads)
+        elif options.dataset in DEBIAN:
+            source, target, _ = DEBIAN[options.dataset]
+            self.languages, self.recipe = (source, target), PARAGRAPHS
+            self.archives = list(debian_indexes(self.languages))
+            self.read = debian((source, target), self.downloads)
+        elif options.dataset in STUDY:
+            source, target, _ = STUDY[options.dataset]
+            self.languages, self.recipe = (source, target), PARAGRAPHS
+            self.archives = [*debian_indexes(self.languages), *WHEELS]
+            self.read = study((source, target), self.downloads)
+            self.card.test_sets = {"test": "descriptions of packages", SECOND_TEST: "interface texts"}
         elif options.dataset in DATASETS:
             self._choose_published(options, runner)
         elif options.dataset == "corpus":

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from posnet_data_prep.datasets import SETS
 from posnet_fairseq.shared.progress import Bar
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -52,8 +53,9 @@ def binarise(
     # fairseq processes the first part itself after its workers have ended; with more parts that takes less time.
     parts = 2 * workers if workers > 1 else 1
     arguments += ["--destdir", str(folder), "--workers", str(parts)]
-    for name, prefix in prefixes.items():
-        arguments += [f"--{name}pref", str(prefix)]
+    for name in SETS:
+        given = [str(prefix) for of, prefix in prefixes.items() if of.startswith(name)]
+        arguments += [f"--{name}pref", ",".join(given)] if given else []
     logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
     with _watching(folder, bar):
         preprocess.main(options.get_preprocessing_parser().parse_args(arguments))

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import SETS, Recipe
+from posnet_data_prep.datasets import SECOND_TEST, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, refuse_empty
 from posnet_data_prep.pipeline.binarise import binarise
 from posnet_data_prep.pipeline.clean import Limits, dropped_pairs
@@ -112,6 +112,9 @@ class DatasetPipeline:
         card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
         card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
         # The folders of earlier stages may have been removed after the last stage was done.
+        read = self._runner.record(self._read)
+        for name, digest in (read or {"counts": {}})["counts"].get("digests", {}).items():
+            card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
         divided = self._runner.record(self._split)
         if divided is not None:
             card.dropped = dropped_pairs(divided["counts"], *counts.values())
@@ -135,7 +138,7 @@ class DatasetPipeline:
 
     def _sets(self) -> list[str]:
         """Sets that the text was read from."""
-        return [name for name in SETS if self._files(self._read, name)[0].exists()]
+        return [name for name in (*SETS, SECOND_TEST) if self._files(self._read, name)[0].exists()]
 
     def _lines(self, name: str) -> int:
         """Number of lines of a set that was read."""
@@ -152,7 +155,7 @@ class DatasetPipeline:
         in_training = [replace(tokenizer, straighten_apostrophes=False) for tokenizer in self._tokenizers]
         counts: Counts = {}
         for name in self._sets():
-            tokenizers = self._tokenizers if name == "test" else in_training
+            tokenizers = self._tokenizers if name.startswith("test") else in_training
             sources, targets = self._files(self._read, name), self._paths(folder, name)
             with report.stage(f"tokenise {name}", total=self._lines(name)) as bar:
                 note = folder / f"{name}{PROGRESS}"
@@ -212,8 +215,9 @@ class DatasetPipeline:
             counts[name][IN_TRAINING] = repeated
         for name, of_set in counts.items():
             refuse_empty(name, of_set, self._counts(self._split))
-        for name in set(self._subword_files.values()):
-            shutil.copy2(self._runner.of(self._learnt) / name, folder / name)
+        borders = self._runner.of(self._read).glob("*.documents")
+        for path in [*(self._runner.of(self._learnt) / name for name in set(self._subword_files.values())), *borders]:
+            shutil.copy2(path, folder / path.name)
         return counts
 
     def _load_subwords(self) -> list[Subwords]:

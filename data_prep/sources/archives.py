@@ -1,5 +1,6 @@
 """Descriptions of files that can be downloaded."""
 
+import re
 from dataclasses import dataclass
 
 
@@ -48,4 +49,34 @@ class Wheel:
         return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
 
-Download = Archive | Wheel
+@dataclass(frozen=True)
+class AptIndex:
+    """The descriptions of all packages of a Debian suite in one language, as apt downloads them.
+
+    Its content changes when Debian publishes corrections, so size and hash are not known beforehand; those of the first
+    download are kept.
+
+    Args:
+        suite: code name.
+        component: part of the suite.
+        language: two-letter code.
+    """
+
+    suite: str
+    component: str
+    language: str
+    size: None = None
+    digest: None = None
+    licence: str = "those of the packages (Debian main)"
+
+    @property
+    def name(self) -> str:
+        """Name of the file: the end of the name that apt gives it."""
+        return f"dists_{self.suite}_{self.component}_i18n_Translation-{self.language}"
+
+    def is_named(self, name: str) -> bool:
+        """Whether a file has a name that apt gives this index, with any address in front and any compression."""
+        return re.fullmatch(rf"(.+_)?{re.escape(self.name)}(\.(xz|bz2|gz|lz4))?", name) is not None
+
+
+Download = Archive | Wheel | AptIndex

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from posnet_data_prep.sources.archives import Download, Wheel
+from posnet_data_prep.sources.apt import download_index
+from posnet_data_prep.sources.archives import AptIndex, Download, Wheel
 from posnet_data_prep.sources.transfer import RefusedError, download_wheel, fetch_parts, reason
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import DISK_FULL
@@ -48,7 +49,7 @@ class Downloads:
 
     def cached(self, archive: Download) -> Path | None:
         """Path of a file that is here already and has the right size, or None."""
-        path = self.find(archive.name)
+        path = self._find(archive)
         return path if path and archive.size in (None, path.stat().st_size) else None
 
     def missing_bytes(self, archive: Download) -> int:
@@ -63,6 +64,14 @@ class Downloads:
         folders = [folder for folder in (self._local, self.folder) if folder]
         return next((folder / name for folder in folders if (folder / name).exists()), None)
 
+    def _find(self, archive: Download) -> Path | None:
+        """Path of a file in the mirror's folder or among the downloads, or None."""
+        if self._local and isinstance(archive, AptIndex):
+            indexes = sorted(path for path in self._local.iterdir() if archive.is_named(path.name))
+            if indexes:
+                return indexes[0]
+        return self.find(archive.name)
+
     def fetch(self, archive: Download) -> Path:
         """Path of a file, whose content has been checked. It is downloaded if it is not here.
 
@@ -75,11 +84,12 @@ class Downloads:
             return self._fetch(archive)
 
     def _fetch(self, archive: Download) -> Path:
-        path = self.find(archive.name)
-        if path and self._is_right(path, archive):
+        path = self._find(archive)
+        given = path is not None and path.parent == self._local
+        if path and ((given and archive.digest is None) or self._is_right(path, archive)):
             return path
         problems = []
-        if path and path.parent == self._local:
+        if given:
             problems.append(f"{path} has another content")
         elif path:
             problems.append(self._set_aside(path, archive, path))
@@ -114,11 +124,16 @@ class Downloads:
             return []
         if self._url:
             return [f"{self._url}/{quote(archive.name)}"]
+        if isinstance(archive, AptIndex):
+            return ["apt"]
         return ["the Python package index"] if isinstance(archive, Wheel) else archive.urls
 
     def _download(self, archive: Download, mirror: str, part: Path, bar: Bar) -> None:
         if isinstance(archive, Wheel) and not self._url:
             download_wheel(archive, part)
+            return
+        if isinstance(archive, AptIndex) and not self._url:
+            download_index(archive, part)
             return
         fetch_parts(mirror.split(), part, archive.digest is not None, bar)
         found = part.stat().st_size

@@ -44,7 +44,7 @@ class Cleaner:
             bare = (_strip_markup(paragraphs[0]), _strip_markup(paragraphs[1]))
             for sentences in _aligned(_SENTENCE_END.split(bare[0]), _SENTENCE_END.split(bare[1]), bare):
                 pair = (" ".join(sentences[0].split()), " ".join(sentences[1].split()))
-                if self._is_usable(*pair):
+                if self.is_usable(*pair):
                     yield pair
 
     def words(self, pair: tuple[str, str]) -> tuple[int, float]:
@@ -53,7 +53,8 @@ class Cleaner:
         han = len(_HAN.findall(target))
         return len(source.split()), len(_HAN.sub(" ", target).split()) + han / _HAN_PER_WORD
 
-    def _is_usable(self, source: str, target: str) -> bool:
+    def is_usable(self, source: str, target: str) -> bool:
+        """Whether a target may be the translation of a source, by lengths, letters and shared words, without markup."""
         if source.lower() == target.lower() or _UNUSABLE.search(source) or _UNUSABLE.search(target):
             return False
         if self._is_chinese != bool(_HAN.search(target)):  # not translated, or into another language

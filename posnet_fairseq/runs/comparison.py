@@ -141,15 +141,16 @@ class Comparison:
             "columns": self.columns(),
             "notes": differences({system: runs[0] / MODEL for system, runs in self.runs.items()}, baselines[0]),
             "test_sets": {
-                "test": {
+                name: {
                     "languages": f"{data.source}-{data.target}",
-                    "source": str((self.data / f"test.{data.source}").absolute()),
-                    "reference": str((self.data / f"test.{data.target}").absolute()),
+                    "source": str((self.data / f"{name}.{data.source}").absolute()),
+                    "reference": str((self.data / f"{name}.{data.target}").absolute()),
                     "outputs": {
-                        system: [str((run / f"test.{data.target}").absolute()) for run in runs]
+                        system: [str((run / f"{name}.{data.target}").absolute()) for run in runs]
                         for system, runs in self.runs.items()
                     },
                 }
+                for name in data.test_sets
             },
         }
         path = self.folder / "comparison.yaml"

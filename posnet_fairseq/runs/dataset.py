@@ -16,6 +16,7 @@ class TranslationData:
         source: language.
         target: language.
         key: hash of all that the data was made of.
+        test_sets: their names; fairseq's, ``test`` and perhaps ``test1``.
         lowercase: whether the target side is in lower case, and so are translations: scores must ignore case.
         exists: False if there is no dataset yet, in a dry run.
     """
@@ -23,6 +24,7 @@ class TranslationData:
     source: str
     target: str
     key: str
+    test_sets: tuple[str, ...] = ("test",)
     lowercase: bool = False
     exists: bool = True
 
@@ -50,4 +52,5 @@ class TranslationData:
         if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
         source, target, key = map(str, found)
-        return cls(source, target, key, target in card.words and card.words[target].lowercase)
+        tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
+        return cls(source, target, key, tests, target in card.words and card.words[target].lowercase)

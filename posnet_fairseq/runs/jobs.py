@@ -138,7 +138,7 @@ class JobPool:
         finally:
             self._running.pop(job, None)
             self._progress.update(task, visible=False)  # not removed: it may be looked at just now
-        if done == len(STAGES):
+        if done >= len(STAGES):  # more with several test sets
             self._progress.console.print(f"{job.run.name} is done", markup=False)
         return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
 

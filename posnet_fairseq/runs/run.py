@@ -65,13 +65,22 @@ def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device
     elif stage == "precompute":
         _run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
     elif stage == "translate":
-        command = commands.translate(settings, data, device)
-        _run_stage(settings, data, stage, "precomputed.pt", f"test.{data.target}", command)
+        for name in data.test_sets:
+            command = commands.translate(settings, data, device, name)
+            _run_stage(settings, data, _of(stage, name), "precomputed.pt", f"{name}.{data.target}", command)
     elif stage == "score":
-        command = commands.score(settings, data, device)
-        _run_stage(settings, data, stage, f"test.{data.target}", "report/report.html", command)
-        if not settings.dry_run:
-            print((folder / "report" / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+        for name in data.test_sets:
+            report = folder / _of("report", name)
+            command = commands.score(settings, data, device, name, report)
+            made = f"{report.name}/report.html"
+            _run_stage(settings, data, _of(stage, name), f"{name}.{data.target}", made, command)
+            if not settings.dry_run:
+                print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+
+
+def _of(stage: str, test_set: str) -> str:
+    """Name of a stage, or of its folder, for a test set: bare for the first."""
+    return stage if test_set == "test" else f"{stage}-{test_set}"
 
 
 def _check_test_set(settings: RunSettings) -> None:

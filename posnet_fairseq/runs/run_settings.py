@@ -47,14 +47,14 @@ def known_architectures() -> tuple[str, ...]:
 
 def known_datasets() -> tuple[str, ...]:
     """The names of datasets that posnet-prepare makes."""
-    from posnet_data_prep.datasets import DATASETS, QUICKSTART
+    from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY
 
-    return (*DATASETS, *QUICKSTART)
+    return (*DATASETS, *QUICKSTART, *DEBIAN, *STUDY)
 
 
 def default_size(dataset: str) -> str:
-    """The size of models that PosNet's paper trains on a dataset; tiny for the quickstart's."""
-    if dataset.startswith("quickstart"):
+    """The size of models that PosNet's paper trains on a dataset; tiny for small datasets that are not the paper's."""
+    if dataset.startswith(("quickstart", "debian", "study")):
         return "tiny"
     return "iwslt" if dataset.startswith("iwslt") else "base"
 

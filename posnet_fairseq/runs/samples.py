@@ -20,12 +20,12 @@ def sample_indices(sources: Sequence[str]) -> list[int]:
 
 
 def show_samples(path: Path) -> None:
-    """Print them.
+    """Print those of the first test set.
 
     Args:
         path: comparison.yaml.
     """
-    (test_set,) = read_plan(path).test_sets
+    test_set = read_plan(path).test_sets[0]
     outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
     names = ["source", *outputs, "reference"]
     texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)

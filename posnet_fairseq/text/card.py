@@ -30,6 +30,7 @@ class DatasetCard:
         bpe_codes: merges of subword-nmt.
         sentencepiece_model: model of sentencepiece.
         sentences: lines of each set.
+        test_sets: what each of several test sets consists of.
         dropped: pairs that cleaning left out of the training text, by reason.
         vocabulary: entries of each dictionary, by language; ``all`` for a joined one.
         length_ratio: γ, source tokens per target token.
@@ -50,6 +51,7 @@ class DatasetCard:
     bpe_codes: FileNames | None = None
     sentencepiece_model: FileNames | None = None
     sentences: dict[str, int] | None = None
+    test_sets: dict[str, str] | None = None
     dropped: dict[str, int] | None = None
     vocabulary: dict[str, int] | None = None
     length_ratio: float | None = None

@@ -237,6 +237,31 @@ def test_folders_of_runs_and_data_can_be_moved(world, one):
     assert output.count(" is done") == 5
 
 
+def test_two_test_sets_are_translated_and_scored_separately(world, one):
+    data, run = world / "two tests", world / "two" / "two tests" / one.name
+    shutil.copytree(world / "tiny corpus", data)
+    shutil.copytree(one, run)
+    for language in ("xx", "yy"):
+        lines = (data / f"test.{language}").read_text().splitlines(keepends=True)
+        (data / f"test1.{language}").write_text("".join(lines[:20]))
+    card = json.loads((data / "dataset.json").read_text())
+    card["sentences"]["test1"] = 20
+    (data / "dataset.json").write_text(json.dumps(card))
+    output = finish(start(world, "two", DATA=str(data)))
+    for stage in ("train", "translate", "score"):
+        assert f"{stage} is done" in output
+    assert (run / "test1.yy").read_text().splitlines() == (run / "test.yy").read_text().splitlines()[:20]
+    sizes = [
+        json.loads((run / f"{of}/report.json").read_text())["test_sets"][0]["size"] for of in ("report", "report-test1")
+    ]
+    assert sizes == [61, 20]
+    systems = world / "one_system.txt"
+    systems.write_text("rposnet rposnet\n")
+    finish(start(world, "two", str(systems), recipe="compare", DATA=str(data), SEEDS="1"))
+    (report,) = (world / "two").glob("*/compare_*/report/report.json")
+    assert [test_set["size"] for test_set in json.loads(report.read_text())["test_sets"]] == [61, 20]
+
+
 def test_other_data_is_refused(world, one):
     shutil.copytree(world / "tiny corpus", world / "other" / "tiny corpus")
     path = world / "other" / "tiny corpus" / "dataset.json"

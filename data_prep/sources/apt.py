@@ -1,0 +1,110 @@
+"""Package descriptions by way of apt, in folders of their own: nothing of the machine's apt is changed."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from posnet_data_prep.sources.archives import AptIndex
+from posnet_data_prep.sources.transfer import RefusedError
+from posnet_fairseq.shared.errors import UsageError
+
+# apt's own program that decompresses whatever apt has compressed
+HELPER = Path("/usr/lib/apt/apt-helper")
+_LZ4 = b"\x04\x22\x4d\x18"
+_CONTENT_CHECKSUM = 4  # a flag of the byte after that
+
+
+def download_index(index: AptIndex, path: Path) -> None:
+    """Download an index with ``apt-get update``, from the Debian mirror that this machine's apt uses.
+
+    An interrupted download continues: apt's folder is kept until the index is whole.
+
+    Args:
+        index: what to download.
+        path: file to write; apt's folder is beside it, with the suffix ``.apt``.
+
+    Raises:
+        RefusedError: there is no apt, it uses no mirror of Debian, or the mirror does not serve the index.
+    """
+    if shutil.which("apt-get") is None:
+        raise RefusedError("this machine has no apt-get")
+    folder = path.with_suffix(".apt").absolute()
+    lists, sources = folder / "lists", folder / "sources.list"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    sources.write_text(f"deb {_mirror()} {index.suite} {index.component}\n", encoding="utf-8")
+    options = {
+        "Dir::State": folder,
+        "Dir::State::lists": lists,
+        "Dir::Cache": folder,
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "-",
+        "Acquire::Languages": index.language,
+        "Acquire::GzipIndexes": "false",
+        "Acquire::IndexTargets::deb::Packages::DefaultEnabled": "false",
+        "APT::Sandbox::User": "",  # another user could not write here
+        "APT::Update::Error-Mode": "any",
+    }
+    _apt_get("update", *(f"--option={name}={value}" for name, value in options.items()))
+    found = [file for file in lists.iterdir() if index.is_named(file.name)]
+    if not found:
+        raise RefusedError(f"{index.suite} has no descriptions in the language {index.language}")
+    found[0].replace(path)
+    shutil.rmtree(folder)
+
+
+def _mirror() -> str:
+    """Address of the Debian mirror among the sources of this machine."""
+    addresses = _apt_get("indextargets", "--format", "$(REPO_URI)").split()
+    for address in addresses:
+        if address.rstrip("/").endswith("/debian"):
+            return address
+    raise RefusedError("its sources have no mirror of Debian")
+
+
+def _apt_get(*arguments: str) -> str:
+    """Output of a command of apt-get.
+
+    Raises:
+        RefusedError: it failed.
+    """
+    command: Sequence[str] = ("apt-get", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]
+        raise RefusedError((errors or lines or ["apt-get gave no reason"])[0].rstrip("."))
+    return done.stdout
+
+
+def decompress_lz4(path: Path, target: Path) -> Path:
+    """Decompress a file that apt has compressed by lz4, which Python cannot read.
+
+    Args:
+        path: any file.
+        target: file to write.
+
+    Returns:
+        `target`, or `path` if the file is not compressed by lz4.
+
+    Raises:
+        UsageError: there is no apt to decompress the file, or the file is damaged.
+    """
+    with open(path, "rb") as file:
+        start = file.read(len(_LZ4) + 1)
+        if not start.startswith(_LZ4):
+            return path
+        file.seek(max(0, path.stat().st_size - 8))
+        end = file.read()
+    if not HELPER.exists():
+        raise UsageError(
+            f"{path} is compressed by lz4, and this machine has no apt to read it. Decompress it with lz4 -d."
+        )
+    with open(target, "wb") as output:
+        done = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE)
+    has_checksum = start[-1] & _CONTENT_CHECKSUM
+    # apt does not notice that a frame is cut short: its end is four zeros, and a checksum if there is one.
+    if done.returncode or (end[:4] if has_checksum else end[4:]) != bytes(4):
+        raise UsageError(f"{path} is damaged: apt cannot decompress it. Copy it again.")
+    return target

@@ -1,0 +1,129 @@
+"""Documents of sentence pairs, split into sets that share no text, and their files."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from posnet_data_prep.sources.near_duplicates import NearDuplicates
+from posnet_fairseq.shared.files import write_lines
+
+Pair = tuple[str, str]
+
+# A family with more pairs would make most of a set; it belongs to the training set.
+MOST_HELD_OUT = 100
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document: its name, and its pairs of source and target in order. Pairs of no document have no name."""
+
+    name: str
+    pairs: tuple[Pair, ...]
+
+
+Sets = dict[str, list[Document]]
+
+
+def split_families(documents: Sequence[Document], sizes: Mapping[str, int]) -> Sets:
+    """Split documents into sets such that documents that share a source or a target are in the same set.
+
+    Families of documents, in the order of a hash of their first name, fill the sets of `sizes`; all others, and
+    families with more than 100 different pairs, are the training set. Sets of `sizes` that come first are filled first.
+
+    Args:
+        documents: all documents, with different names.
+        sizes: number of different pairs of each set but ``train``, at least.
+
+    Returns:
+        Documents of ``train`` and of the sets of `sizes`, in the order given.
+    """
+    families = _families(documents)
+    pairs = {family: {pair for document in of for pair in document.pairs} for family, of in families.items()}
+    small = [family for family in families if len(pairs[family]) <= MOST_HELD_OUT]
+    rest = iter(sorted(small, key=lambda family: hashlib.sha256(family.encode()).digest()))
+    set_of: dict[str, str] = {}
+    for name, size in sizes.items():
+        count = 0
+        while count < size and (family := next(rest, None)) is not None:
+            count += len(pairs[family])
+            set_of |= {document.name: name for document in families[family]}
+    sets: Sets = {name: [] for name in ("train", *sizes)}
+    for document in documents:
+        sets[set_of.get(document.name, "train")].append(document)
+    return sets
+
+
+def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
+    """Documents that share a source or a target, directly or by way of others, under the first of their names."""
+    parents: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root(node: tuple[str, str]) -> tuple[str, str]:
+        while (parent := parents.setdefault(node, node)) != node:
+            parents[node] = parents[parent]
+            node = parent
+        return node
+
+    documents = list(documents)
+    for document in documents:
+        for source, target in document.pairs:
+            for text in (("source", source), ("target", target)):
+                parents[root(text)] = root(("name", document.name))
+    found = defaultdict(list)
+    for document in documents:
+        found[root(("name", document.name))].append(document)
+    return {min(document.name for document in family): family for family in found.values()}
+
+
+def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
+    """Drop pairs whose source or target is a near-duplicate of one of a later set. Test sets stay as they are.
+
+    Args:
+        sets: documents of each set.
+
+    Returns:
+        The sets, in which documents without pairs are left out, and the number of different pairs dropped of each.
+    """
+    kept: Sets = {}
+    dropped: dict[str, int] = {}
+    later: list[Pair] = []
+    for name in reversed(sets):
+        if name.startswith("test"):
+            kept[name], dropped[name] = sets[name], 0
+            later += [pair for document in sets[name] for pair in document.pairs]
+            continue
+        held = [NearDuplicates(side) for side in zip(*later, strict=True)]
+        pairs = dict.fromkeys(pair for document in sets[name] for pair in document.pairs)
+        clean = {pair for pair in pairs if not any(text in lines for text, lines in zip(pair, held, strict=False))}
+        documents = (replace(of, pairs=tuple(filter(clean.__contains__, of.pairs))) for of in sets[name])
+        kept[name] = [document for document in documents if document.pairs]
+        dropped[name] = len(pairs) - len(clean)
+        later += sorted(clean)
+    return {name: kept[name] for name in sets}, {name: dropped[name] for name in sets}
+
+
+def write_documents(folder: Path, name: str, languages: Sequence[str], documents: Sequence[Document]) -> dict[str, int]:
+    """Write a set: its different pairs, and which of them a document has.
+
+    A pair that several documents have is one line of ``NAME.LANGUAGE``. ``NAME.documents`` has a line for each
+    document: its name, a tab, and the numbers of its lines, from 1, in the order of the document.
+
+    Args:
+        folder: existing folder for the files.
+        name: name of the set.
+        languages: source and target.
+        documents: documents, in order.
+
+    Returns:
+        Numbers of ``lines`` and ``documents``.
+    """
+    pairs = dict.fromkeys(pair for document in documents for pair in document.pairs)
+    numbers = {pair: number for number, pair in enumerate(pairs, start=1)}
+    for side, language in enumerate(languages):
+        write_lines(folder / f"{name}.{language}", (pair[side] for pair in pairs))
+    named = [of for of in documents if of.name]
+    rows = (f"{of.name}\t{' '.join(str(numbers[pair]) for pair in of.pairs)}" for of in named)
+    if named:
+        write_lines(folder / f"{name}.documents", rows)
+    return {"lines": len(pairs), "documents": len(named)}
