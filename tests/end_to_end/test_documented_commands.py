@@ -35,7 +35,6 @@ EXCEPTIONS = {
 # Parts of commands that the text mentions: their --help must know the options.
 MENTIONS = {
     "posnet-average --beam 5",
-    "posnet-export --onnx",
     "posnet-precompute --max-length",
     "posnet-prepare corpus",
     "posnet-plot compare",
