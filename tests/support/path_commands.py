@@ -206,6 +206,11 @@ COMMANDS = [
         },
     ),
     Command(
+        "posnet-prepare corpus --train text/train.xx text/train.yy --valid text/valid.xx text/valid.yy -s xx -t yy "
+        f"--like {{like}} {_PREPARE}",
+        {"like": Given(FOLDER, "data"), "out": Given(OUTPUT_FOLDER, "prepared")},
+    ),
+    Command(
         f"posnet-prepare text --train {{train}} --valid {{valid}} --test {{test}} {_PREPARE}",
         {
             "train": Given(FILE, "text/train.xx"),
