@@ -149,6 +149,34 @@ def resume_with_the_same_batches() -> None:
         return iterator
 
 
+def resume_with_the_same_patience() -> None:
+    """Let ``--patience`` count the validations of a training that resumes.
+
+    fairseq 0.12.3 keeps the best value and the number of validations without a better one in memory only: a training
+    that resumes counts anew, and ends later than one without the interruption. Remove this when fairseq writes both
+    into checkpoints.
+    """
+    from fairseq.trainer import Trainer
+
+    names = ("best", "num_runs")
+
+    @_replaces(Trainer, "save_checkpoint")
+    def save_checkpoint(save: Callable, trainer: Any, filename: str, extra_state: dict[str, Any]) -> None:
+        from fairseq_cli.train import should_stop_early
+
+        counted = {name: value for name, value in vars(should_stop_early).items() if name in names}
+        save(trainer, filename, {**extra_state, "patience": counted} if counted else extra_state)
+
+    @_replaces(Trainer, "load_checkpoint")
+    def load_checkpoint(load: Callable, trainer: Any, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        from fairseq_cli.train import should_stop_early
+
+        extra_state = load(trainer, *args, **kwargs)
+        if extra_state and not trainer.cfg.checkpoint.reset_meters:
+            vars(should_stop_early).update(extra_state.get("patience", {}))
+        return extra_state
+
+
 def check_options_of_trainings() -> None:
     """Check the options of a training when it starts; see :mod:`posnet_fairseq.fairseq_plugin.training_options`."""
     from fairseq.trainer import Trainer

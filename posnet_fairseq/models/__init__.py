@@ -7,6 +7,7 @@ compat.restore_long_integers()
 compat.exempt_from_weight_decay()
 compat.save_at_ends_of_epochs()
 compat.resume_with_the_same_batches()
+compat.resume_with_the_same_patience()
 compat.check_options_of_trainings()
 compat.check_data_when_it_is_loaded()
 

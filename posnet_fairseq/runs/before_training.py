@@ -38,8 +38,8 @@ FIXED: dict[str, dict[str, tuple[str, ...]]] = {
     "a run ends after UPDATES, and goes on from its own last checkpoint": {
         "optimization": ("max_epoch", "stop_min_lr", "stop_time_hours"),
         "checkpoint": (
-            *("patience", "restore_file", "no_last_checkpoints", "reset_dataloader", "reset_lr_scheduler"),
-            *("reset_meters", "reset_optimizer"),
+            *("restore_file", "no_last_checkpoints", "reset_dataloader", "reset_lr_scheduler", "reset_meters"),
+            "reset_optimizer",
         ),
     },
     "the recipe itself removes the checkpoints that are no longer needed": {

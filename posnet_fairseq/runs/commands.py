@@ -75,6 +75,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
         *("--max-tokens", tokens, "--update-freq", batches),
         *("--save-interval-updates", settings.interval, "--no-epoch-checkpoints"),
         *("--save-dir", settings.run / "checkpoints"),
+        *(("--patience", settings.patience) if settings.patience else ()),
         *(("--finetune-from-model", settings.init_from) if settings.init_from else ()),
         *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
         *_placed(settings, device, world),

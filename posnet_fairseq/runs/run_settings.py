@@ -32,8 +32,8 @@ from posnet_fairseq.transformer.sizes import SIZES
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
 # Options of fairseq-train that follow from settings.
 _OWN = re.compile(
-    r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|save-|no-save|required-batch-size-multiple"
-    r"|finetune-from-model|distributed-|log-).*|-a"
+    r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|patience|save-|no-save"
+    r"|required-batch-size-multiple|finetune-from-model|distributed-|log-).*|-a"
 )
 
 
@@ -127,6 +127,11 @@ class TrainingSettings(Settings):
     warmup: int = setting("updates until the peak", parse=whole_number, metavar="N")
     updates: int = setting("updates of the training", parse=whole_number, metavar="N")
     interval: int = setting("updates between checkpoints", parse=whole_number, metavar="N")
+    patience: int | None = setting(
+        "end the training when so many validations in a row have found no better perplexity (default: never)",
+        parse=whole_number,
+        metavar="N",
+    )
     average: int = setting("checkpoints that are averaged", parse=whole_number, metavar="N")
     label_smoothing: str = setting("of the loss", parse=fraction, metavar="P")
     adam_betas: str = setting("of Adam, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
@@ -168,6 +173,14 @@ class TrainingSettings(Settings):
                 f"{self.updates} updates with a checkpoint every {self.interval} make {made}. Set a smaller "
                 f"{self.called('average')} or {self.called('interval')}.",
             )
+        if self.patience is not None and self.patience < self.average - 1:
+            self.refuse(
+                "patience",
+                self.patience,
+                f"the best checkpoint and those that follow it are averaged, {self.average} in all, so the training "
+                f"goes on for {self.average - 1} validations at least. Give that or more, or a smaller "
+                f"{self.called('average')}.",
+            )
         self._check_options()
         self._check_data()
         self.check_writable(self._runs())
@@ -177,7 +190,10 @@ class TrainingSettings(Settings):
             self.refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in self.options.split():
             if _OWN.fullmatch(word):
-                names = ("mixer", "size", "seed", "tokens", "max_tokens", "updates", "interval", "runs", "init_from")
+                names = (
+                    *("mixer", "size", "seed", "tokens", "max_tokens", "updates", "interval", "patience", "runs"),
+                    "init_from",
+                )
                 called = ", ".join(name.upper() if recipe() else f"--{name.replace('_', '-')}" for name in names)
                 self.refuse(
                     "options",

@@ -116,8 +116,15 @@ def train(
     stage.prepare = prepare
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
         ProgressReporter().say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
+    was_done = stage.record.finished
     do(stage, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
     remove_old(folder, stage.log, average)
+    ended = progress(stage.log)[0]
+    if ended < updates and not was_done:
+        ProgressReporter().say(
+            f"{run.name}: train ended after {ended:,} updates, with no better validation perplexity in the last "
+            f"{option(arguments, '--patience')} validations"
+        )
 
 
 def check(*arguments: str) -> str:

@@ -169,7 +169,6 @@ def test_check_before_a_training_knows_all_architectures(world):
         ("--max-epoch 1", "a run ends after UPDATES"),
         ("--stop-min-lr 1e-3", "a run ends after UPDATES"),
         ("--stop-time-hours 1", "a run ends after UPDATES"),
-        ("--patience 1", "a run ends after UPDATES"),
         ("--restore-file x.pt", "goes on from its own last checkpoint"),
         ("--no-last-checkpoints", "goes on from its own last checkpoint"),
         ("--reset-optimizer", "goes on from its own last checkpoint"),
@@ -448,6 +447,33 @@ def test_comparison(world, one):
     assert attempts[0] == "interrupted"
     assert attempts[-1] == "finished"
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world):
+    """So small a learning rate changes no perplexity: after update 2 none of those at 3 (an epoch), 4 and 6 is better."""
+    still = {"LR": "1e-9", "PATIENCE": "3"}
+    run = run_of(world, "patient")
+    checkpoints, log = run / "checkpoints", run / "train.log"
+    block(checkpoints, "checkpoint_2_4.pt")
+    at_work = f"Saving checkpoint to {checkpoints / 'checkpoint_2_4.pt'}"
+    kill_in(world, "patient", "train", lambda: log.exists() and at_work in log.read_text(), **still)
+    unblock(checkpoints, "checkpoint_2_4.pt")
+    output = finish(start(world, "patient", "train", "average", **still))
+    sentence = (
+        "rposnet_tiny_s1: train ended after 6 updates, with no better validation perplexity in the last 3 validat"
+    )
+    assert sentence in output
+    assert updates_of(checkpoints / "checkpoint_last.pt") == 6
+    assert (run / "averaged.pt").exists()
+    output = finish(start(world, "patient", "train", **still))
+    assert "rposnet_tiny_s1: train is done" in output
+    assert "ended after" not in output
+    output = finish(start(world, "patient", "train", PATIENCE="0"), code=2)
+    assert "PATIENCE=0: " in output
+    output = finish(start(world, "patient", "train", PATIENCE="2", AVERAGE="4"), code=2)
+    assert "PATIENCE=2: the best checkpoint and those that follow it are averaged, 4 in all" in output
+    output = finish(start(world, "patient", "train", OPTIONS="--patience 3"), code=2)
+    assert "OPTIONS=--patience 3: --patience has a variable of its own" in output
 
 
 def test_a_finished_run_can_be_lengthened(world, one):
