@@ -16,7 +16,7 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 
-TARGETS = ("corpus", "compare", "quickstart", "lm")  # and datasets
+TARGETS = ("corpus", "compare", "tune", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
 
@@ -25,6 +25,7 @@ TARGET:
 {datasets}
   corpus       these stages on any dataset: --data FOLDER, or --dataset NAME
   compare      several systems with one or more seeds each, and one report
+  tune         learning rate, dropout and clip distance of several systems
   quickstart   a Transformer and rPosNet on real text, on a CPU, in 12 to 25 minutes
   lm           language models on one text, and their perplexities
 
@@ -52,6 +53,14 @@ def find_target(name: str) -> Target:
 
         about = "Train several systems with one or more seeds each, and compare them in one report."
         return ComparisonSettings, compare, about, {}
+    if name == "tune":
+        from posnet_fairseq.runs.tune import TuneSettings, tune
+
+        about = (
+            "Choose learning rate, dropout and clip distance of several systems on the validation set, one after the "
+            "other from the same values. The first value of each is where the search begins."
+        )
+        return TuneSettings, tune, about, {}
     if name == "quickstart":
         from posnet_fairseq.runs.quickstart import QuickstartSettings, quickstart
 

@@ -12,7 +12,7 @@ from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import setting
 from posnet_fairseq.runs.systems import System, chosen, find_list
-from posnet_fairseq.runs.values import whole_number
+from posnet_fairseq.runs.values import seed_numbers, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 
@@ -24,21 +24,9 @@ def _list(text: str) -> Path:
     return find_list(files[0]).absolute()
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    seeds = text.replace(",", " ").split()
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError("give one or more seeds between spaces, each once.")
-    for seed in seeds:
-        try:
-            whole_number(seed)
-        except ValueError as error:
-            raise ValueError(seed, str(error)) from error
-    return tuple(map(int, seeds))
-
-
 @dataclass(frozen=True, kw_only=True)
-class ComparisonSettings(TrainingSettings):
-    """Settings of a comparison."""
+class SystemsSettings(TrainingSettings):
+    """Settings of runs of several systems."""
 
     systems: Path | None = setting(
         "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
@@ -48,8 +36,14 @@ class ComparisonSettings(TrainingSettings):
         metavar="SYSTEMS",
     )
     mixers: str = setting("mixers between spaces or commas, instead of a file", "", metavar="MIXERS")
-    seeds: tuple[int, ...] = setting("seeds: one run of every system with each", (1,), _seeds, metavar="SEEDS")
     jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number, metavar="N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonSettings(SystemsSettings):
+    """Settings of a comparison."""
+
+    seeds: tuple[int, ...] = setting("seeds: one run of every system with each", (1,), seed_numbers, metavar="SEEDS")
     baselines: str = setting(
         "one or two systems that others are compared with (default: the first two, or one)", "", metavar="SYSTEMS"
     )
@@ -69,7 +63,7 @@ def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> lis
     return found
 
 
-def job(system: System, seed: int, settings: ComparisonSettings) -> RunJob:
+def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
     """The run of a system with a seed.
 
     Raises:

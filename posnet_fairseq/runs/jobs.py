@@ -35,15 +35,22 @@ class RunJob:
     Attributes:
         system: name of the system.
         settings: of its run.
+        stages: that are done.
     """
 
     system: str
     settings: RunSettings
+    stages: tuple[str, ...] = STAGES
 
     @property
     def run(self) -> Path:
         """The run's folder."""
         return self.settings.run
+
+    def command(self, gpus: int | None) -> list[str]:
+        """The command that does it, with a number of GPUs, or None on CPUs."""
+        share = [f"--gpus={gpus}"] if gpus else []
+        return [*PROGRAM, *self.settings.arguments(), *share, *self.stages]
 
 
 class JobPool:
@@ -138,7 +145,7 @@ class JobPool:
         finally:
             self._running.pop(job, None)
             self._progress.update(task, visible=False)  # not removed: it may be looked at just now
-        if done >= len(STAGES):  # more with several test sets
+        if done >= len(job.stages):  # more with several test sets
             self._progress.console.print(f"{job.run.name} is done", markup=False)
         return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
 
@@ -148,12 +155,11 @@ class JobPool:
         own = {*RunSettings.environment_names(), *self._settings}  # all is said by flags
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in own}
         environment |= share.environment | {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
-        gpus = [f"--gpus={share.gpus}"] if share.gpus else []
         with self._starting:
             if self._stop:
                 return None
             process = subprocess.Popen(
-                [*PROGRAM, *job.settings.arguments(), *gpus, *STAGES],
+                job.command(share.gpus),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -176,7 +182,8 @@ class JobPool:
     def _look(self, total: TaskID, bar_of_all: Bar) -> None:
         for job, (_, task, bar) in list(self._running.items()):
             updates, valid = progress_of(job)
-            stage = next((stage for stage in STAGES if not is_finished(job.run, stage)), STAGES[-1])
+            stages = (stage for stage in job.stages if not is_finished(job.run, stage))
+            stage = next(stages, job.stages[-1])
             note = f"validation perplexity {valid['valid_ppl']:.1f}" if valid else ""
             self._progress.update(task, description=f"{job.run.name}: {stage}", note=note)
             if updates != bar.done:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.runs.record import last_attempt
-from posnet_fairseq.runs.training_log import records, training_speed
+from posnet_fairseq.runs.training_log import best_validation, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import installed_versions
 
@@ -24,8 +24,7 @@ def perplexities(run: Path) -> tuple[float, float]:
     if "invalid sizes" in log:
         raise UsageError(f"{run / 'eval.log'}: fairseq-eval-lm left out blocks that are too long for the model.")
     test = re.search(r"Perplexity: ([\d.]+)", log) or _lacks(run / "eval.log", "the perplexity of the test set")
-    valid = [values["valid_ppl"] for kind, values in records(run / "train.log") if kind == "valid"]
-    return min(valid or _lacks(run / "train.log", "validation perplexities")), float(test[1])
+    return best_validation(run / "train.log")[0], float(test[1])
 
 
 def parameters(run: Path) -> int:

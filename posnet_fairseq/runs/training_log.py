@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.errors import UsageError
+
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 
 
@@ -33,6 +35,20 @@ def training_speed(path: Path | str) -> float | None:
     """The median of target tokens a second in a log, of all processes together; None if it has none."""
     rates = [values["wps"] for kind, values in records(path) if kind == "train_inner"]
     return statistics.median(rates) if rates else None
+
+
+def best_validation(path: Path | str) -> tuple[float, int]:
+    """The least perplexity of the validation set in a log, and the number of updates until then.
+
+    Raises:
+        UsageError: the log has no validation.
+    """
+    found = [
+        (values["valid_ppl"], int(values["valid_num_updates"])) for kind, values in records(path) if kind == "valid"
+    ]
+    if not found:
+        raise UsageError(f"{path} lacks validation perplexities: it may have been cut. Remove its run and run again.")
+    return min(found)
 
 
 def _number(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 Parse = Callable[[str], Any]
@@ -96,3 +96,35 @@ def length(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,7}", text):
         raise ValueError("give a whole number.")
     return int(text)
+
+
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """One or more seeds between spaces or commas, each once."""
+    seeds = text.replace(",", " ").split()
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("give one or more seeds between spaces, each once.")
+    return tuple(_each(whole_number, seeds))
+
+
+def several(parse: Parse) -> Parse:
+    """The parser of one or more values between spaces or commas, each once, as they were written."""
+
+    def parse_all(text: str) -> tuple[str, ...]:
+        words = tuple(text.replace(",", " ").split())
+        if not words or len(set(words)) < len(words):
+            raise ValueError("give one or more values between spaces, each once.")
+        _each(parse, words)
+        return words
+
+    return parse_all
+
+
+def _each(parse: Parse, words: Sequence[str]) -> list[Any]:
+    """Parsed values; a ValueError names the word that is not allowed."""
+    found = []
+    for word in words:
+        try:
+            found.append(parse(word))
+        except ValueError as error:
+            raise ValueError(word, str(error)) from error
+    return found

@@ -450,7 +450,7 @@ def test_comparison(world, one):
 
 
 def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world):
-    """So small a learning rate changes no perplexity: after update 2 none of those at 3 (an epoch), 4 and 6 is better."""
+    """With so small a learning rate no perplexity after update 2 is better: those at 3 (an epoch's end), 4 and 6."""
     still = {"LR": "1e-9", "PATIENCE": "3"}
     run = run_of(world, "patient")
     checkpoints, log = run / "checkpoints", run / "train.log"

@@ -1,0 +1,161 @@
+"""Learning rate, dropout and clip distance of several systems, chosen on the validation set from the same values."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
+from posnet_fairseq.runs.jobs import JobPool, RunJob
+from posnet_fairseq.runs.machine import shares
+from posnet_fairseq.runs.run import prepare_data
+from posnet_fairseq.runs.say import say
+from posnet_fairseq.runs.settings import setting
+from posnet_fairseq.runs.systems import System, chosen
+from posnet_fairseq.runs.training_log import best_validation
+from posnet_fairseq.runs.values import fraction, rate, several, whole_number
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.progress import shown
+
+# Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
+OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-distance"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings(SystemsSettings):
+    """Settings of a search for hyperparameters."""
+
+    lrs: tuple[str, ...] = setting("peaks of the learning rate", ("2e-3", "4e-3"), several(rate), metavar="RATES")
+    dropouts: tuple[str, ...] = setting("probabilities of dropout", ("0.1", "0.2"), several(fraction), metavar="P")
+    clip_distances: tuple[str, ...] = setting(
+        "clip distances, for mixers that have one", ("8", "16"), several(whole_number), metavar="K"
+    )
+    seed: int = setting("of everything random", 1, whole_number, metavar="N")
+
+    @classmethod
+    def completed(cls, texts: dict[str, str]) -> dict[str, str]:
+        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept."""
+        return super().completed({"average": "1"} | texts)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training with some values.
+
+    Attributes:
+        values: by option.
+        perplexity: of the validation set, the least.
+        updates: until then.
+    """
+
+    values: dict[str, str]
+    perplexity: float
+    updates: int
+
+
+def has_clip_distance(system: System) -> bool:
+    """Whether the mixer of a system has a clip distance."""
+    from posnet_fairseq.registry import get_mixer, mixer_names
+
+    (mixer,) = (get_mixer(name) for name in mixer_names() if get_mixer(name).arch == system.mixer)
+    return any(field.name == "clip_distance" for field in dataclasses.fields(mixer.Config))
+
+
+def tune(settings: TuneSettings) -> Path:
+    """Choose values for each system, one option after the other.
+
+    The search begins with the first value of each option. All values of the first option are tried, and the one with
+    the least perplexity on the validation set is kept; then those of the next option.
+
+    Returns:
+        the folder of the search: trials.json has all trials, tuned.txt the systems with the chosen options.
+
+    Raises:
+        UsageError: it cannot begin, or runs failed.
+    """
+    name, systems = chosen(settings.systems, settings.mixers)
+    folder = settings.runs_folder / f"tune_{name}_{settings.size}"
+    parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))
+    check_options([job(system, settings.seed, settings) for system in systems])
+    best = {system.name: _first(system, settings) for system in systems}
+    prepare_data(job(systems[0], settings.seed, settings).settings)
+    trials: dict[str, dict[str, Trial]] = {system.name: {} for system in systems}
+    for field, option in OPTIONS.items():
+        tried = {
+            system.name: [
+                _job(system, best[system.name] | {option: value}, settings) for value in getattr(settings, field)
+            ]
+            for system in systems
+            if option in best[system.name]
+        }
+        jobs = list({each.run: each for several_jobs in tried.values() for each in several_jobs}.values())
+        failed = JobPool(jobs, parts, settings.variables()).work()
+        if failed:
+            sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
+            raise UsageError(f"{len(failed)} of {len(jobs)} trials failed ({sentences}). Run again when it is mended.")
+        if settings.dry_run:
+            continue
+        for system, its_jobs in tried.items():
+            for each, value in zip(its_jobs, getattr(settings, field), strict=True):
+                perplexity, updates = best_validation(each.run / "train.log")
+                trials[system][each.run.name] = Trial(best[system] | {option: value}, perplexity, updates)
+            best[system] = min(trials[system].values(), key=lambda trial: trial.perplexity).values
+    if not settings.dry_run:
+        _write(folder, systems, best, trials)
+        _print(best, trials)
+        say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")
+    return folder
+
+
+def _first(system: System, settings: TuneSettings) -> dict[str, str]:
+    """The values that the search begins with, by option."""
+    first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
+    if not has_clip_distance(system):
+        del first["--clip-distance"]
+    return first
+
+
+def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> RunJob:
+    name = "_".join([system.name, *(f"{option.strip('-')}{value}" for option, value in values.items())])
+    options = " ".join([system.options, *(f"{option} {value}" for option, value in values.items())]).strip()
+    made = job(System(name, system.mixer, options), settings.seed, settings)
+    return dataclasses.replace(made, stages=("train",))
+
+
+def _write(
+    folder: Path,
+    systems: Sequence[System],
+    best: Mapping[str, Mapping[str, str]],
+    trials: Mapping[str, Mapping[str, Trial]],
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {
+        name: {"chosen": best[name], "trials": {run: dataclasses.asdict(trial) for run, trial in its.items()}}
+        for name, its in trials.items()
+    }
+    with replacing(folder / "trials.json") as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    lines = [
+        " ".join([system.name, system.mixer, system.options, *(f"{o} {v}" for o, v in best[system.name].items())])
+        for system in systems
+    ]
+    with replacing(folder / "tuned.txt") as temporary:
+        temporary.write_text("".join(" ".join(line.split()) + "\n" for line in lines), encoding="utf-8")
+
+
+def _print(best: Mapping[str, Mapping[str, str]], trials: Mapping[str, Mapping[str, Trial]]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    for column in ("system", *(option.strip("-") for option in OPTIONS.values()), "perplexity", "at update", ""):
+        table.add_column(column, justify="left" if column in ("system", "") else "right", no_wrap=True)
+    for name, its in trials.items():
+        for trial in its.values():
+            values = (trial.values.get(option, "") for option in OPTIONS.values())
+            mark = "chosen" if trial.values == best[name] else ""
+            table.add_row(name, *values, f"{trial.perplexity:.2f}", f"{trial.updates:,}", mark)
+    Console(highlight=False).print(table)
