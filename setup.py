@@ -63,6 +63,7 @@ setup(
         "posnet_fairseq": ["py.typed"],
         "posnet_fairseq.plots": ["*.html"],
         "posnet_fairseq.runs": ["*.yaml", "lists/*.txt"],
+        "posnet_fairseq.studies": ["*.yaml"],
     },
     install_requires=[
         # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code

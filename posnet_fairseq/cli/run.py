@@ -16,7 +16,7 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 
-TARGETS = ("corpus", "compare", "tune", "quickstart", "lm")  # and datasets
+TARGETS = ("corpus", "compare", "tune", "study", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
 
@@ -26,6 +26,7 @@ TARGET:
   corpus       these stages on any dataset: --data FOLDER, or --dataset NAME
   compare      several systems with one or more seeds each, and one report
   tune         learning rate, dropout and clip distance of several systems
+  study        the runs of a protocol, whose results are kept: convergence
   quickstart   a Transformer and rPosNet on real text, on a CPU, in 12 to 25 minutes
   lm           language models on one text, and their perplexities
 
@@ -61,6 +62,14 @@ def find_target(name: str) -> Target:
             "other from the same values. The first value of each is where the search begins."
         )
         return TuneSettings, tune, about, {}
+    if name == "study":
+        from posnet_fairseq.studies.running import StudySettings, run_study
+
+        about = (
+            "Make the runs of a study that have no result yet, under its protocol. Each run leaves a JSON file from "
+            "which the study's tables and pictures are made."
+        )
+        return StudySettings, run_study, about, {}
     if name == "quickstart":
         from posnet_fairseq.runs.quickstart import QuickstartSettings, quickstart
 

@@ -147,8 +147,19 @@ def precompute(settings: RunSettings) -> list[str]:
     return _text("posnet-precompute", run / "averaged.pt", "--out", run / "precomputed.pt", "--or-copy")
 
 
-def translate(settings: RunSettings, data: TranslationData, device: Device, test_set: str) -> list[str]:
-    """The command that translates a test set."""
+def translate(
+    settings: RunSettings, data: TranslationData, device: Device, test_set: str, output: str = "", *options: str
+) -> list[str]:
+    """The command that translates a test set.
+
+    Args:
+        settings: of the run.
+        data: of the run.
+        device: that computes.
+        test_set: its name.
+        output: file in the run's folder (default: named like the test set).
+        options: more options of posnet-translate.
+    """
     run = settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []
     if device.processes > 1:
@@ -156,9 +167,9 @@ def translate(settings: RunSettings, data: TranslationData, device: Device, test
     return _text(
         *("posnet-translate", run / "precomputed.pt", "--data", settings.data_folder),
         *("--input", settings.data_folder / f"{test_set}.{data.source}"),
-        *("--output", run / f"{test_set}.{data.target}"),
+        *("--output", run / (output or f"{test_set}.{data.target}")),
         *search(settings),
-        *("--on-long", "truncate", *placed),
+        *("--on-long", "truncate", *placed, *options),
     )
 
 

@@ -37,9 +37,9 @@ def gate(run: Path) -> str:
     return gate_at(options_of(run / MODEL), "encoder")
 
 
-def decoding_speed(run: Path) -> float | None:
+def decoding_speed(run: Path, stage: str = "translate") -> float | None:
     """Sentences a second, as posnet-translate reported them; None if it had none to translate."""
-    rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / "translate.log"))
+    rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / f"{stage}.log"))
     return float(rates[0]) if rates else None
 
 

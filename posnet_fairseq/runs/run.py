@@ -61,24 +61,24 @@ def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device
         _train(settings, data, device)
     elif stage == "average":
         records = commands.search(settings)
-        _run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records)
+        run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records)
     elif stage == "precompute":
-        _run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
+        run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
     elif stage == "translate":
         for name in data.test_sets:
             command = commands.translate(settings, data, device, name)
-            _run_stage(settings, data, _of(stage, name), "precomputed.pt", f"{name}.{data.target}", command)
+            run_stage(settings, data, stage_of(stage, name), "precomputed.pt", f"{name}.{data.target}", command)
     elif stage == "score":
         for name in data.test_sets:
-            report = folder / _of("report", name)
+            report = folder / stage_of("report", name)
             command = commands.score(settings, data, device, name, report)
             made = f"{report.name}/report.html"
-            _run_stage(settings, data, _of(stage, name), f"{name}.{data.target}", made, command)
+            run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command)
             if not settings.dry_run:
                 print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
 
 
-def _of(stage: str, test_set: str) -> str:
+def stage_of(stage: str, test_set: str) -> str:
     """Name of a stage, or of its folder, for a test set: bare for the first."""
     return stage if test_set == "test" else f"{stage}-{test_set}"
 
@@ -128,7 +128,7 @@ def run_attached(command: Sequence[str]) -> None:
         sys.exit(code if code > 0 else 128 - code)
 
 
-def _run_stage(
+def run_stage(
     settings: RunSettings,
     data: TranslationData,
     name: str,

@@ -1,0 +1,94 @@
+"""What is measured of a trained run of a study: its beam, translations, precision, size and curves."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posnet_fairseq.runs import commands
+from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
+from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.record import Record
+from posnet_fairseq.runs.run import run_stage, stage_of
+from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.training_log import best_validation, records, training_speed
+from posnet_fairseq.studies import results
+
+
+def choose_beam(
+    settings: RunSettings, data: TranslationData, device: Device, beams: Sequence[int]
+) -> tuple[int, dict[str, float]]:
+    """The beam whose translation of the validation set has the highest BLEU, the smallest of equal ones.
+
+    Returns:
+        the beam, and BLEU by beam.
+    """
+    found = {}
+    for beam in beams:
+        output = f"valid.beam{beam}.{data.target}"
+        command = commands.translate(dataclasses.replace(settings, beam=beam), data, device, "valid", output)
+        run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
+        reference = settings.data_folder / f"valid.{data.target}"
+        statistics = results.statistics_of("bleu", data.target, settings.run / output, reference)
+        found[str(beam)] = round(results.score_of("bleu", data.target, statistics), 2)
+    return max(sorted(beams), key=lambda beam: found[str(beam)]), found
+
+
+def translated(settings: RunSettings, data: TranslationData, device: Device) -> dict[str, Any]:
+    """The scores of all test sets, in float32 and int8."""
+    found: dict[str, Any] = {}
+    for name in data.test_sets:
+        found[name] = {}
+        for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
+            output = f"{name}.{precision}.{data.target}"
+            command = commands.translate(settings, data, device, name, output, *more)
+            stage = f"{stage_of('translate', name)}-{precision}"
+            run_stage(settings, data, stage, MODEL, output, command)
+            scores = results.scored(data.target, settings.run / output, settings.data_folder / f"{name}.{data.target}")
+            speed = {
+                "cpu_seconds": cpu_seconds(settings.run / f"{stage}.json"),
+                "sentences_per_second": decoding_speed(settings.run, stage),
+            }
+            found[name][precision] = scores | speed
+    return found
+
+
+def model_of(settings: RunSettings, data: TranslationData) -> dict[str, int]:
+    """The number of parameters with stored energies, and the bytes of the exported folder."""
+    folder = settings.run / "model"
+    command = ["posnet-export", str(settings.run / MODEL), "--data", str(settings.data_folder), "--out", str(folder)]
+    run_stage(settings, data, "export", MODEL, "model", command)
+    return {
+        "parameters": parameters(settings.run),
+        "folder_bytes": sum(path.stat().st_size for path in folder.iterdir()),
+    }
+
+
+def training_of(run: Path) -> dict[str, Any]:
+    """What a training took and what became of it: its length, time, memory and curves."""
+    log, record = run / "train.log", Record(run / "train.json")
+    valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
+    train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
+    step = max(1, len(train) // 100)
+    perplexity, best = best_validation(log)
+    last = record.content["attempts"][-1]
+    return {
+        "updates": max(valid),
+        "best_update": best,
+        "best_perplexity": perplexity,
+        "seconds": record.content["seconds"],
+        "cpu_seconds": cpu_seconds(run / "train.json"),
+        "attempts": len(record.content["attempts"]),
+        "tokens_per_second": training_speed(log),
+        "peak_memory_bytes": peak_memory(run),
+        "validation": {"updates": list(valid), "perplexity": list(valid.values())},
+        "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},
+        "surroundings": {name: last[name] for name in ("started", "commit", "versions", "machine")},
+    }
+
+
+def cpu_seconds(path: Path) -> float | None:
+    """CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
+    found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
+    return None if None in found else round(sum(found), 1)

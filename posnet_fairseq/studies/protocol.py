@@ -1,0 +1,69 @@
+"""Protocols of studies: what is trained, with which settings and seeds, and how its translation is searched."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from posnet_fairseq.runs.systems import System, check
+from posnet_fairseq.runs.values import nearest, seed_numbers
+from posnet_fairseq.shared.errors import UsageError
+
+PROTOCOLS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Study:
+    """A protocol.
+
+    Attributes:
+        name: of the study.
+        settings: of all runs, by name, as text; see :class:`posnet_fairseq.runs.run_settings.RunSettings`.
+        beams: sizes of the beam, of which each run takes the one with the highest BLEU on the validation set.
+        baselines: two systems that all others are compared with.
+        systems: in the order in which they are trained.
+        seeds: of each system, by its name.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    beams: tuple[int, ...]
+    baselines: tuple[str, str]
+    systems: Sequence[System]
+    seeds: Mapping[str, tuple[int, ...]]
+
+    def system(self, name: str) -> System:
+        """The system of a name."""
+        return next(system for system in self.systems if system.name == name)
+
+
+def known_studies() -> tuple[str, ...]:
+    """The names of all studies."""
+    return tuple(path.stem for path in sorted(PROTOCOLS.glob("*.yaml")))
+
+
+def read_study(name: str) -> Study:
+    """The protocol of a study.
+
+    Raises:
+        UsageError: there is no such study.
+    """
+    if name not in known_studies():
+        raise UsageError(
+            f"{name}: there is no such study. Choose one of {', '.join(known_studies())}."
+            f"{nearest(name, known_studies())}"
+        )
+    text = (PROTOCOLS / f"{name}.yaml").read_text(encoding="utf-8")
+    content = yaml.load(text, yaml.BaseLoader)  # numbers stay as they are written
+    systems = [System(each, about["mixer"], about["options"]) for each, about in content["systems"].items()]
+    check(systems, f"{name}.yaml")
+    first, second = content["baselines"].split()
+    return Study(
+        name,
+        content["settings"],
+        tuple(map(int, content["beams"].split())),
+        (first, second),
+        systems,
+        {each: seed_numbers(about["seeds"]) for each, about in content["systems"].items()},
+    )

@@ -1,0 +1,102 @@
+"""Results of single runs of a study: small JSON files from which every table and picture is made again."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_parallel, replacing
+from posnet_fairseq.shared.records import read_json
+
+METRICS = ("bleu", "chrf")
+_KEYS = {"study", "system", "seed", "settings", "training", "search", "model", "test_sets"}
+
+
+def path_of(folder: Path, system: str, seed: int) -> Path:
+    """The file of a run's result in the folder of a study."""
+    return folder / f"{system}_s{seed}.json"
+
+
+def pack(statistics: FloatArray) -> dict[str, Any]:
+    """Whole numbers in a form for JSON: shape, and the base64 of zlib's compression of little-endian int32."""
+    data = zlib.compress(statistics.astype("<i4").tobytes(), 9)
+    return {"shape": list(statistics.shape), "zlib": base64.b64encode(data).decode("ascii")}
+
+
+def unpack(packed: Mapping[str, Any]) -> FloatArray:
+    """The numbers of :func:`pack`."""
+    data = zlib.decompress(base64.b64decode(packed["zlib"]))
+    return np.frombuffer(data, "<i4").reshape(packed["shape"]).astype(np.float64)
+
+
+def statistics_of(metric: str, language: str, hypotheses: Path, references: Path) -> FloatArray:
+    """The (N, K) statistics of a translation, see :meth:`posnet_eval.metrics.base.Metric.statistics`."""
+    made = get_metric(metric, MetricOptions(language=language))
+    segments = [
+        Segment("", line, (wanted,)) for line, wanted in zip(*read_parallel(hypotheses, references), strict=True)
+    ]
+    rows = np.empty((len(segments), made.width))
+    for part, numbers in made.statistics(segments):
+        rows[list(part)] = numbers
+    return rows
+
+
+def score_of(metric: str, language: str, statistics: FloatArray) -> float:
+    """The corpus score of (N, K) statistics."""
+    return float(get_metric(metric, MetricOptions(language=language)).corpus(statistics.sum(0)))
+
+
+def scored(language: str, hypotheses: Path, references: Path) -> dict[str, Any]:
+    """The scores of a translation by metric, with the statistics of its segments packed."""
+    found = {}
+    for metric in METRICS:
+        statistics = statistics_of(metric, language, hypotheses, references)
+        found[metric] = {
+            "score": round(score_of(metric, language, statistics), 4),
+            "signature": get_metric(metric, MetricOptions(language=language)).details(),
+            "segments": pack(statistics),
+        }
+    return found
+
+
+def write(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result.
+
+    Raises:
+        UsageError: the file is none.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or not content.keys() >= _KEYS:
+        raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
+    return content
+
+
+def read_all(folder: Path, systems: Mapping[str, Sequence[int]]) -> dict[str, list[dict[str, Any]]]:
+    """The results that are there, by system; systems without any are left out.
+
+    Args:
+        folder: of the study's results.
+        systems: seeds by system.
+
+    Raises:
+        UsageError: a file is no result.
+    """
+    found = {
+        system: [read(path_of(folder, system, seed)) for seed in seeds if path_of(folder, system, seed).exists()]
+        for system, seeds in systems.items()
+    }
+    return {system: results for system, results in found.items() if results}
