@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_fairseq.runs.jobs import JobPool, RunJob
+from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.machine import shares
 from posnet_fairseq.runs.run import check_metrics, prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
@@ -127,12 +127,7 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
     prepare_data(jobs[0].settings)
-    failed = JobPool(jobs, parts, settings.variables()).work()
-    if failed:
-        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
-        raise UsageError(
-            f"{len(failed)} of {len(jobs)} runs failed ({sentences}). The others are kept; fix the cause and run again."
-        )
+    do_all(jobs, parts, settings.variables())
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
         say(f"{shown(comparison.folder)} has the report, curves.png and comparison.yaml")

@@ -193,6 +193,20 @@ class JobPool:
         self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
+def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]) -> None:
+    """Do jobs, some side by side; see :class:`JobPool`.
+
+    Raises:
+        UsageError: some failed.
+    """
+    failed = JobPool(jobs, shares, settings).work()
+    if failed:
+        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
+        raise UsageError(
+            f"{len(failed)} of {len(jobs)} runs failed ({sentences}). The others are kept; fix the cause and run again."
+        )
+
+
 def progress_of(job: RunJob) -> tuple[int, dict[str, Any] | None]:
     """The number of updates done, and the values of the last validation or None."""
     try:

@@ -1,5 +1,6 @@
 """Logs of fairseq-train with ``--log-format json``."""
 
+import itertools
 import json
 import re
 import statistics
@@ -35,6 +36,23 @@ def training_speed(path: Path | str) -> float | None:
     """The median of target tokens a second in a log, of all processes together; None if it has none."""
     rates = [values["wps"] for kind, values in records(path) if kind == "train_inner"]
     return statistics.median(rates) if rates else None
+
+
+def cpu_seconds_per_update(path: Path | str) -> float | None:
+    """CPU seconds of an update in a log, validations and checkpoints included; None if it does not have them.
+
+    The start of the program does not count, nor does work that was lost with an interruption.
+    """
+    found = [
+        (int(values["num_updates"]), values["cpu"])
+        for kind, values in records(path)
+        if kind == "train_inner" and "cpu" in values
+    ]
+    steps = [(late[0] - early[0], late[1] - early[1]) for early, late in itertools.pairwise(found)]
+    # A training that goes on counts CPU seconds from 0 again.
+    steps = [(updates, seconds) for updates, seconds in steps if updates > 0 and seconds > 0]
+    updates = sum(step[0] for step in steps)
+    return sum(step[1] for step in steps) / updates if updates else None
 
 
 def best_validation(path: Path | str) -> tuple[float, int]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
-from posnet_fairseq.runs.jobs import JobPool, RunJob
+from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.machine import shares
 from posnet_fairseq.runs.run import prepare_data
 from posnet_fairseq.runs.say import say
@@ -19,7 +19,6 @@ from posnet_fairseq.runs.settings import setting
 from posnet_fairseq.runs.systems import System, chosen
 from posnet_fairseq.runs.training_log import best_validation
 from posnet_fairseq.runs.values import fraction, rate, several, whole_number
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import shown
 
@@ -95,10 +94,7 @@ def tune(settings: TuneSettings) -> Path:
             if option in best[system.name]
         }
         jobs = list({each.run: each for several_jobs in tried.values() for each in several_jobs}.values())
-        failed = JobPool(jobs, parts, settings.variables()).work()
-        if failed:
-            sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
-            raise UsageError(f"{len(failed)} of {len(jobs)} trials failed ({sentences}). Run again when it is mended.")
+        do_all(jobs, parts, settings.variables())
         if settings.dry_run:
             continue
         for system, its_jobs in tried.items():

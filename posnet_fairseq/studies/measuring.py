@@ -1,6 +1,7 @@
 """What is measured of a trained run of a study: its beam, translations, precision, size and curves."""
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, pe
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.record import Record
-from posnet_fairseq.runs.run import run_stage, stage_of
+from posnet_fairseq.runs.run import run_attached, run_stage, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.training_log import best_validation, records, training_speed
+from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.studies import results
 
 
@@ -54,15 +55,15 @@ def translated(settings: RunSettings, data: TranslationData, device: Device) -> 
     return found
 
 
-def model_of(settings: RunSettings, data: TranslationData) -> dict[str, int]:
-    """The number of parameters with stored energies, and the bytes of the exported folder."""
-    folder = settings.run / "model"
-    command = ["posnet-export", str(settings.run / MODEL), "--data", str(settings.data_folder), "--out", str(folder)]
-    run_stage(settings, data, "export", MODEL, "model", command)
-    return {
-        "parameters": parameters(settings.run),
-        "folder_bytes": sum(path.stat().st_size for path in folder.iterdir()),
-    }
+def model_of(settings: RunSettings) -> dict[str, int]:
+    """The number of parameters with stored energies, and the bytes of the folder of posnet-export."""
+    with tempfile.TemporaryDirectory(dir=settings.run) as place:
+        folder = Path(place, "model")
+        run_attached(
+            ["posnet-export", str(settings.run / MODEL), "--data", str(settings.data_folder), "--out", str(folder)]
+        )
+        size = sum(path.stat().st_size for path in folder.iterdir())
+    return {"parameters": parameters(settings.run), "folder_bytes": size}
 
 
 def training_of(run: Path) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def training_of(run: Path) -> dict[str, Any]:
         "best_update": best,
         "best_perplexity": perplexity,
         "seconds": record.content["seconds"],
-        "cpu_seconds": cpu_seconds(run / "train.json"),
+        "cpu_seconds_per_update": cpu_seconds_per_update(log),
         "attempts": len(record.content["attempts"]),
         "tokens_per_second": training_speed(log),
         "peak_memory_bytes": peak_memory(run),

@@ -67,10 +67,11 @@ def scored(language: str, hypotheses: Path, references: Path) -> dict[str, Any]:
 
 
 def write(path: Path, result: Mapping[str, Any]) -> None:
-    """Write a result, whole or not at all."""
+    """Write a result, whole or not at all, a part on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    parts = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in result.items())
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.jobs import JobPool, RunJob
+from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.machine import find_device, shares
 from posnet_fairseq.runs.run import prepare_data, run
 from posnet_fairseq.runs.run_settings import RunSettings
@@ -97,12 +97,7 @@ def run_study(settings: StudySettings) -> None:
         _make(study, todo[0], settings)
         return
     parts = shares(settings.jobs, todo[0].settings, settings.given("jobs", settings.jobs))
-    failed = JobPool(todo, parts, settings.variables()).work()
-    if failed:
-        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
-        raise UsageError(
-            f"{len(failed)} of {len(todo)} runs failed ({sentences}). The others are kept; fix the cause and run again."
-        )
+    do_all(todo, parts, settings.variables())
 
 
 def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
@@ -162,7 +157,10 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
 
 def _protocol(study: Study, job: StudyJob) -> dict[str, Any]:
     """What the result of a run depends on, by name."""
-    left_out = ("runs", "data", "dry_run", "cpus", "name", "seed")
+    left_out = (
+        *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
+        *("cpus", "gpus", "nodes", "master_port", "max_tokens"),
+    )
     texts = {name: text for name, text in job.settings.texts().items() if name not in left_out}
     return texts | {"beams": list(study.beams)}
 
@@ -182,7 +180,7 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
         "data": {"key": data.key, "source": data.source, "target": data.target},
         "search": {"beam": beam, "validation_bleu": tried},
         "training": measuring.training_of(job.run),
-        "model": measuring.model_of(searching, data),
+        "model": measuring.model_of(searching),
         "test_sets": measuring.translated(searching, data, device),
     }
     results.write(path, result)
