@@ -60,6 +60,7 @@ class Trial:
 
 def has_clip_distance(system: System) -> bool:
     """Whether the mixer of a system has a clip distance."""
+    import posnet_fairseq.mixers  # noqa: F401  (registers them)
     from posnet_fairseq.registry import get_mixer, mixer_names
 
     (mixer,) = (get_mixer(name) for name in mixer_names() if get_mixer(name).arch == system.mixer)
@@ -93,7 +94,7 @@ def tune(settings: TuneSettings) -> Path:
             for system in systems
             if option in best[system.name]
         }
-        jobs = list({each.run: each for several_jobs in tried.values() for each in several_jobs}.values())
+        jobs = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
         do_all(jobs, parts, settings.variables())
         if settings.dry_run:
             continue

@@ -26,7 +26,7 @@ def _study(text: str) -> str:
     name, *others = text.split("\0")
     if others:
         raise ValueError(f"{name} {' '.join(others)}: name one study.")
-    return choose(name, known_studies())
+    return name
 
 
 def _folder(text: str) -> Path:

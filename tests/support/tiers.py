@@ -88,6 +88,9 @@ THOROUGH = {
         "test_batch_of_a_gpu_is_what_its_memory_holds": "10 s: ten simulated training steps",
         "test_processes_share_an_update_and_have_buffers": "10 s: starts two processes",
     },
+    "recipes/test_studies.py": {
+        "test_a_run_leaves_its_result": "45 s: a run from the training to five translations",
+    },
     "recipes/test_runs.py": {
         "test_check_before_a_training_knows_all_architectures": "6 s",
         "test_comparison": "100 s: trains and compares systems",

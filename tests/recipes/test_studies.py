@@ -1,0 +1,198 @@
+"""Studies: protocols, which runs they make, and the results that these leave."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from posnet_data_prep.prepare import main as prepare
+from posnet_fairseq.runs.run_settings import known_architectures
+from posnet_fairseq.runs.tune import has_clip_distance
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.studies import protocol, results, running
+from posnet_fairseq.studies.running import StudySettings
+from support.corpus import make_corpus
+
+PROTOCOL = """
+settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2, patience: 3, cpus: 1, tokens: 400,
+  max_tokens: 200, warmup: 4, max_positions: 32, max_len_a: 0, max_len_b: 8}
+beams: 1 2
+baselines: rposnet fouriernet
+systems:
+  rposnet: {mixer: rposnet, options: --lr 2e-3 SIZES, seeds: 1 2}
+  fouriernet: {mixer: fouriernet, options: --lr 4e-3 SIZES, seeds: 1}
+""".replace(
+    "SIZES",
+    "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-ffn-embed-dim 32 "
+    "--decoder-ffn-embed-dim 32",
+)
+# posnet-run, with the protocols of the folder that is its first argument.
+PROGRAM = """
+import sys
+from pathlib import Path
+from posnet_fairseq.studies import protocol
+protocol.PROTOCOLS = Path(sys.argv.pop(1))
+from posnet_fairseq.cli.run import main
+main()
+"""
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """The only study there is, and a function that reads settings."""
+    (tmp_path / "small.yaml").write_text(PROTOCOL)
+    monkeypatch.setattr(protocol, "PROTOCOLS", tmp_path)
+    places = {name: str(tmp_path / name) for name in ("data", "runs", "results")}
+    return lambda **texts: StudySettings.parsed({"study": "small"} | places | texts)
+
+
+def chosen(settings):
+    return running._chosen(protocol.read_study(settings.study), settings)
+
+
+@pytest.mark.parametrize("name", protocol.known_studies())
+def test_protocol_can_be_followed(name):
+    study = protocol.read_study(name)
+    names = [system.name for system in study.systems]
+    assert set(study.baselines) < set(names)
+    assert set(study.seeds) == set(names)
+    for system in study.systems:
+        settings = running._run_settings(study, system.name, 1, StudySettings.parsed({"study": name}))
+        assert settings.mixer in known_architectures()
+        assert settings.patience is not None
+        # All hyperparameters that were tuned are said.
+        assert {"--lr", "--dropout"} <= set(system.options.split())
+        assert ("--clip-distance" in system.options) == has_clip_distance(system)
+
+
+def test_runs_come_seed_by_seed(small):
+    assert chosen(small()) == [("rposnet", 1), ("fouriernet", 1), ("rposnet", 2)]
+    assert chosen(small(only="rposnet")) == [("rposnet", 1), ("rposnet", 2)]
+    assert chosen(small(seed="2")) == [("rposnet", 2)]
+    assert chosen(small(only="fouriernet,rposnet", seed="3")) == [("fouriernet", 3), ("rposnet", 3)]  # one more
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"study": "smal"}, "smal: there is no such study. Choose one of small. Did you mean small?"),
+        ({"study": ""}, "no study is named. Choose one of small."),
+        ({"study": "small\0big"}, "name one study"),
+        ({"only": "rposnt"}, "--only rposnt: choose one of rposnet fouriernet. Did you mean rposnet?"),
+        ({"seed": "one"}, "--seed one: give a whole number"),
+        ({"jobs": "0"}, "--jobs 0: give a whole number"),
+    ],
+)
+def test_what_is_not_in_the_protocol_is_one_sentence(small, given, sentence):
+    with pytest.raises(UsageError) as raised:
+        running.run_study(small(**given))
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def made(small, tmp_path, monkeypatch):
+    """A function that begins the study, and returns the runs that it would make."""
+    begun = []
+    monkeypatch.setattr(running, "check_options", lambda jobs: None)
+    monkeypatch.setattr(running, "prepare_data", lambda settings: None)
+    monkeypatch.setattr(running, "do_all", lambda jobs, *_: begun.extend(jobs))
+    monkeypatch.setattr(running, "_make", lambda study, job, settings: begun.append(job))
+
+    def make(**texts):
+        begun.clear()
+        running.run_study(small(**texts))
+        return [(job.system, job.settings.seed) for job in begun]
+
+    return make
+
+
+def result(tmp_path, system="rposnet", seed=1, **changed):
+    study = protocol.read_study("small")
+    settings = running._run_settings(study, system, seed, StudySettings.parsed({"study": "small"}))
+    content = {
+        **{"study": "small", "system": system, "seed": seed},
+        "settings": running._protocol(study, running.StudyJob(system, settings)) | changed,
+        **{"training": {}, "search": {}, "model": {}, "test_sets": {}},
+    }
+    results.write(results.path_of(tmp_path / "results", system, seed), content)
+
+
+def test_what_has_a_result_is_not_made_again(made, tmp_path):
+    assert made() == [("rposnet", 1), ("fouriernet", 1), ("rposnet", 2)]
+    result(tmp_path, "rposnet", 1)
+    assert made() == [("fouriernet", 1), ("rposnet", 2)]
+    result(tmp_path, "fouriernet", 1)
+    assert made() == [("rposnet", 2)]
+    result(tmp_path, "rposnet", 2)
+    assert made() == []
+
+
+def test_a_result_of_another_protocol_is_refused(made, tmp_path):
+    result(tmp_path, updates="9")
+    with pytest.raises(UsageError, match=r"rposnet_s1\.json was made under another protocol \(updates\). Remove it"):
+        made()
+    result(tmp_path, seed=1)
+    assert ("rposnet", 1) not in made(runs=str(tmp_path / "elsewhere"))
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"study": "small"}'])
+def test_a_damaged_result_is_one_sentence(made, tmp_path, damage):
+    path = results.path_of(tmp_path / "results", "rposnet", 1)
+    path.parent.mkdir()
+    path.write_text(damage)
+    with pytest.raises(UsageError, match=r"rposnet_s1\.json") as raised:
+        made()
+    assert "\n" not in str(raised.value)
+
+
+def test_statistics_come_back_as_they_were():
+    numbers = np.random.default_rng(1).integers(0, 2**31 - 1, (40, 10)).astype(np.float64)
+    packed = json.loads(json.dumps(results.pack(numbers)))
+    assert np.array_equal(results.unpack(packed), numbers)
+
+
+def test_a_run_leaves_its_result(tmp_path):
+    """Trained, averaged, searched with the beam of the validation set, in both precisions; and made only once."""
+    make_corpus(tmp_path, train=140)
+    arguments = ["corpus", "--merges", "20", "--out", str(tmp_path / "data")]
+    for name in ("train", "valid", "test"):
+        arguments += [f"--{name}", str(tmp_path / f"{name}.xx"), str(tmp_path / f"{name}.yy")]
+    prepare(arguments)
+    (tmp_path / "protocols").mkdir()
+    (tmp_path / "protocols/small.yaml").write_text(PROTOCOL)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "protocols"), "study", "small", "--only", "rposnet"]
+    command += ["--seed", "1", *(f"--{name}={tmp_path / name}" for name in ("data", "runs", "results"))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = tmp_path / "results/rposnet_s1.json"
+    found = results.read(path)
+    assert found["training"]["validation"]["updates"] == [2, 3, 4, 6, 8]  # 3: the end of an epoch
+    assert found["training"]["best_perplexity"] == min(found["training"]["validation"]["perplexity"])
+    assert found["training"]["cpu_seconds_per_update"] > 0
+    scores = found["search"]["validation_bleu"]
+    assert set(scores) == {"1", "2"}
+    assert scores[str(found["search"]["beam"])] == max(scores.values())
+    assert found["model"]["folder_bytes"] > 4 * found["model"]["parameters"]
+    run = tmp_path / "runs/data/rposnet_tiny_s1"
+    assert not list(run.glob("tmp*"))
+    references = (tmp_path / "data/test.yy").read_text().splitlines()
+    for precision in ("float32", "int8"):
+        lines = (run / f"test.{precision}.yy").read_text().splitlines()
+        of_test_set = found["test_sets"]["test"][precision]
+        for metric, other in {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}.items():
+            assert of_test_set[metric]["score"] == pytest.approx(other(lines, [references]).score, abs=1e-4)
+            statistics = results.unpack(of_test_set[metric]["segments"])
+            assert len(statistics) == len(references)
+            assert results.score_of(metric, "yy", statistics) == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
+    before = path.stat().st_mtime_ns
+    again = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0
+    assert "rposnet_tiny_s1 has a result" in again.stderr
+    assert Path(path).stat().st_mtime_ns == before

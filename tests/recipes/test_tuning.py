@@ -1,0 +1,111 @@
+"""Searches for hyperparameters: what they try and choose, with trainings that are made up."""
+
+import json
+import re
+
+import pytest
+
+from posnet_fairseq.runs import jobs, machine, tune
+from posnet_fairseq.runs.systems import System, read_systems
+from posnet_fairseq.runs.tune import TuneSettings
+from posnet_fairseq.shared.errors import UsageError
+
+# In place of the posnet-run of a trial. Its perplexity is least with a rate of 4e-3 and a distance of 16.
+TRAINING = """
+for word; do
+    case $word in
+        --data=*) data=${word#*=} ;; --runs=*) runs=${word#*=} ;;
+        --name=*) name=${word#*=} ;; --seed=*) seed=${word#*=} ;;
+    esac
+done
+case $* in *"--lr 4e-3"*) a=1 ;; *) a=3 ;; esac
+case $* in *"--clip-distance 16"*) c=100 ;; *) c=300 ;; esac
+run=$runs/$(basename "$data")/${name}_tiny_s$seed
+mkdir -p "$run"
+echo "$name" >> "$data/trained"
+for update in 5 10; do
+    values="\\"valid_ppl\\": \\"$((a + c + 20 - update)).5\\", \\"valid_num_updates\\": \\"$update\\""
+    echo "x | INFO | valid | {$values}"
+done > "$run/train.log"
+"""
+
+
+@pytest.fixture
+def search(monkeypatch, tmp_path):
+    """A function that searches, and returns trials.json and the names of the trainings that it made."""
+    program = tmp_path / "training.sh"
+    program.write_text(TRAINING)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset.json").write_text("{}")
+    monkeypatch.setattr(jobs, "PROGRAM", ("bash", str(program)))
+    monkeypatch.setattr(jobs, "STEP", 0.05)
+    monkeypatch.setattr(machine, "gpus", lambda: (0, False))
+    trained = tmp_path / "data" / "trained"
+
+    def run(**texts):
+        places = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "size": "tiny", "cpus": "1"}
+        trained.write_text("")
+        folder = tune.tune(TuneSettings.parsed(places | {"mixers": "rposnet fouriernet"} | texts))
+        return folder, trained.read_text().split()
+
+    return run
+
+
+def test_one_option_after_the_other_is_chosen(search, capsys):
+    folder, trained = search(lrs="2e-3 4e-3", dropouts="0.1 0.2", clip_distances="8 16")
+    assert sorted(trained) == sorted(
+        [
+            "rposnet_lr2e-3_dropout0.1_clip-distance8",
+            "rposnet_lr4e-3_dropout0.1_clip-distance8",
+            "rposnet_lr4e-3_dropout0.2_clip-distance8",
+            "rposnet_lr4e-3_dropout0.1_clip-distance16",
+            "fouriernet_lr2e-3_dropout0.1",  # which has no clip distance
+            "fouriernet_lr4e-3_dropout0.1",
+            "fouriernet_lr4e-3_dropout0.2",
+        ]
+    )
+    assert read_systems(folder / "tuned.txt") == [
+        System("rposnet", "rposnet", "--lr 4e-3 --dropout 0.1 --clip-distance 16"),
+        System("fouriernet", "fouriernet", "--lr 4e-3 --dropout 0.1"),  # of equal ones, the first
+    ]
+    found = json.loads((folder / "trials.json").read_text())
+    assert found["rposnet"]["chosen"] == {"--lr": "4e-3", "--dropout": "0.1", "--clip-distance": "16"}
+    trial = found["rposnet"]["trials"]["rposnet_lr2e-3_dropout0.1_clip-distance8_tiny_s1"]
+    assert (trial["perplexity"], trial["updates"]) == (313.5, 10)
+    chosen = [line for line in capsys.readouterr().out.splitlines() if line.endswith("chosen")]
+    assert [re.split(r"\s{2,}", line)[:3] for line in chosen] == [
+        ["rposnet", "4e-3", "0.1"],
+        ["fouriernet", "4e-3", "0.1"],
+    ]
+
+
+def test_a_system_keeps_options_of_its_own(search, tmp_path):
+    (tmp_path / "systems.txt").write_text("plain rposnet --gate none\n")
+    folder, trained = search(
+        mixers="", systems=str(tmp_path / "systems.txt"), lrs="1e-3", dropouts="0", clip_distances="4"
+    )
+    assert trained == ["plain_lr1e-3_dropout0_clip-distance4"]
+    (chosen,) = read_systems(folder / "tuned.txt")
+    assert chosen == System("plain", "rposnet", "--gate none --lr 1e-3 --dropout 0 --clip-distance 4")
+
+
+def test_dry_run_writes_nothing(search, tmp_path, capsys):
+    search(dry_run="1", mixers="fouriernet")
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").rglob("trials.json"))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"lrs": "2e-3 2e-3"}, "--lrs 2e-3 2e-3: give one or more values between spaces, each once."),
+        ({"lrs": "fast"}, "--lrs fast: give a number"),
+        ({"dropouts": "0.1 1"}, "--dropouts 1: give a number below 1."),
+        ({"clip_distances": "0"}, "--clip-distances 0: give a whole number"),
+        ({"mixers": ""}, "nothing to compare. Give a file of"),
+    ],
+)
+def test_bad_values_are_one_sentence(search, given, sentence):
+    with pytest.raises(UsageError) as raised:
+        search(**given)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
