@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="posnet-plot", description="Draw pictures.")
-    what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare}")
+    what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare,study}")
 
     weights = what.add_parser("weights", help="mixing weights, energies and profiles by distance of a checkpoint")
     weights.add_argument("checkpoint", type=path_text, help="checkpoint or model folder")
@@ -53,6 +53,14 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("report", type=path_text, help="report.json of posnet-score")
     _add_folder(report)
     report.set_defaults(draw=_compare)
+
+    study = what.add_parser("study", help="tables and pictures of a study, from the results of its runs")
+    study.add_argument("study", help="its name, as for posnet-run study")
+    study.add_argument(
+        "--results", type=a_path, metavar="FOLDER", help="folder of the results (default: results/STUDY)"
+    )
+    _add_folder(study)
+    study.set_defaults(draw=_study)
     return parser
 
 
@@ -116,6 +124,14 @@ def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:
     check_folder(options.out)
     for path in comparison.draw(options.report, options.out, report):
         report.say(f"compare: {shown(path)}")
+
+
+def _study(options: argparse.Namespace, report: ProgressReporter) -> None:
+    from posnet_fairseq.studies import publishing
+
+    folder = options.results or Path("results", options.study)
+    for path in publishing.publish(options.study, folder, options.out):
+        report.say(f"study: {shown(path)}")
 
 
 @command

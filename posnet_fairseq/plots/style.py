@@ -19,6 +19,7 @@ MAKER = "posnet-plot"
 _MARKS = {
     ".png": f"Software\0{MAKER}".encode(),
     ".svg": f"<dc:title>{MAKER}</dc:title>".encode(),
+    ".md": f"<!-- {MAKER} -->".encode(),
     ".html": f'<meta name="generator" content="{MAKER}">'.encode(),
 }
 # Told apart by people with any kind of colour vision (Okabe and Ito, 2008); where they are not enough, by dashes.

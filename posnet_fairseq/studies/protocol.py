@@ -14,6 +14,25 @@ PROTOCOLS = Path(__file__).parent
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A claim of a paper that a study tests.
+
+    Attributes:
+        says: what it says, in a sentence without a full stop.
+        source: where it is said.
+        system: that it is about.
+        expected: "better" or "worse" than the other, or "equal".
+        other: system.
+    """
+
+    says: str
+    source: str
+    system: str
+    expected: str
+    other: str
+
+
+@dataclass(frozen=True)
 class Study:
     """A protocol.
 
@@ -24,6 +43,9 @@ class Study:
         baselines: two systems that all others are compared with.
         systems: in the order in which they are trained.
         seeds: of each system, by its name.
+        test_sets: what they have, by name.
+        claims: that are tested, on the first test set.
+        margin: differences in BLEU below it mean that systems are equally good.
     """
 
     name: str
@@ -32,6 +54,9 @@ class Study:
     baselines: tuple[str, str]
     systems: Sequence[System]
     seeds: Mapping[str, tuple[int, ...]]
+    test_sets: Mapping[str, str]
+    claims: Sequence[Claim]
+    margin: float
 
     def system(self, name: str) -> System:
         """The system of a name."""
@@ -66,4 +91,7 @@ def read_study(name: str) -> Study:
         (first, second),
         systems,
         {each: seed_numbers(about["seeds"]) for each, about in content["systems"].items()},
+        content["test_sets"],
+        [Claim(**claim) for claim in content["claims"]],
+        float(content["margin"]),
     )

@@ -1,6 +1,7 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
 import base64
+import glob
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -86,18 +87,22 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_all(folder: Path, systems: Mapping[str, Sequence[int]]) -> dict[str, list[dict[str, Any]]]:
-    """The results that are there, by system; systems without any are left out.
+def read_all(folder: Path, systems: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """The results of systems, by seed; systems without any are left out.
 
     Args:
         folder: of the study's results.
-        systems: seeds by system.
+        systems: names.
 
     Raises:
-        UsageError: a file is no result.
+        UsageError: a file is no result, or there are none.
     """
-    found = {
-        system: [read(path_of(folder, system, seed)) for seed in seeds if path_of(folder, system, seed).exists()]
-        for system, seeds in systems.items()
-    }
-    return {system: results for system, results in found.items() if results}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for system in systems:
+        results = [read(path) for path in folder.glob(f"{glob.escape(system)}_s*.json")]
+        own = [result for result in results if result["system"] == system]
+        if own:
+            found[system] = sorted(own, key=lambda result: result["seed"])
+    if not found:
+        raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
+    return found

@@ -1,0 +1,237 @@
+"""What the results of a study say: scores and differences with their intervals, and courses of the trainings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist, fmean
+from typing import Any
+
+import numpy as np
+
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions
+from posnet_eval.statistics import significance
+from posnet_eval.statistics.results import Difference, Score, deviation
+from posnet_fairseq.studies.protocol import Study
+from posnet_fairseq.studies.results import unpack
+
+RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
+LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
+POWER = 0.8
+_NORMAL = NormalDist()
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference of two systems with the uncertainty of both the test set and the seeds.
+
+    Attributes:
+        value: score of the first system − score of the second.
+        error: standard error.
+        low, high: 95% interval.
+        p: two-sided p-value of no difference, of the normal distribution.
+    """
+
+    value: float
+    error: float
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.value - _quantile(0.975) * self.error
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self.value + _quantile(0.975) * self.error
+
+    @property
+    def p(self) -> float:
+        """The p-value; 1 if there is neither difference nor uncertainty."""
+        return 2 * _NORMAL.cdf(-abs(self.value) / self.error) if self.error else float(not self.value)
+
+
+def detectable(error: float) -> float:
+    """The true difference that a test at 5% finds with a probability of 80%, for a standard error."""
+    return (_quantile(0.975) + _quantile(POWER)) * error
+
+
+def _quantile(probability: float) -> float:
+    return _NORMAL.inv_cdf(probability)
+
+
+class Analysis:
+    """The results of a study, pooled over seeds.
+
+    Args:
+        study: its protocol.
+        results: of the runs of each system, see :func:`posnet_fairseq.studies.results.read_all`; at least one.
+
+    Attributes:
+        systems: with results, in the protocol's order.
+        test_sets: names.
+        language: into which is translated.
+    """
+
+    def __init__(self, study: Study, results: Mapping[str, Sequence[Result]]):
+        self.study, self.results = study, results
+        self.systems = [system.name for system in study.systems if system.name in results]
+        self.baselines = [name for name in study.baselines if name in results]
+        first = results[self.systems[0]][0]
+        self.language: str = first["data"]["target"]
+        self.test_sets = list(first["test_sets"])
+        self._rows: dict[tuple[str, ...], FloatArray] = {}
+        self._samples: dict[tuple[str, ...], FloatArray] = {}
+
+    def metric(self, name: str) -> Metric:
+        """A metric of posnet-score."""
+        return get_metric(name, MetricOptions(language=self.language))
+
+    def title(self, test_set: str) -> str:
+        """What a test set has, and its name."""
+        return f"{self.study.test_sets[test_set]} ({test_set})"
+
+    def seeds(self, system: str) -> list[int]:
+        """The seeds of a system that have results."""
+        return [result["seed"] for result in self.results[system]]
+
+    def mean(self, system: str, part: str, figure: str) -> float | None:
+        """The mean over seeds of a figure in a part of the results; None if a run lacks it."""
+        found = [result[part].get(figure) for result in self.results[system]]
+        return None if None in found else fmean(found)
+
+    def statistics(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
+        """(R, N, K) statistics of N segments in R runs."""
+        key = (system, test_set, metric, precision)
+        if key not in self._rows:
+            runs = [result["test_sets"][test_set][precision] for result in self.results[system]]
+            self._rows[key] = np.stack([unpack(run[metric]["segments"]) for run in runs])
+        return self._rows[key]
+
+    def _resampled(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
+        """(B,) scores on resampled test sets, the same ones for all systems."""
+        key = (system, test_set, metric, precision)
+        if key not in self._samples:
+            pooled = self.statistics(*key).mean(0)
+            sums = significance.bootstrap_sums(pooled, RESAMPLES, SEED)
+            self._samples[key] = self.metric(metric).corpus(sums)
+        return self._samples[key]
+
+    def _pooled_score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
+        return self.metric(metric).corpus(self.statistics(system, test_set, metric, precision).mean(0).sum(0))
+
+    def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
+        """The mean of the runs' scores, with the interval of the bootstrap."""
+        made = self.metric(metric)
+        values = tuple(float(made.corpus(run.sum(0))) for run in self.statistics(system, test_set, metric, precision))
+        low, high = significance.interval(self._resampled(system, test_set, metric, precision))
+        return Score(fmean(values), values, deviation(values), low, high, half_width=0.5 * (high - low))
+
+    def difference(self, a: str, b: str, test_set: str, metric: str) -> Difference:
+        """The difference of system a from system b, as posnet-score tests it: with the seeds that were run."""
+        return significance.compare(
+            self.metric(metric),
+            (self._pooled_score(a, test_set, metric), self._pooled_score(b, test_set, metric)),
+            (self._resampled(a, test_set, metric), self._resampled(b, test_set, metric)),
+            same=np.array_equal(self.statistics(a, test_set, metric), self.statistics(b, test_set, metric)),
+        )
+
+    def seed_deviation(self, test_set: str, metric: str) -> float | None:
+        """The standard deviation of a score over seeds, pooled over all systems with several; None if there is none."""
+        squares, freedom = 0.0, 0
+        for system in self.systems:
+            scores = self.score(system, test_set, metric)
+            if scores.deviation is not None:
+                squares += scores.deviation**2 * (len(scores.runs) - 1)
+                freedom += len(scores.runs) - 1
+        return float(np.sqrt(squares / freedom)) if freedom else None
+
+    def contrast(self, a: str, b: str, test_set: str, metric: str) -> Contrast:
+        """The difference of system a from system b, with the uncertainty of other sentences and of other seeds."""
+        value = float(self._pooled_score(a, test_set, metric) - self._pooled_score(b, test_set, metric))
+        sentences = self._resampled(a, test_set, metric) - self._resampled(b, test_set, metric)
+        spread = self.seed_deviation(test_set, metric) or 0.0
+        seeds = spread**2 * (1 / len(self.seeds(a)) + 1 / len(self.seeds(b)))
+        return Contrast(value, float(np.sqrt(sentences.var(ddof=1) + seeds)))
+
+    def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
+        """Scores of groups of sentences by the length of their reference.
+
+        Returns:
+            the lengths, the number of sentences and the score of each system, for each group that is not empty.
+        """
+        words = self.statistics(self.systems[0], test_set, "bleu")[0, :, 1]
+        place = np.digitize(words, LENGTHS[1:])
+        groups = []
+        for number, start in enumerate(LENGTHS):
+            chosen = place == number
+            if not chosen.any():
+                continue
+            last = f"–{LENGTHS[number + 1] - 1}" if number + 1 < len(LENGTHS) else "+"
+            scores = {
+                system: float(
+                    self.metric(metric).corpus(self.statistics(system, test_set, metric).mean(0)[chosen].sum(0))
+                )
+                for system in self.systems
+            }
+            groups.append((f"{start}{last}", int(chosen.sum()), scores))
+        return groups
+
+    def course(self, system: str) -> tuple[FloatArray, FloatArray]:
+        """Updates, and the perplexity of the validation set after them: geometric means over seeds."""
+        courses = [result["training"]["validation"] for result in self.results[system]]
+        shared = sorted(set.intersection(*(set(course["updates"]) for course in courses)))
+        values = [
+            [dict(zip(course["updates"], course["perplexity"], strict=True))[update] for update in shared]
+            for course in courses
+        ]
+        return np.array(shared, dtype=np.float64), np.exp(np.log(values).mean(0))
+
+    def cpu_seconds(self, system: str) -> float | None:
+        """CPU seconds of a training until its end, the mean over seeds; None if not known."""
+        trainings = [result["training"] for result in self.results[system]]
+        found = [(training["cpu_seconds_per_update"], training["updates"]) for training in trainings]
+        return None if any(rate is None for rate, _ in found) else fmean(rate * updates for rate, updates in found)
+
+    def perplexity_at(self, system: str, updates: float) -> float | None:
+        """The perplexity of the validation set after a number of updates, interpolated; None beyond the training."""
+        known, values = self.course(system)
+        if not known[0] <= updates <= known[-1]:
+            return None
+        return float(np.exp(np.interp(updates, known, np.log(values))))
+
+    def perplexity_after(self, system: str, seconds: float) -> float | None:
+        """The perplexity of the validation set after CPU seconds of training; None if not known."""
+        rate = self.mean(system, "training", "cpu_seconds_per_update")
+        return self.perplexity_at(system, seconds / rate) if rate else None
+
+    @cached_property
+    def least_cpu_seconds(self) -> float | None:
+        """The CPU seconds of the shortest training: until then, all systems can be compared."""
+        known = [seconds for system in self.systems if (seconds := self.cpu_seconds(system)) is not None]
+        return min(known) if known else None
+
+    def signature(self, test_set: str, metric: str) -> str:
+        """The signature of a metric, as posnet-score prints it."""
+        details: dict[str, str] = dict(
+            self.results[self.systems[0]][0]["test_sets"][test_set]["float32"][metric]["signature"]
+        )
+        parts = {"nrefs": details.pop("nrefs", "1"), "bs": str(RESAMPLES), "seed": str(SEED)} | details
+        return f"{self.metric(metric).label}: {'|'.join(f'{name}:{value}' for name, value in parts.items())}"
+
+
+def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The names of points for which no other has less cost and as high a score, by cost: the Pareto front.
+
+    Args:
+        points: cost and score by name.
+    """
+    kept: list[str] = []
+    best = -np.inf
+    for name, (_, score) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
+        if score > best:
+            kept.append(name)
+            best = score
+    return kept

@@ -1,0 +1,241 @@
+"""Tables of a study in Markdown."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from posnet_eval.inputs.plan import SYMBOLS
+from posnet_eval.report.formats import GAP, decimal, signed
+from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast, detectable
+from posnet_fairseq.studies.protocol import Claim
+from posnet_fairseq.studies.results import METRICS
+
+PARTS = 4  # of the trainings, at whose ends perplexities are compared
+SIGNIFICANT = 0.05
+
+Row = Sequence[str]
+
+
+def markdown(analysis: Analysis) -> str:
+    """All tables of a study, each below a line in bold that says what it shows."""
+    return "\n\n".join(f"**{title}**\n\n{text}" for title, text in _tables(analysis)) + "\n"
+
+
+def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
+    for test_set in analysis.test_sets:
+        yield f"Scores on {_size(analysis, test_set)}", _scores(analysis, test_set)
+    yield "Validation perplexity at equal updates and at equal CPU time", _courses(analysis)
+    for test_set in analysis.test_sets:
+        yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
+    yield "Claims of the papers", _claims(analysis)
+    yield "Differences that could have been found", _power(analysis)
+    yield "What users pay for", _costs(analysis)
+    yield "What the trainings took", _effort(analysis)
+
+
+def _table(head: Row, rows: Sequence[Row]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _size(analysis: Analysis, test_set: str) -> str:
+    size = analysis.statistics(analysis.systems[0], test_set, METRICS[0]).shape[1]
+    return f"{analysis.title(test_set)}, {size:,} lines"
+
+
+def _number(value: float | None, shown: Callable[[float], str] = decimal) -> str:
+    return GAP if value is None else shown(value)
+
+
+def _label(name: str) -> str:
+    return f"`{name}`"
+
+
+def _scores(analysis: Analysis, test_set: str) -> str:
+    """Scores with intervals and marks, the best system by BLEU first."""
+    head = ["", "seeds", "parameters", "updates", "CPU h", "perplexity"]
+    head += [analysis.metric(name).label for name in METRICS]
+    scores = {system: [analysis.score(system, test_set, metric) for metric in METRICS] for system in analysis.systems}
+    rows = []
+    for system in sorted(scores, key=lambda name: -scores[name][0].value):
+        hours = analysis.cpu_seconds(system)
+        cells = [
+            _label(system),
+            str(len(analysis.seeds(system))),
+            _number(analysis.mean(system, "model", "parameters"), lambda number: f"{number / 1e6:.2f}M"),
+            _number(analysis.mean(system, "training", "updates"), lambda number: f"{number:,.0f}"),
+            _number(hours and hours / 3600, lambda number: f"{number:.2f}"),
+            _number(analysis.mean(system, "training", "best_perplexity"), lambda number: f"{number:.2f}"),
+        ]
+        for metric, score in zip(METRICS, scores[system], strict=True):
+            parts = [decimal(score.value), f"±{score.half_width:.1f}"]
+            parts += [f"σ{score.deviation:.1f}"] if score.deviation is not None else []
+            cells.append(" ".join([*parts, _marks(analysis, system, test_set, metric)]).strip())
+        rows.append(cells)
+    marks = ", ".join(f"{symbol} {_label(name)}" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
+    foot = (
+        "Means of the seeds; ±: 95% interval; σ: standard deviation over seeds. Different with p ≤ .05 (paired "
+        f"bootstrap, {RESAMPLES:,} resamples, seed {SEED}) from {marks}: ↑ better, ↓ worse. Perplexity: of the "
+        "validation set, the least. CPU h: hours of a core for the training. Parameters are those of inference, with "
+        "stored energies.\n" + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
+    )
+    return f"{_table(head, rows)}\n\n{foot}"
+
+
+def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
+    marks = ""
+    for symbol, baseline in zip(SYMBOLS, analysis.baselines, strict=False):
+        if system != baseline:
+            arrow = analysis.difference(system, baseline, test_set, metric).arrow
+            marks += f"{symbol}{arrow}" if arrow else ""
+    return marks
+
+
+def _courses(analysis: Analysis) -> str:
+    """Perplexities after equal updates, and after equal CPU time, up to the shortest training."""
+    last = min(float(analysis.course(system)[0][-1]) for system in analysis.systems)
+    updates = [last * part / PARTS for part in range(1, PARTS + 1)]
+    least = analysis.least_cpu_seconds
+    seconds = [least * part / PARTS for part in range(1, PARTS + 1)] if least else []
+    head = [
+        "",
+        *(f"{number:,.0f} updates" for number in updates),
+        *(f"{number / 60:.0f} CPU min" for number in seconds),
+    ]
+
+    def end(system: str) -> float:
+        return analysis.perplexity_at(system, last) or float("inf")
+
+    rows = [
+        [
+            _label(system),
+            *(_number(analysis.perplexity_at(system, number)) for number in updates),
+            *(_number(analysis.perplexity_after(system, number)) for number in seconds),
+        ]
+        for system in sorted(analysis.systems, key=end)
+    ]
+    return _table(head, rows)
+
+
+def _lengths(analysis: Analysis, test_set: str) -> str:
+    groups = analysis.by_length(test_set, "bleu")
+    head = ["", *(f"{words} ({size:,})" for words, size, _ in groups)]
+    rows = [[_label(name), *(decimal(scores[name]) for _, _, scores in groups)] for name in analysis.systems]
+    return f"{_table(head, rows)}\n\nIn parentheses: sentences."
+
+
+def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
+    """Whether a claim holds: "yes", "no" or "cannot say".
+
+    Args:
+        claim: of a paper.
+        contrast: of its two systems.
+        margin: the largest difference of systems that are equally good.
+    """
+    if claim.expected == "equal":
+        if -margin <= contrast.low and contrast.high <= margin:
+            return "yes"
+        return "no" if contrast.low > margin or contrast.high < -margin else "cannot say"
+    if contrast.p > SIGNIFICANT:
+        return "cannot say"
+    return "yes" if (contrast.value > 0) == (claim.expected == "better") else "no"
+
+
+def _claims(analysis: Analysis) -> str:
+    test_set, margin = analysis.test_sets[0], analysis.study.margin
+    head = ["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"]
+    rows = []
+    for claim in analysis.study.claims:
+        if not {claim.system, claim.other} <= set(analysis.systems):
+            continue
+        found = analysis.contrast(claim.system, claim.other, test_set, "bleu")
+        rows.append(
+            [
+                f"{claim.says} ({claim.source})",
+                f"{_label(claim.system)} − {_label(claim.other)}",
+                signed(found.value, 1),
+                f"{signed(found.low, 1)} … {signed(found.high, 1)}",
+                "< .001" if found.p < 0.001 else f"{found.p:.3f}".removeprefix("0"),
+                signed(analysis.contrast(claim.system, claim.other, test_set, "chrf").value, 1),
+                verdict(claim, found, margin),
+            ]
+        )
+    foot = (
+        f"Differences on {analysis.title(test_set)}. Intervals and p include the variation over sentences and over "
+        "seeds (their standard deviation, pooled over all systems). Better or worse: p ≤ .05; as good: the whole "
+        f"interval lies within ±{margin:.1f} BLEU. With {len(rows)} claims, {SIGNIFICANT * len(rows):.1f} would seem "
+        "to hold or to fail by chance if no systems differed."
+    )
+    return f"{_table(head, rows)}\n\n{foot}"
+
+
+def _power(analysis: Analysis) -> str:
+    head = ["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"]
+    rows = []
+    for test_set in analysis.test_sets:
+        for metric in METRICS:
+            spread = analysis.seed_deviation(test_set, metric)
+            errors: dict[tuple[int, int], list[float]] = {}
+            for baseline in analysis.baselines:
+                for system in analysis.systems:
+                    if system != baseline:
+                        seeds = (len(analysis.seeds(system)), len(analysis.seeds(baseline)))
+                        contrast = analysis.contrast(system, baseline, test_set, metric)
+                        errors.setdefault(seeds, []).append(contrast.error)
+            for (some, others), found in sorted(errors.items()):
+                error = sorted(found)[len(found) // 2]
+                label = analysis.metric(metric).label
+                cells = [
+                    analysis.title(test_set),
+                    label,
+                    _number(spread, lambda number: f"{number:.2f}"),
+                    f"{some} and {others}",
+                ]
+                rows.append([*cells, f"{error:.2f}", f"{detectable(error):.1f}"])
+    foot = (
+        "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
+        "difference that would have been found (p ≤ .05) with a probability of 80%."
+    )
+    return f"{_table(head, rows)}\n\n{foot}"
+
+
+def _costs(analysis: Analysis) -> str:
+    test_set = analysis.test_sets[0]
+    head = ["", "folder, MiB", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
+    rows = []
+    for system in analysis.systems:
+        speeds, scores = [], []
+        for precision in ("float32", "int8"):
+            seconds = [run["test_sets"][test_set][precision]["cpu_seconds"] for run in analysis.results[system]]
+            lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
+            speeds.append(None if None in seconds else lines * len(seconds) / sum(seconds))
+            scores.append(analysis.score(system, test_set, "bleu", precision).value)
+        size = analysis.mean(system, "model", "folder_bytes")
+        cells = [_label(system), _number(size and size / 2**20), *map(_number, speeds), *map(decimal, scores)]
+        rows.append([*cells, signed(scores[1] - scores[0])])
+    foot = (
+        f"Translation of {analysis.title(test_set)} with the beam that each run chose; seconds of a core, with the "
+        "start of the program. Other runs worked on the machine meanwhile."
+    )
+    return f"{_table(head, rows)}\n\n{foot}"
+
+
+def _effort(analysis: Analysis) -> str:
+    head = ["", "seeds", "updates", "best at", "beams", "attempts", "CPU h"]
+    rows, total = [], 0.0
+    for system in analysis.systems:
+        runs = analysis.results[system]
+        hours = (
+            sum((run["training"]["cpu_seconds_per_update"] or 0) * run["training"]["updates"] for run in runs) / 3600
+        )
+        total += hours
+        rows.append(
+            [
+                _label(system),
+                " ".join(str(run["seed"]) for run in runs),
+                " ".join(f"{run['training']['updates']:,}" for run in runs),
+                " ".join(f"{run['training']['best_update']:,}" for run in runs),
+                " ".join(str(run["search"]["beam"]) for run in runs),
+                " ".join(str(run["training"]["attempts"]) for run in runs),
+                f"{hours:.2f}",
+            ]
+        )
+    return f"{_table(head, rows)}\n\nTrainings of all: {total:.1f} hours of a core."

@@ -1,0 +1,201 @@
+"""What is made of the results of a study: pooled scores, differences, verdicts, tables and pictures."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from posnet_eval.statistics import significance
+from posnet_fairseq.cli.plot import main
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.studies import analysis, protocol, results, tables
+from posnet_fairseq.studies.analysis import Analysis, Contrast
+from posnet_fairseq.studies.protocol import Claim
+from support.commands import ROOT, fails
+from support.study import result
+
+PROTOCOL = """
+settings: {}
+beams: 5
+baselines: base other
+test_sets: {test: whole sentences, more: short ones}
+systems:
+  base: {mixer: shaw, options: "", seeds: 1 2 3}
+  other: {mixer: shaw, options: "", seeds: 1}
+  good: {mixer: rposnet, options: "", seeds: 1 2}
+  absent: {mixer: rope, options: "", seeds: 1}
+margin: 1.0
+claims:
+  - {says: Good is better than the base, source: "A, Section 1", system: good, expected: better, other: base}
+  - {says: Good is as good as the other, source: "A, Section 2", system: good, expected: equal, other: other}
+  - {says: What was not run, source: "A, Section 3", system: absent, expected: worse, other: base}
+"""
+QUALITY = {"base": 0.6, "other": 0.61, "good": 0.7}
+SIZES = {"test": 300, "more": 80}
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    """The analysis of a study of which one system has no results."""
+    (tmp_path / "made.yaml").write_text(PROTOCOL)
+    monkeypatch.setattr(protocol, "PROTOCOLS", tmp_path)
+    study = protocol.read_study("made")
+    for system, seeds in study.seeds.items():
+        for seed in seeds if system in QUALITY else ():
+            about = result("made", system, seed, QUALITY[system] + seed / 200, SIZES, rate=0.4 + seed / 10)
+            results.write(results.path_of(tmp_path / "results", system, seed), about)
+    return Analysis(study, results.read_all(tmp_path / "results", [system.name for system in study.systems]))
+
+
+def bleu(statistics):
+    """BLEU of (N, 10) statistics, written out."""
+    sums = statistics.sum(0)
+    logarithms = [math.log(sums[2 + n] / sums[6 + n]) for n in range(4)]
+    return 100 * min(1.0, math.exp(1 - sums[1] / sums[0])) * math.exp(sum(logarithms) / 4)
+
+
+def test_scores_are_means_of_the_seeds(found):
+    score = found.score("base", "test", "bleu")
+    runs = [bleu(run) for run in found.statistics("base", "test", "bleu")]
+    assert score.runs == pytest.approx(runs)
+    assert score.value == pytest.approx(sum(runs) / 3)
+    assert score.deviation == pytest.approx(np.std(runs, ddof=1))
+    assert score.low < score.value < score.high
+    assert found.score("other", "test", "bleu").deviation is None
+
+
+def test_differences_are_those_of_posnet_score(found):
+    """The paired bootstrap on sums over seeds, resample by resample."""
+    rows = {name: found.statistics(name, "test", "bleu").mean(0) for name in ("good", "base")}
+    generator = np.random.default_rng(analysis.SEED)
+    drawn = [generator.choice(300, 300) for _ in range(analysis.RESAMPLES)]
+    wanted = np.array([bleu(rows["good"][lines]) - bleu(rows["base"][lines]) for lines in drawn])
+    difference = found.difference("good", "base", "test", "bleu")
+    assert difference.value == pytest.approx(bleu(rows["good"]) - bleu(rows["base"]))
+    assert (difference.low, difference.high) == pytest.approx(significance.interval(wanted))
+    assert difference.arrow == "↑"
+    assert found.difference("base", "base", "test", "bleu").arrow == "="
+
+
+def test_contrasts_have_the_uncertainty_of_sentences_and_seeds(found):
+    runs = {name: found.score(name, "test", "bleu").runs for name in found.systems}
+    squares = 2 * np.var(runs["base"], ddof=1) + np.var(runs["good"], ddof=1)
+    spread = math.sqrt(squares / 3)  # two degrees of freedom and one
+    assert found.seed_deviation("test", "bleu") == pytest.approx(spread)
+    contrast = found.contrast("good", "other", "test", "bleu")
+    sentences = (found._resampled("good", "test", "bleu") - found._resampled("other", "test", "bleu")).std(ddof=1)
+    assert contrast.error == pytest.approx(math.sqrt(sentences**2 + spread**2 * (1 / 2 + 1 / 1)))
+    assert contrast.high - contrast.value == pytest.approx(1.959964 * contrast.error)
+    assert Contrast(1.959964, 1.0).p == pytest.approx(0.05, abs=1e-6)
+    assert analysis.detectable(1.0) == pytest.approx(1.959964 + 0.841621, abs=1e-5)
+
+
+def test_lengths_part_the_sentences(found):
+    groups = found.by_length("test", "bleu")
+    assert [words for words, _, _ in groups] == ["1–9", "10–19", "20–29", "30–39", "40+"]
+    assert sum(size for _, size, _ in groups) == 300
+    rows = found.statistics("good", "test", "bleu").mean(0)
+    longest = rows[rows[:, 1] >= 40]
+    assert groups[-1][1] == len(longest)
+    assert groups[-1][2]["good"] == pytest.approx(bleu(longest))
+
+
+def test_courses_are_compared_at_equal_updates_and_equal_time(found):
+    updates, values = found.course("good")
+    assert list(updates) == [250, 500, 750, 1000]
+    seeds = [40 / (0.7 + seed / 200) * 250 / 500 for seed in (1, 2)]
+    assert values[1] == pytest.approx(math.sqrt(seeds[0] * seeds[1]), rel=1e-3)
+    assert found.perplexity_at("good", 500) == pytest.approx(values[1])
+    assert found.perplexity_at("good", 625) == pytest.approx(math.sqrt(values[1] * values[2]))
+    assert found.perplexity_at("good", 100) is None
+    assert found.perplexity_at("good", 1001) is None
+    assert found.cpu_seconds("good") == pytest.approx(1000 * 0.55)
+    assert found.perplexity_after("good", 500 * 0.55) == pytest.approx(values[1])
+    assert found.least_cpu_seconds == pytest.approx(1000 * 0.5)
+
+
+def test_front_has_no_point_that_costs_more_and_scores_less():
+    points = {"a": (1.0, 10.0), "b": (2.0, 9.0), "c": (2.0, 12.0), "d": (3.0, 12.0), "e": (4.0, 13.0), "f": (0.5, 1.0)}
+    assert analysis.front(points) == ["f", "a", "c", "e"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "value", "error", "answer"),
+    [
+        ("better", 2.0, 0.5, "yes"),
+        ("better", -2.0, 0.5, "no"),
+        ("better", 0.5, 0.5, "cannot say"),
+        ("worse", -2.0, 0.5, "yes"),
+        ("worse", 2.0, 0.5, "no"),
+        ("equal", 0.1, 0.3, "yes"),
+        ("equal", 0.1, 0.6, "cannot say"),
+        ("equal", 3.0, 0.6, "no"),
+        ("equal", -3.0, 0.6, "no"),
+        ("equal", 0.7, 0.1, "yes"),  # a difference that is certain, and too small to matter
+    ],
+)
+def test_verdicts(expected, value, error, answer):
+    assert tables.verdict(Claim("", "", "a", expected, "b"), Contrast(value, error), 1.0) == answer
+
+
+def test_tables_and_pictures(found, tmp_path, capsys):
+    out = tmp_path / "figures"
+    main(["study", "made", "--results", str(tmp_path / "results"), "--out", str(out)])
+    assert {path.name for path in out.iterdir()} == {"made.md"} | {
+        f"made.{what}.{kind}" for what in ("courses", "costs", "lengths") for kind in ("png", "svg")
+    }
+    assert capsys.readouterr().err.count("study: ") == 7
+    for path in out.glob("*.png"):
+        with Image.open(path) as image:
+            assert len(image.convert("L").getcolors(256 * 256)) > 10, path
+    text = (out / "made.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `good` |")]
+    score = found.score("good", "test", "bleu")
+    assert f"{score.value:.1f} ±{score.half_width:.1f} σ{score.deviation:.1f} †↑‡↑" in rows[0]
+    assert "| Good is better than the base (A, Section 1) | `good` − `base` |" in text
+    assert "What was not run" not in text
+    assert "absent" not in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["mad"], "mad: there is no such study. Choose one of made. Did you mean made?"),
+        (["made", "--results", "nowhere"], "nowhere has no results of this study. posnet-run study makes them."),
+        (["made", "--results", "results", "--out", "made.yaml"], "--out made.yaml"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(found, tmp_path, monkeypatch, capsys, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in fails(capsys, main, "study", *words)
+
+
+@pytest.mark.parametrize("name", ["made.costs.png", "made.md"])
+def test_a_foreign_file_is_not_replaced(found, tmp_path, capsys, name):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / name).write_bytes(b"mine")
+    words = ["study", "made", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "f")]
+    assert f"{name} is there, and this posnet-plot did not make it" in fails(capsys, main, *words)
+    assert [path.name for path in (tmp_path / "f").iterdir()] == [name]
+    assert (tmp_path / "f" / name).read_bytes() == b"mine"
+
+
+def test_committed_results_are_redrawn(tmp_path):
+    """The tables in RESULTS.md are those of the results that are committed."""
+    folder = ROOT / "results" / "convergence"
+    if not folder.exists():
+        pytest.skip("no results of this study are committed yet")
+    main(["study", "convergence", "--results", str(folder), "--out", str(tmp_path)])
+    shown = Path(ROOT, "RESULTS.md").read_text(encoding="utf-8")
+    for table in re.findall(r"(?:^\|.*\n)+", (tmp_path / "convergence.md").read_text(encoding="utf-8"), re.M):
+        assert table in shown
+
+
+def test_results_without_any_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="has no results"):
+        results.read_all(tmp_path, ["base"])

@@ -1,0 +1,57 @@
+"""Invented results of a study."""
+
+import numpy as np
+
+from posnet_fairseq.studies import results
+
+SIGNATURE = {"nrefs": "1", "case": "mixed", "version": "0"}
+
+
+def segments(generator, lengths, quality):
+    """(N, 10) statistics of BLEU and (N, 18) of chrF, for sentences of N lengths."""
+    total = np.stack([np.maximum(lengths - n, 0) for n in range(4)], 1)
+    correct = generator.binomial(total, quality ** np.arange(1, 5)[None])
+    bleu = np.concatenate([lengths[:, None], lengths[:, None], correct, total], 1)
+    characters = [np.maximum(5 * lengths - n, 0) for n in range(6)]
+    chrf = [
+        part for n, size in enumerate(characters) for part in (size, size, generator.binomial(size, quality ** (n + 1)))
+    ]
+    return {"bleu": bleu.astype(float), "chrf": np.stack(chrf, 1).astype(float)}
+
+
+def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750, 1000)):
+    """A result of a run.
+
+    Args:
+        study: name.
+        system, seed: of the run.
+        quality: share of words that are right.
+        sizes: number of sentences by test set.
+        rate: CPU seconds of an update.
+        updates: of the validations.
+    """
+    test_sets = {}
+    for place, (name, size) in enumerate(sizes.items()):
+        lengths = np.random.default_rng(place).integers(1, 45, size)
+        test_sets[name] = {}
+        for number, precision in enumerate(("float32", "int8")):
+            generator = np.random.default_rng([seed, place, number, *system.encode()])
+            counted = segments(generator, lengths, quality)
+            test_sets[name][precision] = {
+                metric: {"score": 0.0, "signature": SIGNATURE, "segments": results.pack(numbers)}
+                for metric, numbers in counted.items()
+            } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
+    perplexity = [round(40 / quality * 250 / update, 2) for update in updates]
+    return {
+        **{"study": study, "system": system, "seed": seed, "settings": {}},
+        "data": {"key": "0", "source": "en", "target": "de"},
+        "search": {"beam": 5, "validation_bleu": {"5": 20.0}},
+        "training": {
+            **{"updates": updates[-1], "best_update": updates[-1], "best_perplexity": perplexity[-1], "attempts": 1},
+            **{"seconds": 1.0, "cpu_seconds_per_update": rate, "tokens_per_second": 100.0, "peak_memory_bytes": 1e9},
+            "validation": {"updates": list(updates), "perplexity": perplexity},
+            **{"loss": {"updates": [], "bits": []}, "surroundings": {}},
+        },
+        "model": {"parameters": 3_000_000, "folder_bytes": 12 * 2**20},
+        "test_sets": test_sets,
+    }
