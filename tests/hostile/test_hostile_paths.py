@@ -14,10 +14,12 @@ import pytest
 import sentencepiece
 
 from posnet_fairseq.shared.files import a_path, path_text
+from posnet_fairseq.studies.results import path_of, write
 from support import commands
 from support.bad_paths import INPUTS, OUTPUTS, nothing
 from support.hostile import Row, copy_of, play, table
 from support.path_commands import CACHE, COMMANDS, ELSEWHERE, FOLDER, OUTPUT, WITHOUT_PATHS
+from support.study import result
 from support.training_log import training_log
 
 HANGS = 300  # seconds; nothing here takes as long, even on a slow machine
@@ -37,6 +39,8 @@ def paths_world(world, tmp_path_factory):
         "systems: [a]\nmetrics: bleu\nresamples: 40\ncolumns: {params: {a: 3.1M}}\n"
         "test_sets: {test: {reference: text/test.yy, outputs: {a: text/test.xx}}}\n"
     )
+    sizes = {"test": 40, "test1": 40}
+    write(path_of(folder / "results", "shaw", 1), result("convergence", "shaw", 1, 0.6, sizes))
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
     commands.run_program(patch, "posnet-precompute", "model.pt", "--out", "fast.pt")

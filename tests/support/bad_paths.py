@@ -182,7 +182,8 @@ def folder_of_another(given):
 
     def make(folder):
         (folder / "mine").mkdir()
-        for name in ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json"):
+        names = ("report.md", "report.json", "compare.params.png", "weights.html", "dataset.json", "convergence.md")
+        for name in names:
             (folder / "mine" / name).write_text("mine")
 
     return "mine", make, False

@@ -179,6 +179,12 @@ COMMANDS = [
         makes=_FIGURES,
     ),
     Command(
+        "posnet-plot study convergence --results {results} --out {out}",
+        {"results": Given(FOLDER, "results"), "out": Given(OUTPUT_FOLDER, "figures")},
+        makes=_FIGURES,
+        quick=False,
+    ),
+    Command(
         f"{_SCORE} --system a={{system}} --out {{out}} --cache {{cache}}",
         {
             "source": Given(TEXT, "text/test.xx"),
