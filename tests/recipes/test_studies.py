@@ -23,6 +23,9 @@ settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2
   max_tokens: 200, warmup: 4, max_positions: 32, max_len_a: 0, max_len_b: 8}
 beams: 1 2
 baselines: rposnet fouriernet
+test_sets: {test: all there is}
+margin: 1
+claims: []
 systems:
   rposnet: {mixer: rposnet, options: --lr 2e-3 SIZES, seeds: 1 2}
   fouriernet: {mixer: fouriernet, options: --lr 4e-3 SIZES, seeds: 1}
@@ -61,6 +64,9 @@ def test_protocol_can_be_followed(name):
     names = [system.name for system in study.systems]
     assert set(study.baselines) < set(names)
     assert set(study.seeds) == set(names)
+    for claim in study.claims:
+        assert {claim.system, claim.other} <= set(names)
+        assert claim.expected in ("better", "worse", "equal")
     for system in study.systems:
         settings = running._run_settings(study, system.name, 1, StudySettings.parsed({"study": name}))
         assert settings.mixer in known_architectures()
