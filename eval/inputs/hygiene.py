@@ -1,6 +1,7 @@
 """Remarks on outputs: oddities that change scores, or that scores do not show."""
 
 import functools
+import operator
 import re
 import unicodedata
 from collections import Counter
@@ -22,6 +23,7 @@ SEGMENTED = 0.05  # share of lines with marks of subwords from which on an outpu
 
 _MARKED = re.compile(r"\S@@( |$)|▁")
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
+_MAYBE_SUBWORDS = re.compile(r"@@|▁|</?s>|<unk>")
 _ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
 _SPACED_STOP = re.compile(r" [.!?]$")
@@ -75,6 +77,11 @@ def remarks(system: str, lines: Sequence[str], references: Sequence[str], source
             line, reference
         ),
     }
+    whole = "\n".join(lines)
+    if not _MAYBE_SUBWORDS.search(whole):
+        del checks["with marks of subwords"]  # nearly always
+    if "&" not in whole:
+        del checks["with HTML entities"]
     no_sources: list[str | None] = [None] * len(lines)
     triples = list(zip(lines, references, sources or no_sources, strict=True))
     found = []
@@ -101,8 +108,11 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[s
 
 def _repeats(line: str) -> bool:
     words = line[:2000].split()
-    # The search is slow, and few lines have repeated words at all.
-    return len(words) - len(set(words)) >= OFTEN - 1 and bool(_REPEATED.search(" ".join(words)))
+    if len(words) - len(set(words)) < OFTEN - 1:
+        return False
+    # The search is slow, and in few lines does a word return after as few words as a phrase has.
+    returns = any(any(map(operator.eq, words, words[step:])) for step in range(1, PHRASE + 1))
+    return returns and bool(_REPEATED.search(" ".join(words)))
 
 
 def _outlier(line: str, reference: str) -> bool:

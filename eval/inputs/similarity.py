@@ -1,5 +1,6 @@
 """A cheap similarity of lines that needs no model, to find texts that are not aligned."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,10 +50,11 @@ def looks_misaligned(lines: Sequence[str], references: Sequence[str]) -> bool:
     return bool(own < 1.2 * other + 0.01)
 
 
-def _trigrams(line: str) -> set[str]:
+@functools.lru_cache(maxsize=4 * SAMPLE)  # systems share the reference
+def _trigrams(line: str) -> frozenset[str]:
     line = line[:LONGEST].lower()
-    return {line[start : start + ORDER] for start in range(max(len(line) - ORDER + 1, 1))}
+    return frozenset(line[start : start + ORDER] for start in range(max(len(line) - ORDER + 1, 1)))
 
 
-def _dice(some: set[str], others: set[str]) -> float:
+def _dice(some: frozenset[str], others: frozenset[str]) -> float:
     return 2 * len(some & others) / (len(some) + len(others))

@@ -17,7 +17,8 @@ def matches(pairs: Sequence[tuple[str, str]], order: int) -> FloatArray | None:
     An n-gram counts as often as it occurs in the text that has it less often (clipped counts).
 
     The longest n-grams are written as integers, made of the number of the pair and of the characters, and sorted once.
-    N-grams that begin with the same n characters are then neighbours, for every n.
+    N-grams that begin with the same n characters are then neighbours, for every n, and groups of them are joined to
+    larger groups from the longest n to the shortest.
 
     Args:
         pairs: P pairs of texts.
@@ -43,15 +44,16 @@ def matches(pairs: Sequence[tuple[str, str]], order: int) -> FloatArray | None:
     keys.sort()
     seconds = np.append(0, np.cumsum(keys & 1))  # n-grams of second sides so far
     found = np.zeros((len(pairs), order))
-    for n in range(1, order + 1):
-        grams = keys >> 1 + (order - n) * width
-        changes = np.flatnonzero(np.diff(grams, prepend=-1))
-        ends = np.append(changes[1:], len(grams))
-        second = seconds[ends] - seconds[changes] if len(grams) else ends[:0]
-        grams = grams[changes]
-        common = np.minimum(second, ends - changes - second) if len(grams) else second
+    grams, starts = keys >> 1, np.arange(len(keys))
+    for n in range(order, 0, -1):
+        changes = np.flatnonzero(np.append(True, grams[1:] != grams[:-1])[: len(grams)])
+        grams, starts = grams[changes], starts[changes]
+        ends = np.append(starts[1:], len(keys))
+        second = seconds[ends] - seconds[starts] if len(grams) else starts
+        common = np.minimum(second, ends - starts - second) if len(grams) else starts
         common[grams & (1 << width) - 1 == 0] = 0  # they end in a gap
         found[:, n - 1] = np.bincount(grams >> n * width, weights=common, minlength=len(pairs))
+        grams = grams >> width  # different n-grams may begin with the same n - 1 characters
     return found
 
 
@@ -65,11 +67,19 @@ def counts(sizes: NDArray[np.int64], order: int) -> NDArray[np.int64]:
     return np.maximum(sizes[:, None] - np.arange(order), 0)
 
 
-def as_characters(lines: Iterable[str], numbers: dict[str, str]) -> list[str]:
+class Characters(dict[str, str]):
+    """A character for each word that is looked up: a new word is given the next one."""
+
+    def __missing__(self, word: str) -> str:
+        """Add a word; return its character."""
+        return self.setdefault(word, chr(len(self) + 1))
+
+
+def as_characters(lines: Iterable[str], characters: Characters) -> list[str]:
     """Return lines with every word replaced by one character, so that n-grams of words are n-grams of characters.
 
     Args:
         lines: words between spaces.
-        numbers: {word: character}, to which new words are added.
+        characters: of words, to which new words are added.
     """
-    return ["".join([numbers.setdefault(word, chr(len(numbers) + 1)) for word in line.split()]) for line in lines]
+    return ["".join(map(characters.__getitem__, line.split())) for line in lines]

@@ -1,6 +1,9 @@
 """Choice of the segments to show: where two systems differ most, a system's best and its worst."""
 
+import itertools
+
 import numpy as np
+from numpy.typing import NDArray
 
 from posnet_eval.metrics.base import FloatArray
 from posnet_eval.statistics.results import TestSetResult
@@ -26,17 +29,19 @@ def most_different(test_set: TestSetResult, a: str, b: str, metric: str, count: 
     """
     gain = _goodness(test_set, a, metric) - _goodness(test_set, b, metric)
     first, second = test_set.outputs[a][0], test_set.outputs[b][0]
-    return [i for i in _largest(gain) if gain[i] > 0 and first[i] != second[i]][:count]
+    better = np.flatnonzero(gain > 0)
+    different = (int(i) for i in better[_largest(gain[better])] if first[i] != second[i])
+    return list(itertools.islice(different, count))
 
 
 def best(test_set: TestSetResult, system: str, metric: str, count: int = COUNT) -> list[int]:
     """Return indices of the segments with a system's best scores, equal ones in the order of lines."""
-    return _largest(_goodness(test_set, system, metric))[:count]
+    return _largest(_goodness(test_set, system, metric))[:count].tolist()
 
 
 def worst(test_set: TestSetResult, system: str, metric: str, count: int = COUNT) -> list[int]:
     """Return indices of the segments with a system's worst scores, equal ones in the order of lines."""
-    return _largest(-_goodness(test_set, system, metric))[:count]
+    return _largest(-_goodness(test_set, system, metric))[:count].tolist()
 
 
 def _goodness(test_set: TestSetResult, system: str, metric: str) -> FloatArray:
@@ -45,5 +50,6 @@ def _goodness(test_set: TestSetResult, system: str, metric: str) -> FloatArray:
     return scores if higher_is_better else -scores
 
 
-def _largest(values: FloatArray) -> list[int]:
-    return [int(index) for index in np.argsort(-values, kind="stable")]
+def _largest(values: FloatArray) -> NDArray[np.intp]:
+    """Return the indices of values from the largest to the smallest, equal ones in their order."""
+    return np.argsort(-values, kind="stable")
