@@ -101,6 +101,8 @@ setup(
             *COMET,
             *BLEURT,
             "shtab",
+            "nbclient",
+            "ipykernel",
             "pytest",
             "pytest-xdist",
             "ruff>=0.12",

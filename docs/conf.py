@@ -2,7 +2,9 @@
 
 import inspect
 import logging
+import os
 import re
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -15,6 +17,9 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 logging.getLogger().setLevel(logging.WARNING)  # fairseq has lowered it
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from formulas import latex  # noqa: E402  (beside this file)
+
 SIZE, WORDS, LENGTH = "base", 43650, 25  # architecture, vocabulary and tokens for which cost is given
 SENTENCE = "Restart the server to apply the new settings."  # of the plots of content-based mixers
 
@@ -24,11 +29,21 @@ REPOSITORY = {name.lower(): f"{name}.md" for name in ("README", "RESULTS", "CHAN
 project = "posnet"
 author = "the posnet developers"
 version = release = __version__
-extensions = ["myst_parser"]
-myst_enable_extensions = ["colon_fence"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["site"]
+napoleon_custom_sections = [("Class attributes", "attributes")]
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
 html_theme = "furo"
+# A link to edit each page, where the repository is known: Read the Docs says which one it builds.
+repository = os.environ.get("READTHEDOCS_GIT_CLONE_URL", "").removesuffix(".git")
+if repository.startswith("https://"):
+    branch = os.environ.get("READTHEDOCS_GIT_IDENTIFIER", "main")
+    html_theme_options = {"source_repository": repository, "source_branch": branch, "source_directory": "docs/"}
 html_title = f"posnet {__version__}"
 html_show_copyright = False
 html_static_path = ["_static"]
@@ -71,8 +86,8 @@ def _table_of_mixers() -> str:
     rows = ["", "| mixer | weight or energy of query n and token m | paper | may stand in |", "|---|---|---|---|"]
     for name in mixer_names():
         mixer = get_mixer(name)
-        formula, paper = map(_cell, summary(mixer))
-        rows.append(f"| [{name}]({name}.md) | {_raised(formula)} | {paper} | {', '.join(mixer.places)} |")
+        formula, paper = summary(mixer)[0], _cell(summary(mixer)[1])
+        rows.append(f"| [{name}]({name}.md) | ${latex(formula)}$ | {paper} | {', '.join(mixer.places)} |")
     pages = "\n".join(mixer_names())
     return "\n".join([*rows, "", "```{toctree}", ":hidden:", pages, "```", ""])
 
@@ -86,7 +101,9 @@ def _page(name: str, when: str, figures: dict[str, str]) -> str:
         figures: its row of :func:`posnet_fairseq.cli._mixer_tables.overview`.
     """
     mixer = get_mixer(name)
-    parts = [f"# {name}", _prose(inspect.getdoc(mixer) or ""), _picture(name)]
+    formula, paper = summary(mixer)
+    _, *rest = (inspect.getdoc(mixer) or "").partition("\n\n")
+    parts = [f"# {name}", f"$$\n{latex(formula)}\n$$", _prose(f"{paper}."), _prose(rest[-1]), _picture(name)]
     parts += ["## When to use it", _raised(when.strip())]
     parts += ["## Cost", _cost(mixer, figures)]
     rows = ["| option | default | meaning |", "|---|---|---|"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first five minutes, made of twelve: trains a Transformer and rPosNet side by side on real text (English to
-# German, interface texts of open-source programs), one thread each, and compares them. Needs no GPU.
+# Trains a Transformer and rPosNet side by side on real text (English to German, interface texts of open-source
+# programs), one thread each, and compares them: 12 to 25 minutes on two cores, with the installation. Needs no GPU.
 # Stop it at any time; run again, it goes on where it was.
 #
 #   bash recipes/quickstart.sh

@@ -42,5 +42,14 @@ def test_no_time_is_left_of_an_unknown_total(clock):
         assert bar.time_left == ""
 
 
+def test_a_log_has_no_bars_whatever_the_colours(clock, capsys, monkeypatch):
+    """Hosted CI and notebooks set FORCE_COLOR, which means colours and no terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with ProgressReporter().stage("train", "updates", 10) as bar:
+        clock[0] += 10
+        bar.move_to(10)
+    assert capsys.readouterr().err == "train            10.0 s, 10 updates, 1 updates/s\n"
+
+
 def test_days_are_named():
     assert time_left(90_000.2) == "1 day, 1:00:01 left"

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from posnet_fairseq.cli._text import text_options
 from posnet_fairseq.cli.export import CTRANSLATE2, SHORTLIST
@@ -26,7 +25,7 @@ from posnet_fairseq.inference.vocabularies import (
 from posnet_fairseq.runs.scores import scores_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.folders import new_folder
-from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.progress import console, shown
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.rules import write_rules
 
@@ -61,7 +60,7 @@ def _divergence(path: str, model: torch.nn.Module, vocabulary: Vocabulary, data:
     if known := read_divergence(path):
         return known, ""
     try:
-        with Console(stderr=True).status("measuring what other precisions change"):
+        with console().status("measuring what other precisions change"):
             return measure_divergence(model, vocabulary, data), ""
     except UsageError as error:
         return {}, f"What other precisions change was not measured, so --dtype auto will choose float32: {error}"
@@ -100,7 +99,7 @@ def export(options: argparse.Namespace) -> None:
     if options.shortlist_from:
         if is_language_model(state):
             raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
-        with Console(stderr=True).status("learning which words translate which"):
+        with console().status("learning which words translate which"):
             shortlist = make_shortlist(options.shortlist_from, vocabulary)
     text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)), divergence)
     with new_folder(options.out) as folder:

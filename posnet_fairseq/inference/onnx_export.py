@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.extras import how_to_install
+from posnet_fairseq.shared.progress import console
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 
@@ -44,7 +44,7 @@ def write_checked(model: Any, folder: Path, name: str) -> None:
         UsageError: the model has no graphs, or onnxruntime translates otherwise.
     """
     onnx.check(model, name)
-    with Console(stderr=True).status("tracing the encoder and a step of the decoder"):
+    with console().status("tracing the encoder and a step of the decoder"):
         onnx.write(model, folder)
         write_int8(model, folder)
     sources = random_sources(model)

@@ -16,6 +16,13 @@ from posnet_fairseq.shared.errors import visible
 SHORT = 0.1  # seconds; shorter stages get no line
 
 
+def console(quiet: bool = False) -> Console:
+    """The console of standard error, a terminal only if it is one, whatever FORCE_COLOR says: logs get no bars."""
+    # file: kept while the messages of a library are redirected
+    terminal = sys.stderr.isatty()
+    return Console(file=sys.stderr, force_terminal=terminal, highlight=False, soft_wrap=True, quiet=quiet)
+
+
 class ProgressReporter:
     """Progress on standard error: bars on a terminal, one line per stage elsewhere.
 
@@ -24,8 +31,7 @@ class ProgressReporter:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        # file: kept while the messages of a library are redirected
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True, quiet=quiet)
+        self._console = console(quiet)
         self._width = 16
 
     def say(self, text: str) -> None:

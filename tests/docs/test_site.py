@@ -1,10 +1,13 @@
 """The documentation site is whole, and its worked example works."""
 
+import html
+import os
 import re
 import subprocess
 import sys
 
 import pytest
+from matplotlib.mathtext import MathTextParser
 
 from posnet_fairseq import registry
 from posnet_fairseq.registry import mixer_names
@@ -36,9 +39,8 @@ def test_page_of_a_mixer(site, name):
     assert "Multiplications of a layer: " in words
 
 
-def test_formulas_have_their_indices_where_they_belong(site):
-    for page in ("translution", "index"):
-        assert "x<sub>n</sub> W<sup>Q</sup><sub>n-m</sub>" in (site / "mixers" / f"{page}.html").read_text()
+def test_prose_has_its_indices_where_they_belong(site):
+    assert "W<sup>V</sup><sub>δ</sub> is applied to gated values" in (site / "mixers" / "translution.html").read_text()
 
 
 def test_there_are_no_pages_of_mixers_that_are_gone():
@@ -76,3 +78,36 @@ def test_worked_example(monkeypatch):
     exec(compile(test.replace("-8 * (h + 1)", "-4 * (h + 1)"), "test_alibi.py", "exec"), wrong)
     with pytest.raises(AssertionError):
         wrong["test_equals_formula"]("encoder")
+
+
+def test_formulas_are_formulas(site):
+    """All of them can be set: matplotlib reads the same TeX as the browser."""
+    for name in mixer_names():
+        page = (site / "mixers" / f"{name}.html").read_text()
+        (formula,) = re.findall(r'<div class="math notranslate nohighlight">\s*\\\[(.*?)\\\]</div>', page, re.S)
+        MathTextParser("path").parse(f"${html.unescape(formula)}$")
+    assert r"\hat{α}_{nm} = (W_Q \tilde{n})\cdot E_{\mathrm{rel}}" in (site / "mixers/rposnet.html").read_text()
+    assert (site / "mixers/index.html").read_text().count('class="math notranslate nohighlight"') == len(mixer_names())
+
+
+def test_api_pages_have_the_docstrings(site):
+    page = (site / "api.html").read_text()
+    for name in (
+        "load",
+        "TranslationModel.translate",
+        "load_language_model",
+        "build_mixer",
+        "TokenMixer.step",
+        "score",
+    ):
+        assert re.search(rf'id="posnet_[\w.]+{name}"', page), name
+
+
+def test_pages_can_be_edited_where_the_repository_is_known(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", tmp_path / "cache", DOCS, tmp_path / "site"]
+    address = {
+        "READTHEDOCS_GIT_CLONE_URL": "https://github.com/somebody/posnet.git",
+        "READTHEDOCS_GIT_IDENTIFIER": "v1",
+    }
+    subprocess.run([*command, DOCS / "data.md"], env=os.environ | address, check=True, capture_output=True)
+    assert "https://github.com/somebody/posnet/edit/v1/docs/data.md" in (tmp_path / "site/data.html").read_text()

@@ -28,6 +28,7 @@ THOROUGH = {
         "test_wmt18_splits_chinese_by_jieba_and_learns_apart": "6 s",
     },
     "docs/test_site.py": {ALL: "20 s: builds the site"},
+    "docs/test_tour.py": {"test_every_cell_runs": "90 s: prepares, trains, translates, draws"},
     "end_to_end/test_epochs.py": {
         "test_resuming_changes_nothing": "11 s",
         "test_resuming_a_language_model_changes_nothing": "3 s",
