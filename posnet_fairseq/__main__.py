@@ -80,6 +80,7 @@ def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
         for action in one._actions:
             if action.type in (path_text, a_path):
                 vars(action)["complete"] = shtab.FILE
+            action.choices = vars(action).get("completions", action.choices)
             if isinstance(action, argparse._SubParsersAction):
                 parsers += action.choices.values()
     return str(shtab.complete(parser, shell))

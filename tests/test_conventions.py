@@ -219,3 +219,4 @@ class TestModule:
             assert completed(name, "--ver") == ["--version"]
         assert completed("posnet-translate", "--dtype", "b") == ["bf16"]
         assert completed("posnet-bench", "mod") == ["models"]
+        assert completed("posnet-run", "debian.en-d") == ["debian.en-de"]

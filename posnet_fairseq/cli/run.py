@@ -125,6 +125,12 @@ class _Parser(argparse.ArgumentParser):
         """The targets, and examples."""
         return self.format_usage()
 
+    def parse_args(self, arguments=None, namespace=None):  # type: ignore[no-untyped-def]  # argparse's
+        """Options that all commands have may stand behind the target as well."""
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        common = [word for word in words if word in ("--quiet", "--version")]
+        return super().parse_args([*common, *(word for word in words if word not in common)], namespace)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and not all of the help, which is the usage."""
         raise UsageError(f"{message}. posnet-run --help lists the targets.")
@@ -134,7 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     names = textwrap.fill(", ".join(known_datasets()), 100, initial_indent=INDENT, subsequent_indent=INDENT)
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
-    parser.add_argument("target", nargs="?")
+    target = parser.add_argument("target", nargs="?")
+    vars(target)["completions"] = (*TARGETS, *known_datasets())  # no choices: an unknown one has an error of its own
     parser.add_argument("words", nargs=argparse.REMAINDER)
     return parser
 

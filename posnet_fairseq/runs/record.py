@@ -23,6 +23,7 @@ FREE = (
     *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
     *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
     *("--processes", "--reset-dataloader", "--compile", "--wandb-project"),
+    "--finetune-from-model",  # a path: what the file has is recorded
 )
 # Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
 SAME = {

@@ -24,6 +24,7 @@ from posnet_fairseq.runs.training import LENGTH, check, train
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.shared.records import digest
 
 
 def run(settings: RunSettings) -> None:
@@ -176,6 +177,8 @@ def _train(settings: RunSettings, data: TranslationData, device: Device) -> None
     if not settings.dry_run:
         name = "NAME=..." if recipe() else "--name ..."
         more = {"tokens an update": str(settings.tokens), "dataset": data.key}
+        if settings.init_from:
+            more["weights at the beginning"] = digest(settings.init_from, "sha256")
         train(
             settings.run,
             training.launch,

@@ -1,5 +1,6 @@
 """Trainings that begin with the weights of a checkpoint: fine-tuning."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -74,7 +75,14 @@ def test_fine_tuning_begins_with_the_weights(world):
     for name, tensor in before.items():
         torch.testing.assert_close(after[name], tensor, atol=1e-6, rtol=0, msg=name)
     record = json.loads(model_of(world, "special", "train.json").read_text())
-    assert record["settings"]["--finetune-from-model"] == str(averaged)
+    assert record["settings"]["weights at the beginning"] == hashlib.sha256(averaged.read_bytes()).hexdigest()
+    # It goes on from wherever the same checkpoint lies, and not from another one.
+    same, other = world / "moved.pt", world / "other.pt"
+    same.write_bytes(averaged.read_bytes())
+    other.write_bytes(model_of(world, name="checkpoints/checkpoint_last.pt").read_bytes())
+    finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", same, *ALREADY)
+    with pytest.raises(AssertionError, match="weights at the beginning"):
+        finish(world, "special", "--updates", "2", "--lr", "1e-12", "--init-from", other, *ALREADY)
 
 
 @pytest.mark.parametrize("name", ["averaged.pt", "checkpoints/checkpoint_last.pt"])
