@@ -1,5 +1,7 @@
 """Reading of a comparison of several test sets, systems and seeds from a YAML file."""
 
+import base64
+import errno
 import glob
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,8 @@ _SIMPLE: dict[str, type] = {
     "test": str, "resamples": int, "trials": int, "seed": int, "lowercase": bool, "tokenize": str,
     "bleurt_model": str, "comet_model": str, "comet_encoder": str,
 }  # fmt: skip
-_KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", "notes", *_SIMPLE)
+_KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", "notes", "pictures", *_SIMPLE)
+_PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
 _MOST_KEYS = 10_000  # of a mapping
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
@@ -95,6 +98,11 @@ class _Reader:
                 options[key] = tuple(self._name(name, key) for name in self._list(content[key]))
         if "columns" in content:
             options["columns"] = self._columns(content["columns"], systems)
+        if "pictures" in content:
+            pictures = self._of_kind(content["pictures"], dict, "pictures")
+            options["pictures"] = {
+                self._name(title, "pictures"): self._picture(path) for title, path in pictures.items()
+            }
         options.setdefault("baselines", default_baselines(systems))
         sets = self._of_kind(content["test_sets"], dict, "test_sets")
         test_sets = tuple(self._test_set(str(name), one, systems) for name, one in sets.items())
@@ -188,6 +196,20 @@ class _Reader:
                 owners[path] = system
             outputs[system] = tuple(self._folder / path for path in found or [pattern.replace("{system}", system)])
         return outputs
+
+    def _picture(self, value: Any) -> str:
+        """Return a picture as a data URI, so that a page with it needs no other file."""
+        path = self._file(value, "a path of pictures")
+        kind = _PICTURES.get(path.suffix)
+        if kind is None:
+            self._complain(f"pictures: {value} is neither a .png nor an .svg")
+        try:
+            if not path.is_file():  # a device has no end
+                raise FileNotFoundError(errno.ENOENT, "there is no such file")
+            content = path.read_bytes()
+        except OSError as error:
+            self._complain(f"pictures: {value}: {error.strerror}")
+        return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
     def _file(self, value: Any, where: str) -> Path:
         if "\0" in self._of_kind(value, str, where):

@@ -65,6 +65,7 @@ class Plan:
             :class:`posnet_eval.metrics.base.MetricOptions`; None: its default.
         columns: {title: {system: text or number}}, facts that tables show before the scores.
         notes: sentences that stand below the tables.
+        pictures: {title: picture as a data URI}, which the page shows.
 
     Raises:
         UsageError: a value is not allowed, or values contradict each other.
@@ -85,6 +86,7 @@ class Plan:
     comet_encoder: str | None = None
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_metrics()

@@ -168,6 +168,7 @@ class Comparison:
         versions: {package: version}.
         columns: {title: {system: text or number}}, facts that tables show before the scores.
         notes: sentences that stand below the tables.
+        pictures: {title: picture as a data URI}, which the page shows.
         files: {name: SHA-256} of the other files of a report, by which later runs recognise them.
     """
 
@@ -182,6 +183,7 @@ class Comparison:
     versions: Mapping[str, str]
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str] = field(default_factory=dict)
 
     def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:

@@ -75,6 +75,7 @@ def compare(
         versions={package: importlib.metadata.version(package) for package in _PACKAGES},
         columns=plan.columns,
         notes=plan.notes,
+        pictures=plan.pictures,
     )
 
 

@@ -105,6 +105,7 @@ class CommandStage(Step):
             "seconds": round(time.perf_counter() - start, 1),
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
             "peak_memory_bytes": usage.ru_maxrss * 1024,  # of the largest process
+            "load_average": round(os.getloadavg()[0], 2),  # processes that wanted a core, in the last minute
         }
         if interruption:
             self.record.end("interrupted", **measured)

@@ -14,11 +14,14 @@ import yaml
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.model_differences import differences, options_of
 from posnet_fairseq.runs.record import Record, last_attempt
+from posnet_fairseq.runs.training import progress
 from posnet_fairseq.runs.training_log import records, training_speed
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.text.card import DatasetCard
 
+BUSY = 1.0  # processes more than cores from which on a machine counts as busy
 MODEL = "precomputed.pt"  # of a run, which translates
 
 
@@ -35,6 +38,11 @@ def gate(run: Path) -> str:
     from posnet_fairseq.transformer.placement import gate_at
 
     return gate_at(options_of(run / MODEL), "encoder")
+
+
+def updates(run: Path) -> int:
+    """The number of updates that it was trained for."""
+    return progress(run / "train.log")[0]
 
 
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
@@ -73,6 +81,7 @@ class Column:
 
 COLUMNS = {
     "gate": Column(gate, lambda gates: gates[0], str),
+    "updates": Column(updates, statistics.mean, round),
     "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
     "train tokens/s": Column(lambda run: training_speed(run / "train.log"), statistics.mean, round, "train"),
     "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
@@ -92,6 +101,23 @@ def conditions(run: Path, stage: str) -> str:
     where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
     options = [pair for pair in itertools.pairwise(command) if pair[0] in where]
     return f"{machine} {options}"
+
+
+def load(run: Path, stage: str) -> float | None:
+    """The load average when a stage ended if it exceeded the cores, so that other programs slowed it; else None."""
+    attempt = Record(run / f"{stage}.json").content["attempts"][-1]
+    average = attempt.get("load_average", 0.0)
+    return average if average > attempt["machine"]["cores"] + BUSY else None
+
+
+def data_sentence(folder: Path) -> str:
+    """What a dataset has, in a sentence: its name, pairs, vocabulary, and what cleaning left out."""
+    card = DatasetCard.read(folder)
+    counts = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
+    words = " and ".join(f"{count:,} ({language})" for language, count in (card.vocabulary or {}).items())
+    dropped = sum((card.dropped or {}).values())
+    left_out = f"; cleaning left out {dropped:,} pairs" if dropped else ""
+    return f"Data: {visible(card.dataset or folder.name)}, pairs: {counts}; vocabulary: {words}{left_out}."
 
 
 class Comparison:
@@ -139,7 +165,12 @@ class Comparison:
             "metrics": metrics.replace(",", " ").split(),
             "lowercase": data.lowercase,
             "columns": self.columns(),
-            "notes": differences({system: runs[0] / MODEL for system, runs in self.runs.items()}, baselines[0]),
+            "notes": [
+                *differences({system: runs[0] / MODEL for system, runs in self.runs.items()}, baselines[0]),
+                *self.busy(),
+                data_sentence(self.data),
+            ],
+            "pictures": {"Learning curves": "curves.png"},
             "test_sets": {
                 name: {
                     "languages": f"{data.source}-{data.target}",
@@ -171,8 +202,26 @@ class Comparison:
             known = {system: figures for system, figures in found.items() if None not in figures}
             if column.stage and len(self._conditions(column.stage)) > 1:
                 title += " (not on the same terms)"
+            if column.stage and self._loads(column.stage):
+                title += " *"
             columns[title] = {system: column.shown(column.over_runs(figures)) for system, figures in known.items()}
         return {title: column for title, column in columns.items() if column}
+
+    def busy(self) -> list[str]:
+        """A sentence about the speeds that were measured while other programs worked on the machine, or none."""
+        loads = {stage: self._loads(stage) for stage in ("train", "translate")}
+        sentences = [f"{stage} of {', '.join(found)}" for stage, found in loads.items() if found]
+        most = max((average for found in loads.values() for average in found.values()), default=0.0)
+        if not sentences:
+            return []
+        return [
+            f"* Measured while more ran than the machine has cores: {'; '.join(sentences)} (load average up to {most})."
+        ]
+
+    def _loads(self, stage: str) -> dict[str, float]:
+        """The largest load average of the systems for which :func:`load` has one."""
+        found = {system: [load(run, stage) or 0.0 for run in runs] for system, runs in self.runs.items()}
+        return {system: max(loads) for system, loads in found.items() if any(loads)}
 
     def _conditions(self, stage: str) -> set[str]:
         return {conditions(run, stage) for runs in self.runs.values() for run in runs}
