@@ -6,12 +6,13 @@ import pytest
 import torch
 
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
-from support.tiers import mark_thorough
+from support.tiers import longest_first, mark_thorough
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
     mark_thorough(items)
+    longest_first(items)
 
 
 @pytest.fixture(autouse=True)

@@ -243,6 +243,12 @@ def mark_thorough(items):
             item.add_marker(pytest.mark.thorough)
 
 
+def longest_first(items):
+    """Put files with tests of minutes before all others, so that no worker is left with one of them at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def named(item):
     """The file of a test, as above, and its function."""
     path = item.path.relative_to(TESTS) if item.path.is_relative_to(TESTS) else item.path
