@@ -96,6 +96,9 @@ class Plan:
         if self.seed < 0:
             raise UsageError(f"seed {self.seed}: give 0 or more.")
         self._check_columns()
+        for title in self.pictures:
+            if not title.strip() or not title.isprintable():
+                raise UsageError(f"picture {title!r}: give its title visible characters, in one line.")
         for note in self.notes:
             if not note.strip() or not note.isprintable():
                 raise UsageError(f"note {note!r}: give visible characters, in one line.")

@@ -3,6 +3,7 @@
 import os
 import queue
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from posnet_fairseq.runs.command_stage import DONE
@@ -20,7 +22,7 @@ from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import ending_with_this
-from posnet_fairseq.shared.progress import Bar, console
+from posnet_fairseq.shared.progress import Bar
 
 STAGES = ("train", "average", "precompute", "translate")
 PROGRAM = ("posnet-run", "corpus")
@@ -70,11 +72,11 @@ class JobPool:
         self._failed: dict[RunJob, str] = {}
         self._said: set[str] = set()
         self._stop, self._starting = False, threading.Lock()
-        shown_on = console()
+        console = Console(stderr=True, force_terminal=sys.stderr.isatty(), highlight=False, soft_wrap=True)
         columns = [TextColumn(text, markup=False) for text in ("{task.fields[done]}", "{task.fields[note]}")]
         name = TextColumn("{task.description}", markup=False)
         self._progress = Progress(
-            name, BarColumn(), *columns, console=shown_on, transient=True, disable=not shown_on.is_terminal
+            name, BarColumn(), *columns, console=console, transient=True, disable=not console.is_terminal
         )
         self._updates = {job: progress_of(job)[0] for job in jobs}  # done
         self._ended = 0

@@ -1,6 +1,8 @@
 """posnet-score with a configuration file."""
 
+import base64
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -61,6 +63,11 @@ def test_configuration(data, capsys, monkeypatch):
         ({"columns": {"score": {}}}, "column 'score': the report has one of this name. Choose another title"),
         ({"notes": ["a\nb"]}, "note 'a\\nb': give visible characters, in one line"),
         ({"notes": [["a"]]}, "notes: ['a'] is no name"),
+        ({"pictures": ["curves.png"]}, "pictures is ['curves.png'], it should be a mapping"),
+        ({"pictures": {"a": "curves.gif"}}, "pictures: curves.gif is neither a .png nor an .svg"),
+        ({"pictures": {"a": "nowhere.png"}}, "pictures: nowhere.png: there is no such file"),
+        ({"pictures": {"a": 3}}, "a path of pictures is 3, it should be text"),
+        ({"pictures": {"a": "x\0.png"}}, "which is no path"),
         ({"systems": []}, "systems is neither a list of names nor"),
         ({"baselines": "best"}, "baseline 'best' is not among the systems. Choose from base, good, third"),
         ({"baselines": ["base", "good", "third"]}, "give two at most"),
@@ -170,6 +177,24 @@ def test_notes_stand_below_the_tables(data, capsys):
     assert r"Besides its mixer, \<good\> has" in Path("report/report.md").read_text()
     assert "<li>Besides its mixer, &lt;good&gt; has --gate gelu" in Path("report/report.html").read_text()
     assert report()["notes"] == [note]
+
+
+def test_pictures_are_in_the_page(data, capsys):
+    Path("curves.png").write_bytes(b"\x89PNG of <curves>")
+    pictures = {"Learning <curves>": "curves.png"}
+    run(capsys, "--config", str(configure(data, pictures=pictures)), "--out", "report")
+    page = Path("report/report.html").read_text()
+    (content,) = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="Learning &lt;curves&gt;">', page)
+    assert base64.b64decode(content) == b"\x89PNG of <curves>"
+    Path("curves.png").unlink()
+    run(capsys, "--config", str(configure(data, pictures={})), "--out", "report")
+    assert "<img" not in Path("report/report.html").read_text()
+
+
+def test_a_picture_needs_a_title(data, capsys):
+    Path("a.svg").write_text("<svg/>")
+    sentence = refused(capsys, "--config", str(configure(data, pictures={"a\nb": "a.svg"})), "--out", "report")
+    assert r"picture 'a\nb': give its title visible characters" in sentence
 
 
 def test_a_time_is_no_number(data, capsys):

@@ -243,9 +243,19 @@ def mark_thorough(items):
             item.add_marker(pytest.mark.thorough)
 
 
+# Files that take minutes without a slow test.
+LONG = {
+    "docs/test_first_hour.py",
+    "end_to_end/test_documented_commands.py",
+    "gpu/test_gpu_check.py",
+    "gpu/test_simulated.py",
+    "recipes/test_runs.py",
+}
+
+
 def longest_first(items):
-    """Put files with tests of minutes before all others, so that no worker is left with one of them at the end."""
-    long = {item.path for item in items if item.get_closest_marker("slow")}
+    """Put files that take minutes before all others, so that no worker is left with one of them at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")} | {TESTS / name for name in LONG}
     items.sort(key=lambda item: item.path not in long)
 
 
