@@ -15,7 +15,7 @@ def tour(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tour")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UPDATES", "40")
+        patch.setenv("UPDATES", "60")
         patch.setenv("OMP_NUM_THREADS", "1")
         NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(folder)}}).execute()
     return notebook, folder / "tour"
