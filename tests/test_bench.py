@@ -1,9 +1,11 @@
+import json
 import math
 
 import pytest
 import torch
 
 from posnet_fairseq.bench import decode, layers, length, memory, models, timing, translution
+from posnet_fairseq.bench.tables import as_json, table
 from posnet_fairseq.cli import bench
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -233,3 +235,20 @@ def test_tables_are_shown(capsys, what, shown):
     output = capsys.readouterr().out
     assert shown in output
     assert "seed 1" in output
+
+
+def test_tables_as_json(capsys):
+    bench.main(["length", *SMALL_BENCH["length"].split(), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["seed"] == 1
+    assert found["tables"]
+    for one in found["tables"]:
+        assert all(isinstance(row["name"], str) for row in one["rows"])
+        assert any(isinstance(value, float) for row in one["rows"] for value in row.values())
+
+
+def test_figures_of_json_are_those_of_the_table():
+    shown = table("T", "a\nb", "p")
+    shown.add_row("one", "1,234.5", "the same")
+    rows = [{"name": "one", "a b": 1234.5, "p": "the same"}]
+    assert as_json([shown, "remark"]) == {"tables": [{"title": "T", "rows": rows}], "remarks": ["remark"]}

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import json
 
 from rich.console import Console
 
@@ -90,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     scoring.add_argument("--comet-model", help="folder of a model, to measure COMET instead, against its own API")
     scoring.add_argument("--comet-encoder", help="folder with the tokeniser and configuration of its encoder")
     scoring.add_argument("--segments", type=int, default=100, help="lines for COMET (default: 100)")
+    for benchmark in what.choices.values():
+        benchmark.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -101,13 +104,18 @@ def main(options: argparse.Namespace) -> None:
     for name, value in vars(options).items():
         if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
             check_numbers(options, **{name: (1, MOST_PAIRS if name == "pairs" else MOST)})
-    console = Console(highlight=False)
     with search_paused():
         import torch
 
         import posnet_fairseq.mixers  # noqa: F401  (registers them)
+        from posnet_fairseq.bench.tables import as_json
 
         benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
+    if options.json:
+        setting = {"threads": torch.get_num_threads(), "torch": torch.__version__, "seed": 1}
+        print(json.dumps(as_json(benchmark.tables(options)) | setting, ensure_ascii=False, indent=1))
+        return
+    console = Console(highlight=False)
     for shown in benchmark.tables(options):
         console.print(shown)
     console.print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, seed 1")
