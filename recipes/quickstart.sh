@@ -6,6 +6,7 @@
 #   bash recipes/quickstart.sh
 #   UPDATES=300 bash recipes/quickstart.sh                                    shorter and worse
 #   MIXERS="transformer_pos translution" bash recipes/quickstart.sh           others; the first is the baseline
+#   SEEDS="1 2 3" bash recipes/quickstart.sh                                  three runs of each
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"
 recipe quickstart "$@"

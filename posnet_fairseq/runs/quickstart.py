@@ -14,7 +14,7 @@ from posnet_fairseq.shared.errors import UsageError
 UPDATES = 2000
 # Settings of a comparison that are the quickstart's own, and taken from nowhere else.
 OWN = frozenset(
-    "average baselines cpus data dataset dry_run gpus interval jobs mixers node_rank nodes options runs seeds size "
+    "average baselines cpus data dataset dry_run gpus interval jobs mixers node_rank nodes options runs size "
     "updates".split()
 )
 

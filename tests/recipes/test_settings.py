@@ -169,6 +169,20 @@ def test_settings_are_read_without_torch_and_fairseq():
     assert (done.stderr, done.returncode) == ("\n", 1)
 
 
+@pytest.mark.parametrize(
+    ("target", "given", "meant"),
+    [("quickstart", "SEED", "SEEDS"), ("quickstart", "UPDATE", "UPDATES"), ("compare", "SEED", "SEEDS"),
+     ("corpus", "SEEDS", "SEED")],
+)  # fmt: skip
+def test_setting_of_another_recipe_is_not_passed_over(folder, monkeypatch, target, given, meant):
+    settings, *_ = find_target(target)
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes" / f"{target}.sh"))
+    monkeypatch.setenv("DATASET", "wmt14.en-de")
+    monkeypatch.setenv(given, "2")
+    with pytest.raises(UsageError, match=f"{given}=2: {target} has no such setting. Did you mean {meant}"):
+        settings.read(target, [], "")
+
+
 # Names of environment variables on desktops, in shells, containers, jobs of clusters and of CI.
 USUAL = """
 _ ACTIONS_RUNTIME_TOKEN BASH_ENV BUILD_ID BUILD_NUMBER BUILD_TAG BUILD_URL CDPATH CI CI_COMMIT_SHA CI_JOB_TOKEN
