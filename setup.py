@@ -22,6 +22,7 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py
 # eval/ and data_prep/ are installed under names that collide with nobody's.
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
+ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
 COMET = ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
 BLEURT = ["bleurt-pytorch==0.0.1", "transformers<5"]
@@ -87,6 +88,7 @@ setup(
         "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
+        "analog": ANALOG,
         "completion": ["shtab"],  # of the commands' options in shells
         "comet": COMET,
         "bleurt": BLEURT,
@@ -115,6 +117,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            "posnet-analog=posnet_fairseq.cli.analog:main",
             "posnet-average=posnet_fairseq.cli.average:main",
             "posnet-bench=posnet_fairseq.cli.bench:main",
             "posnet-doctor=posnet_fairseq.cli.doctor:main",

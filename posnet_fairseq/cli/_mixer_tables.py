@@ -41,6 +41,8 @@ def show(options: argparse.Namespace) -> None:
     mixer = _named(options.mixer) if options.mixer else None
     if options.memory:
         _show_memory(options, [mixer.name] if mixer else mixer_names())
+    elif options.crossbars:
+        _show_crossbars(options, [mixer.name] if mixer else mixer_names())
     elif mixer is None:
         _show_list(options)
     elif options.options:
@@ -222,6 +224,34 @@ def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
         "fused_adam as fairseq-train keeps it, with torch's operations: kernels take less. A GPU needs about 1 GiB and "
         "a tenth more. In chunks: --criterion "
         "chunked_label_smoothed_cross_entropy, with which recipes train; at once: label_smoothed_cross_entropy.",
+    )
+
+
+def _show_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> None:
+    from posnet_fairseq.bench.crossbars import count
+
+    tile_size, prices = options.tile_size or 256, options.joules
+    rows = []
+    for name in mixers:
+        found = count(name, options.size, options.words, options.length, tile_size).per(options.length)
+        row: Row = {"mixer": name, "static share": found.static / (found.static + found.digital)} | vars(found)
+        rows.append(row if prices is None else row | {"joules": found.joules(prices)})
+    if options.json:
+        _print_json(rows)
+        return
+    title = f"{options.size}, N={options.length}"
+    shown: list[dict[str, str]] = []
+    for row in rows:
+        texts: dict[str, str] = {title: row["mixer"], "static\n%": f"{100 * row['static share']:.1f}"}
+        texts |= {f"{name}\n1,000": f"{row[name] / 1e3:,.1f}" for name in ("static", "digital", "dac", "adc")}
+        texts["reads"] = f"{row['reads']:,.0f}"
+        shown.append(texts if prices is None else texts | {"joules": f"{row['joules']:.2e}"})
+    _print_table(options, shown)
+    _print_text(
+        "Per token, of a sentence and a translation of that many tokens. Static: multiplications by weights that are "
+        "stored before inference; digital: all others, as queries by keys. Reads of crossbars and conversions of their "
+        f"inputs (dac) and outputs (adc) are those of decoding word by word. Crossbars of {tile_size} × {tile_size}, "
+        f"{options.words:,} words."
     )
 
 

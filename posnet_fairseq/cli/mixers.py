@@ -1,7 +1,9 @@
 """posnet-mixers: the mixers that can take the place of self-attention, and their options."""
 
 import argparse
+import math
 
+from posnet_fairseq.analog.hardware import TILE_SIZES
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -9,6 +11,8 @@ from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
+
+PRICED = ("digital", "static", "reads", "dac", "adc")  # what --joules prices
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,7 +33,34 @@ def _parser() -> argparse.ArgumentParser:
         "--max-tokens", type=int, help="tokens of a batch, as fairseq-train counts them (default: 4096)"
     )
     memory.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="of the training (default: bf16)")
+    crossbars = parser.add_argument_group("memristive crossbars, which multiply by stored weights: see posnet-analog")
+    crossbars.add_argument(
+        "--crossbars", action="store_true", help="count what they could do of a sentence's translation, per token"
+    )
+    crossbars.add_argument("--tile-size", type=int, help="most inputs and outputs of a crossbar (default: 256)")
+    crossbars.add_argument(
+        "--joules",
+        nargs="+",
+        metavar="NAME=JOULES",
+        help=f"energy of one of each: {', '.join(PRICED)}; what is not given counts 0",
+    )
     return parser
+
+
+def _prices(given: list[str] | None) -> dict[str, float] | None:
+    """Joules by name."""
+    if given is None:
+        return None
+    prices: dict[str, float] = {}
+    for text in given:
+        name, _, number = text.partition("=")
+        try:
+            prices[name] = float(number)
+        except ValueError:
+            prices[name] = math.nan
+        if name not in PRICED or not 0 <= prices[name] < math.inf:
+            raise UsageError(f"--joules {text!r:.50}: give joules of {', '.join(PRICED)}, such as adc=1e-12.")
+    return prices
 
 
 @command
@@ -41,6 +72,14 @@ def main(options: argparse.Namespace) -> None:
     for name in ("max_tokens", "precision"):
         if getattr(options, name) is not None and not options.memory:
             raise UsageError(f"{flag(name)} is an option of --memory. Give both, or neither.")
+    for name in ("tile_size", "joules"):
+        if getattr(options, name) is not None and not options.crossbars:
+            raise UsageError(f"{flag(name)} is an option of --crossbars. Give both, or neither.")
+    if options.crossbars and options.memory:
+        raise UsageError("--crossbars --memory: give one of the two.")
+    if options.tile_size is not None:
+        check_numbers(options, tile_size=TILE_SIZES)
+    options.joules = _prices(options.joules)
     with search_paused():
         from posnet_fairseq.cli import _mixer_tables
     _mixer_tables.show(options)

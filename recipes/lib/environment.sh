@@ -123,6 +123,10 @@ posnet_make() {
         posnet_cannot "the packages could not be installed (see above). Check the network and run again."
         return 2
     }
+    posnet_install_aihwkit "$root" "$venv/bin/python" "${extras[@]}" || {
+        posnet_cannot "aihwkit could not be installed (see above). Check the network and run again."
+        return 2
+    }
     printf '%s\n' "${extras[@]}" >"$begun"
     mv "$begun" "$stamp"
 }
@@ -170,6 +174,15 @@ posnet_install() {
         posnet_pip "$python" "${extra[@]}" torch==2.13.0 || return
     fi
     posnet_pip "$python" torch==2.13.0 -e "$package"
+}
+
+# posnet_install_aihwkit ROOT PYTHON [EXTRA ...]: for the tests of posnet-analog. Its wheel, for x86_64 alone, demands
+# torchvision for its examples, whose build for GPUs breaks COMET beside a torch without.
+posnet_install_aihwkit() {
+    local package
+    if [ "$(uname -m)" = x86_64 ] && [[ " ${*:3} " = *" dev "* ]]; then
+        package=$(grep -o 'aihwkit==[0-9.]*' "$1/setup.py") && posnet_pip "$2" --no-deps "$package"
+    fi
 }
 
 # posnet_pip PYTHON [ARGUMENT ...]: pip install, whose errors are shown, and of whose progress the large steps.

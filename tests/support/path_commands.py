@@ -52,6 +52,26 @@ _SCORE = "posnet-score --metrics bleu --resamples 40 --workers 1 --source {sourc
 _PREPARE = "--out {out} --workers 1 --dry-run"
 _FIGURES = ("figures", "figures/*")
 COMMANDS = [
+    *(
+        Command(
+            "posnet-analog {model} --on output --noise none --test {source} {reference} --out {out} "
+            f"{option} {{text}}",
+            {
+                "model": Given(CHECKPOINT, "model.pt"),
+                "source": Given(TEXT, "text/test.xx"),
+                "reference": Given(TEXT, "text/test.yy"),
+                "out": Given(OUTPUT_FOLDER, "crossbars"),
+                "text": Given(kind, good),
+            },
+            makes=("crossbars", "crossbars/*"),
+            quick=option == "--data",
+        )
+        for option, kind, good in (
+            ("--data", FOLDER, "data"),
+            ("--bpe-codes", FILE, "codes"),
+            ("--sentencepiece-model", FILE, "pieces.model"),
+        )
+    ),
     Command(
         "posnet-average {folder} --num 1 --out {out}",
         {"folder": Given(FOLDER, "run"), "out": Given(OUTPUT, "new.pt")},

@@ -42,6 +42,7 @@ SMALLER = {
     r"fairseq-train .*language_modeling": "--decoder-layers 2 --decoder-embed-dim 48 --decoder-attention-heads 3 "
     "--tokens-per-sample 40",
     r"fairseq-eval-lm ": "--tokens-per-sample 40",
+    r"posnet-analog ": "--programmings 1",
     r"posnet-average .*--num ": "--num 2",
     r"posnet-prepare corpus (?!.*--like )": "--merges 60",
     r"posnet-prepare corpus ": "--workers 1",

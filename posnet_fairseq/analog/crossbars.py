@@ -1,0 +1,79 @@
+"""A matrix on simulated crossbars, of which a part can be read."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from aihwkit.nn import AnalogLinear
+from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
+from aihwkit.simulator.tiles.array import TileModuleArray
+from torch import Tensor, nn
+
+
+def on_crossbars(linear: nn.Linear, configuration: Any) -> AnalogLinear:
+    """aihwkit's layer with the weights of a linear layer on crossbars and its biases in digital.
+
+    Args:
+        linear: in evaluation mode, as the result is.
+        configuration: what :meth:`posnet_fairseq.analog.hardware.Hardware.configuration` returned.
+    """
+    return AnalogLinear.from_digital(linear, configuration, TileModuleArray).eval()
+
+
+class CrossbarMatrix(nn.Module):
+    """A matrix of which some outputs are read, and whose last inputs may be missing: such lines add nothing.
+
+    Args:
+        weight: (N, M).
+        configuration: as in :func:`on_crossbars`.
+    """
+
+    def __init__(self, weight: Tensor, configuration: Any) -> None:
+        super().__init__()
+        linear = nn.Linear(weight.size(1), weight.size(0), bias=False)
+        linear.weight.data = weight
+        self.layer = on_crossbars(linear, configuration)
+
+    def read(self, x: Tensor, first: int, count: int) -> Tensor:
+        """Products of some rows.
+
+        Args:
+            x: (..., K) values on the first K ≤ M input lines.
+            first: the first row that is read.
+            count: of rows.
+
+        Returns:
+            (..., count).
+        """
+        array: Any = self.layer.analog_module
+        sums: Tensor | None = None
+        for inputs, _, tiles in _spans(array.in_sizes, array.array, 0, x.size(-1)):
+            driven = x[..., inputs]
+            outputs = [
+                _product(tile, driven, lines) for _, lines, tile in _spans(array.out_sizes, tiles, first, first + count)
+            ]
+            read = torch.cat(outputs, dim=-1)
+            sums = read if sums is None else sums + read
+        assert sums is not None
+        return sums
+
+
+def _product(tile: Any, driven: Tensor, lines: slice) -> Tensor:
+    """What the converters of some output lines of a tile give, in the scale of the weights."""
+    weight = tile.tile.weight[lines, : driven.size(-1)]
+    read = AnalogMVM.matmul(weight, driven, tile.rpu_config.forward, is_test=True)
+    return read * tile.alpha * tile.get_scales().flatten()[lines]
+
+
+def _spans(sizes: Sequence[int], tiles: Iterable[Any], begin: int, end: int) -> Iterator[tuple[slice, slice, Any]]:
+    """Where tiles of some sizes, one behind the other, meet the lines from `begin` to before `end`.
+
+    Returns:
+        for each tile that does: these lines among all, the same among its own, and the tile.
+    """
+    start = 0
+    for size, tile in zip(sizes, tiles, strict=True):
+        low, high = max(begin, start), min(end, start + size)
+        if low < high:
+            yield slice(low, high), slice(low - start, high - start), tile
+        start += size

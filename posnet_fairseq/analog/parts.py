@@ -1,0 +1,32 @@
+"""The linear layers of the parts of a model that can be on crossbars."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.transformer.layers import FeedForward
+from posnet_fairseq.transformer.model import Transformer
+
+# Linear layers of mixers that get no tokens: what they give can be computed before inference.
+OF_POSITIONS = ("energies.", "relative_proj")
+
+
+def linears(model: Transformer, part: str) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
+    """Yield the module that has a linear layer, its name there, and itself.
+
+    Args:
+        model: whose layers are listed.
+        part: of :data:`posnet_fairseq.analog.hardware.PARTS`, other than ``mixing``.
+    """
+    if part == "output":
+        owner: Any = model.decoder
+        yield owner, "output_projection", owner.output_projection
+        return
+    kind = TokenMixer if part == "projections" else FeedForward
+    for layer in (module for module in model.modules() if isinstance(module, kind)):
+        for path, child in layer.named_modules():
+            if isinstance(child, nn.Linear) and not path.startswith(OF_POSITIONS):
+                owner_path, _, name = path.rpartition(".")
+                yield layer.get_submodule(owner_path), name, child

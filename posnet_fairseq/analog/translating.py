@@ -1,0 +1,119 @@
+"""Translation with a model before and after parts of it were put on crossbars."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posnet_fairseq.analog.hardware import Hardware
+from posnet_fairseq.analog.placing import put_on_crossbars
+from posnet_fairseq.analog.programming import let_drift, program, seed_of
+from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.text.dictionary import Vocabulary
+from posnet_fairseq.text.pipeline import TextPipeline, choose_pipeline
+from posnet_fairseq.transformer.model import Transformer
+
+MAX_TOKENS = 2000  # source tokens of a batch
+
+
+class CrossbarTranslation:
+    """Lines, and a model to translate them with, whose parts are on crossbars or not.
+
+    Args:
+        model: checkpoint or model folder.
+        lines: of the source.
+        parts: of :data:`posnet_fairseq.analog.hardware.PARTS`.
+        hardware: the crossbars, but for the bits of the converters of outputs.
+        renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
+        seed: of everything random.
+        data: directory with the dictionaries and the card of the data; None for the model's own.
+        text: how text is split into tokens, see :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
+
+    Attributes:
+        vocabulary: of the model.
+        longest: tokens of the longest source, and most tokens of its translation.
+
+    Raises:
+        UsageError: the model cannot be used, or a line has more tokens than it takes.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        lines: Sequence[str],
+        parts: Sequence[str],
+        hardware: Hardware,
+        renormalise: bool,
+        seed: int,
+        data: str | Path | None,
+        text: Mapping[str, Any],
+    ) -> None:
+        self._parts, self._hardware, self._renormalise, self._seed = parts, hardware, renormalise, seed
+
+        def read() -> tuple[Transformer, Vocabulary, TextPipeline, SearchSettings]:
+            models, vocabulary, folder, recorded = load_models([model], data)
+            pipeline = choose_pipeline(folder, vocabulary.languages, **text)
+            return models[0], vocabulary, pipeline, SearchSettings(**recorded)
+
+        self._read: Callable[[], tuple[Transformer, Vocabulary, TextPipeline, SearchSettings]] = read
+        self._digital, self.vocabulary, self._pipeline, self._settings = read()
+        translator = self._translator(self._digital)
+        self._batches = Batches(lines, translator, MAX_TOKENS)
+        source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
+        target = int(self._settings.max_len_a * source + self._settings.max_len_b) + 1
+        self.longest = source, min(target, self._digital.decoder.max_positions())
+        self._on_crossbars: dict[int, Transformer] = {}
+
+    def place(self, bits: int) -> dict[str, int]:
+        """Put the parts on crossbars.
+
+        Args:
+            bits: of the converters of outputs.
+
+        Returns:
+            the number of weights of each part there.
+
+        Raises:
+            UsageError: the model has no such parts.
+        """
+        model = self._read()[0]
+        configuration = replace(self._hardware, adc_bits=bits).configuration()
+        placed = put_on_crossbars(model, self._parts, configuration, self.longest, self._renormalise)
+        self._on_crossbars[bits] = model
+        return placed
+
+    def digital(self) -> list[str]:
+        """Translations of the model as it is."""
+        return self._translations(self._digital)
+
+    def analog(self, bits: int, number: int, time: int) -> list[str]:
+        """Translations of the model with parts on crossbars.
+
+        Args:
+            bits: of the converters of outputs.
+            number: of the programming, from 1.
+            time: seconds since the programming.
+        """
+        if bits not in self._on_crossbars:
+            self.place(bits)
+        model = self._on_crossbars[bits]
+        if self._hardware.noise != "none":
+            program(model, self._seed, number)
+            let_drift(model, self._seed, number, time)
+        torch.manual_seed(seed_of(self._seed, "reading", number, time, bits))
+        return self._translations(model)
+
+    def _translator(self, model: Transformer) -> Translator:
+        search = BeamSearch([model], self.vocabulary.target_dictionary, self._settings)
+        return Translator(search, self.vocabulary, self._pipeline, model.encoder.max_positions())
+
+    @torch.inference_mode()
+    def _translations(self, model: Transformer) -> list[str]:
+        translator = self._translator(model)
+        found = self._batches.in_order(map(translator.translate, self._batches), [BLANK])
+        return [best.text for best, *_ in found]

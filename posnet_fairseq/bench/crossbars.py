@@ -1,0 +1,105 @@
+"""What crossbars could do of a translation: multiplications by stored weights, reads and conversions."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from torch import nn
+
+from posnet_fairseq.analog.parts import OF_POSITIONS, linears
+from posnet_fairseq.bench import counting
+from posnet_fairseq.mixers.bases.operations import MixingSize
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+
+OF_KEYS = ("key_proj", "gating.value_proj")  # the linear layers of mixers that the formulas of operations have M times
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of one sentence.
+
+    Attributes:
+        static: multiplications by weights that are stored before inference, in a full pass.
+        digital: all others, such as queries by keys and values by weights of content-based mixers.
+        reads: of crossbars, each of which multiplies a matrix by a vector at once, in a translation word by word with a
+            beam of 1.
+        dac: conversions of inputs for these reads.
+        adc: conversions of their outputs.
+    """
+
+    static: float = 0
+    digital: float = 0
+    reads: float = 0
+    dac: float = 0
+    adc: float = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def per(self, number: float) -> "Count":
+        """Divided by a number."""
+        return Count(*(getattr(self, each.name) / number for each in fields(self)))
+
+    def joules(self, prices: Mapping[str, float]) -> float:
+        """The energy.
+
+        Args:
+            prices: joules of one of each, by name. What is missing costs nothing.
+        """
+        return sum(getattr(self, name) * price for name, price in prices.items())
+
+
+def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Count:
+    """The count of a model for a sentence whose source and target have `length` tokens.
+
+    On crossbars is all that :func:`posnet_fairseq.analog.placing.put_on_crossbars` can put there.
+
+    Args:
+        mixer, size, words: as for :func:`posnet_fairseq.bench.counting.build`.
+        length: N.
+        tile_size: most inputs and outputs of a crossbar.
+    """
+    model = counting.build(mixer, size, words)
+    total = Count()
+    for part in ("projections", "feed-forward", "output"):
+        for _, _, linear in linears(model, part):
+            total += _matrix(linear.out_features, linear.in_features, tile_size, length)
+    for module in model.modules():
+        if isinstance(module, TokenMixer):
+            total += mixing(module, counting.mixing_size(module, length, size), tile_size)
+    return total
+
+
+def _matrix(outputs: int, inputs: int, tile_size: int, vectors: float) -> Count:
+    """A matrix that is multiplied by a number of vectors."""
+    rows, columns = -(-outputs // tile_size), -(-inputs // tile_size)
+    return Count(
+        static=vectors * outputs * inputs,
+        reads=vectors * rows * columns,
+        dac=vectors * inputs * rows,
+        adc=vectors * outputs * columns,
+    )
+
+
+def mixing(mixer: TokenMixer, size: MixingSize, tile_size: int) -> Count:
+    """What a mixer does with tokens but project them."""
+    if not isinstance(mixer, PositionBasedMixer):
+        return Count(digital=_digital(mixer, size))
+    if mixer.place == "encoder":
+        return _matrix(size.queries, size.keys, tile_size, size.embed_dim)
+    # A step reads one row, with all values that there are.
+    steps = [
+        _matrix(1, n if mixer.causal else size.keys, tile_size, size.embed_dim) for n in range(1, size.queries + 1)
+    ]
+    return dataclasses.replace(sum(steps, start=Count()), static=size.queries * size.keys * size.embed_dim)
+
+
+def _digital(mixer: TokenMixer, size: MixingSize) -> float:
+    """Multiplications of a mixer but those of tokens by its linear layers."""
+    projections = sum(
+        linear.weight.numel() * (size.keys if name in OF_KEYS else size.queries)
+        for name, linear in mixer.named_modules()
+        if isinstance(linear, nn.Linear) and not name.startswith(OF_POSITIONS)
+    )
+    return mixer.operations(size) - projections

@@ -1,0 +1,137 @@
+"""posnet-analog: a trained model with parts on simulated memristive crossbars."""
+
+import argparse
+import json
+
+from posnet_fairseq.analog.hardware import (
+    BITS,
+    NOISES,
+    PARTS,
+    TILE_SIZES,
+    Hardware,
+    check_times,
+    require_aihwkit,
+    seconds,
+)
+from posnet_fairseq.cli._text import add_text_options, text_options
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text
+from posnet_fairseq.shared.garbage import search_paused
+from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.progress import ProgressReporter
+
+MOST_PROGRAMMINGS = 1000
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="posnet-analog",
+        description="Translate with a model whose parts are on memristive crossbars, which aihwkit simulates, after "
+        "each of several programmings, and compare the scores with those of the digital model.",
+    )
+    parser.add_argument("model", type=path_text, help="checkpoint or model folder; with stored energies for mixing")
+    parser.add_argument(
+        "--on",
+        required=True,
+        metavar="PARTS",
+        help=f"what is on crossbars, of {', '.join(PARTS)}, with commas between: mixing weights of position-based "
+        "mixers, projections of mixers, feed-forward layers, the projection to the scores of words",
+    )
+    parser.add_argument(
+        "--test",
+        nargs=2,
+        type=a_path,
+        required=True,
+        metavar=("SOURCE", "REFERENCE"),
+        help="text to translate, x.en x.de",
+    )
+    parser.add_argument(
+        "--out", type=a_path, required=True, metavar="FOLDER", help="folder of translations and scores; goes on there"
+    )
+    parser.add_argument("--noise", choices=NOISES, default="pcm", help="model of the conductances (default: pcm)")
+    parser.add_argument(
+        "--time",
+        nargs="+",
+        default=["1d"],
+        help="since the programming: 25s, 1h, 1d, 1month, 1y; several are compared (default: 1d)",
+    )
+    parser.add_argument(
+        "--adc-bits",
+        nargs="+",
+        type=int,
+        default=[8],
+        metavar="BITS",
+        help="of the converters of outputs; several are compared (default: 8)",
+    )
+    parser.add_argument("--dac-bits", type=int, default=8, metavar="BITS", help="of those of inputs (default: 8)")
+    parser.add_argument(
+        "--tile-size", type=int, default=256, help="most inputs and outputs of a crossbar (default: 256)"
+    )
+    parser.add_argument(
+        "--renormalise",
+        action="store_true",
+        help="divide mixed values by the sums of weights as the crossbars read them (default: by the exact sums)",
+    )
+    parser.add_argument("--programmings", type=int, help="(default: 10, or 1 with --noise none)")
+    parser.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_text_options(parser)
+    return parser
+
+
+@command
+@parsed_by(_parser)
+def main(options: argparse.Namespace) -> None:
+    """Entry point of posnet-analog."""
+    parts = tuple(options.on.split(","))
+    for part in parts:
+        if part not in PARTS or parts.count(part) > 1:
+            raise UsageError(f"--on {options.on!r:.80}: give one or more of {', '.join(PARTS)}, with commas between.")
+    for time in options.time:
+        try:
+            seconds(time)
+        except ValueError as error:
+            raise UsageError(
+                f"--time {time!r:.50}: give a number and a unit, s, min, h, d, month or y, without a space: 25s."
+            ) from error
+    check_times(options.noise, options.time)
+    if options.programmings is None:
+        options.programmings = 1 if options.noise == "none" else 10
+    check_numbers(
+        options,
+        adc_bits=BITS,
+        dac_bits=BITS,
+        tile_size=TILE_SIZES,
+        programmings=(1, MOST_PROGRAMMINGS),
+        seed=(0, 2**31 - 1),
+    )
+    if options.noise == "none" and options.programmings > 1:
+        raise UsageError(f"--programmings {options.programmings} with --noise none: all would be equal. Leave it out.")
+    check_folder(options.out)
+    check_stdout()
+    require_aihwkit()
+    report = ProgressReporter()
+    with search_paused():
+        from posnet_fairseq.analog.experiment import Experiment, run
+
+    experiment = Experiment(
+        model=options.model,
+        parts=tuple(part for part in PARTS if part in parts),
+        hardware=Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
+        adc_bits=tuple(dict.fromkeys(options.adc_bits)),
+        times=tuple(dict.fromkeys(options.time)),
+        programmings=options.programmings,
+        renormalise=options.renormalise,
+        test=tuple(options.test),
+        seed=options.seed,
+        data=options.data,
+        text=text_options(options),
+        out=options.out,
+    )
+    result = run(experiment, report)
+    if options.json:
+        print(json.dumps(result.rows(), ensure_ascii=False, indent=1))
+    else:
+        print(result)

@@ -1,0 +1,5 @@
+"""aihwkit, which these tests need, has wheels for x86_64 alone."""
+
+import platform
+
+collect_ignore_glob = [] if platform.machine() == "x86_64" else ["test_*.py"]

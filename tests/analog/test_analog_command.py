@@ -1,0 +1,153 @@
+"""posnet-analog: translations after several programmings, and their scores."""
+
+import json
+
+import pytest
+
+from posnet_fairseq.analog import hardware
+from posnet_fairseq.cli import analog, translate
+from support.checkpoints import checkpoint, precomputed
+from support.commands import fails
+
+SOURCE = ["a b c d", "b c", "", "d d a b c a"]
+LINES = "".join(f"{line}\n" for line in SOURCE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A stored rPosNet with a Transformer beside it, and a test set of letters."""
+    folder = tmp_path_factory.mktemp("a world")
+    path = checkpoint(folder / "model.pt", "rposnet")
+    precomputed(path)
+    checkpoint(folder / "attention.pt")
+    (folder / "x.xx").write_text(LINES)
+    (folder / "x.yy").write_text("c d e\nb\na\nc c c\n")
+    return folder
+
+
+def run(folder, out, *more, model="fast.pt", on="mixing,output"):
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy")]
+    analog.main([str(folder / model), "--pretokenized", "--on", on, *test, "--out", str(out), *more])
+
+
+def report(out):
+    return json.loads((out / "report.json").read_text())
+
+
+def files(out):
+    return {path.name: path.read_text() for path in out.glob("*.txt")}
+
+
+IDEAL = "--noise none --adc-bits 24 --dac-bits 24".split()
+
+
+@pytest.mark.parametrize(("model", "on"), [("fast.pt", ",".join(hardware.PARTS)), ("attention.pt", "output")])
+def test_without_noise_and_with_enough_bits_translations_are_the_digital_ones(
+    folder, tmp_path, capsys, monkeypatch, model, on
+):
+    run(folder, tmp_path / "out", *IDEAL, model=model, on=on)
+    assert "=" in capsys.readouterr().out
+    translated = files(tmp_path / "out")
+    assert translated["1d.adc24.1.txt"] == translated["digital.txt"]
+    translate.main(
+        [str(folder / model), "--pretokenized", "--input", str(folder / "x.xx"), "--out", str(tmp_path / "y")]
+    )
+    assert (tmp_path / "y").read_text() == translated["digital.txt"]
+
+
+def test_the_same_seed_gives_the_same_report(folder, tmp_path):
+    options = "--programmings 2 --time 25s 1h --adc-bits 6 8".split()
+    for name in ("one", "two"):
+        run(folder, tmp_path / name, *options)
+    assert report(tmp_path / "one") == report(tmp_path / "two")
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert len(files(tmp_path / "one")) == 1 + 2 * 2 * 2
+    run(folder, tmp_path / "three", *options, "--seed", "2")
+    assert files(tmp_path / "one") != files(tmp_path / "three")
+
+
+def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
+    run(folder, tmp_path / "out", *"--programmings 3 --time 25s 1h --renormalise".split())
+    found = report(tmp_path / "out")
+    assert found["hardware"]["noise model"] == "PCMLikeNoiseModel"
+    assert found["hardware"]["tile_size"] == 256
+    assert found["renormalise"] is True
+    assert set(found["weights on crossbars"]) == {"mixing", "output"}
+    assert {(row["system"], row["metric"]) for row in found["scores"]} == {
+        (system, metric) for system in ("digital", "25s", "1h") for metric in ("BLEU", "chrF")
+    }
+    hour = next(row for row in found["scores"] if row["system"] == "1h")
+    assert (hour["seconds"], hour["adc_bits"], hour["runs"], hour["baseline"]) == (3600, 8, 3, "digital")
+
+
+def test_it_goes_on_and_more_programmings_are_added(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(folder, out, "--programmings", "2", "--json")
+    assert {row["system"] for row in json.loads(capsys.readouterr().out)} == {"digital", "1d"}
+    before = files(out)
+    (out / "1d.adc8.2.txt").unlink()
+    kept = (out / "1d.adc8.1.txt").stat().st_mtime_ns
+    run(folder, out, "--programmings", "3")
+    assert before.items() < files(out).items()
+    assert (out / "1d.adc8.1.txt").stat().st_mtime_ns == kept
+    assert report(out)["programmings"] == 3
+
+
+def test_another_experiment_is_refused(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(folder, out, "--programmings", "1")
+    capsys.readouterr()
+    for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"]):
+        test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(out), *more]
+        arguments = [str(folder / "fast.pt"), "--pretokenized", "--on", "mixing,output", *test]
+        assert "is of another experiment" in fails(capsys, analog.main, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--on mixin", "--on 'mixin': give one or more of mixing, projections, feed-forward, output"),
+        ("--on mixing,mixing", "--on 'mixing,mixing': give one or more of"),
+        ("--on output --time 25", "--time '25': give a number and a unit"),
+        ("--on output --time 200y", "--time '200y': give a number and a unit"),
+        ("--on output --adc-bits 1", "--adc-bits 1: give 2 or more"),
+        ("--on output --programmings 0", "--programmings 0: give 1 or more"),
+        ("--on output --noise none --programmings 3", "--programmings 3 with --noise none: all would be equal."),
+        ("--on output --noise reram --time 1h", "--noise reram was measured 1s, 1d and 2d after programming"),
+        ("--on output --tile-size 4", "--tile-size 4: give 8 or more"),
+        ("--on mixing --pretokenized", "the weights of attention cannot be stored"),
+    ],
+)
+def test_bad_input(folder, tmp_path, capsys, arguments, sentence):
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
+    assert sentence in fails(capsys, analog.main, str(folder / "attention.pt"), *test, *arguments.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_was_not_precomputed(folder, tmp_path, capsys):
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
+    said = fails(capsys, analog.main, str(folder / "model.pt"), "--pretokenized", "--on", "mixing", *test)
+    assert "Give the model that posnet-precompute makes of it." in said
+
+
+def test_a_folder_with_other_files(folder, tmp_path, capsys):
+    (tmp_path / "thesis.tex").touch()
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path)]
+    said = fails(capsys, analog.main, str(folder / "fast.pt"), "--pretokenized", "--on", "mixing", *test)
+    assert "has other files. Give another folder" in said
+
+
+@pytest.mark.parametrize(
+    ("python", "machine", "sentence"),
+    [
+        (("3", "13"), "x86_64", "has no wheel for Python"),
+        (("3", "11"), "aarch64", "has no wheel for Python"),
+        (("3", "11"), "x86_64", "is not installed. Run"),
+    ],
+)
+def test_no_aihwkit(folder, tmp_path, capsys, monkeypatch, python, machine, sentence):
+    monkeypatch.setattr(hardware.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(hardware.platform, "machine", lambda: machine)
+    monkeypatch.setattr(hardware.platform, "python_version_tuple", lambda: (*python, "0"))
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
+    assert sentence in fails(capsys, analog.main, str(folder / "fast.pt"), "--on", "mixing", *test)

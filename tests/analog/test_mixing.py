@@ -1,0 +1,113 @@
+"""Models with parts on crossbars: the laws of all mixers hold, and mixing weights are what the formula says."""
+
+import copy
+
+import pytest
+import torch
+
+from posnet_fairseq.analog.hardware import PARTS, Hardware
+from posnet_fairseq.analog.mixing import StoredMixing
+from posnet_fairseq.analog.placing import put_on_crossbars
+from posnet_fairseq.analog.programming import program
+from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from support import laws
+from support.building import MAX_POSITIONS, Case, build_case, build_mixer, pad, sentences, usual_gate
+
+IDEAL = Hardware(noise="none", dac_bits=24, adc_bits=24, tile_size=16)
+STORABLE = [name for name in mixer_names() if issubclass(get_mixer(name), PositionBasedMixer)]
+CASES = [Case(name, place, "none") for name in mixer_names() for place in get_mixer(name).places]
+CASES = [Case(case.mixer, case.place, usual_gate(case)) for case in CASES]
+
+
+def on_ideal_crossbars(case, renormalise=False):
+    """A model with everything on crossbars that can be there, and its digital twin."""
+    digital = build_case(case)
+    precompute(digital)
+    model = copy.deepcopy(digital)
+    parts = [part for part in PARTS if part != "mixing" or case.mixer in STORABLE]
+    longest = (MAX_POSITIONS, MAX_POSITIONS)
+    assert all(put_on_crossbars(model, parts, IDEAL.configuration(), longest, renormalise).values())
+    return model, digital
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "law",
+    [
+        laws.padding_on_either_side_changes_nothing,
+        laws.every_token_reaches_every_query,
+        laws.steps_equal_the_full_pass,
+        laws.every_length_works,
+    ],
+    ids=lambda law: law.__name__,
+)
+def test_law(case, law, monkeypatch):
+    monkeypatch.setattr(laws, "TOLERANCE", {"rtol": 0, "atol": 1e-4})
+    model, _ = on_ideal_crossbars(case)
+    with torch.no_grad():
+        law(model)
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_without_noise_and_with_enough_bits_a_model_is_the_digital_one(case, renormalise):
+    model, digital = on_ideal_crossbars(case, renormalise)
+    source, target = pad(sentences(9, 4)), pad(sentences(8, 5))
+    with torch.no_grad():
+        expected, found = (laws.decode(each, source, target) for each in (digital, model))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("place", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", STORABLE)
+def test_mixed_values_are_sums_of_programmed_weights(name, place, renormalise):
+    """With noisy conductances and exact converters: Σ_m w_nm v_m, divided by the sum of exact or programmed weights."""
+    queries = keys = 7
+    mixer = build_mixer(name, place)
+    positions = torch.randn(64, 8, dtype=torch.float64)
+    context = MixingContext(positions=positions)
+    configuration = Hardware(noise="pcm", dac_bits=24, adc_bits=24).configuration()
+    configuration.forward.out_noise = 0.0
+    with torch.no_grad():
+        stored = StoredMixing(mixer, 9, 9, context, configuration, renormalise)
+        program(stored, 1, 1)
+        value = torch.randn(1, 2, keys, 4)
+        mixed = stored.mix(value, 0, queries, None, mixer.causal)
+        assert mixed.shape == value.shape
+        weights = mixer.energy(context.offsets(9, 9), positions, positions)
+        hidden = mixer.hidden(context.offsets(9, 9))
+        for h in range(2):
+            programmed = stored.heads[h].layer.get_weights()[0]
+            for n in range(queries):
+                seen = range(n + 1) if mixer.causal else range(keys)
+                total = sum(programmed[n, m] * value[0, h, m] for m in seen)
+                if mixer.softmax:
+                    shown = [m for m in range(9) if hidden is None or not hidden[n, m]]
+                    largest = max(weights[h, n, m] for m in shown)
+                    exact = sum(torch.exp(weights[h, n, m] - largest) for m in seen if m in shown)
+                    total = total / (sum(programmed[n, m] for m in seen) if renormalise else exact.float())
+                torch.testing.assert_close(mixed[0, h, n], total, rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_on_crossbars_is_counted():
+    model, _ = on_ideal_crossbars(Case("rposnet", "encoder", "none"))
+    placed = put_on_crossbars(
+        build_case(Case("attention", "encoder", "none")), ["output"], IDEAL.configuration(), (9, 9)
+    )
+    assert placed == {"output": model.decoder.embed_tokens.weight.numel()}
+
+
+def test_energies_that_are_not_stored_are_refused():
+    with pytest.raises(UsageError, match="the energies of rposnet are not stored in this model"):
+        put_on_crossbars(build_case(Case("rposnet", "decoder", "gelu")), ["mixing"], IDEAL.configuration(), (9, 9))
+
+
+@pytest.mark.parametrize("name", ["attention", "fouriernet", "shaw"])
+def test_weights_that_cannot_be_stored_are_refused(name):
+    with pytest.raises(UsageError, match=f"--on mixing: the weights of .*{name}.* cannot be stored"):
+        put_on_crossbars(build_case(Case(name, "encoder", "none")), ["mixing"], IDEAL.configuration(), (9, 9))
