@@ -131,8 +131,9 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
         outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=False
     )
     # Those of each programming would be many.
-    kept = (replace(one, remarks=tuple(r for r in one.remarks if r.system in ("", DIGITAL))) for one in result.test_sets)
-    result = replace(result, test_sets=tuple(kept))
+    (only,) = result.test_sets
+    remarks = tuple(remark for remark in only.remarks if remark.system in ("", DIGITAL))
+    result = replace(result, test_sets=(replace(only, remarks=remarks),))
     cells = {name: {"seconds": seconds(time), "adc_bits": bits} for name, (time, bits) in experiment.cells.items()}
     rows = [row | cells.get(row["system"], {}) for row in result.rows()]
     written = record | {"programmings": experiment.programmings, "lines": len(source), "scores": rows}

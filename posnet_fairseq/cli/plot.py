@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="posnet-plot", description="Draw pictures.")
-    what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare,study}")
+    what = parser.add_subparsers(dest="what", required=True, metavar="{weights,gates,curves,compare,study,analog}")
 
     weights = what.add_parser("weights", help="mixing weights, energies and profiles by distance of a checkpoint")
     weights.add_argument("checkpoint", type=path_text, help="checkpoint or model folder")
@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_folder(study)
     study.set_defaults(draw=_study)
+
+    analog = what.add_parser("analog", help="scores of posnet-analog against time and bits of converters")
+    analog.add_argument("folders", type=path_text, nargs="+", help="of posnet-analog, one for each line")
+    analog.add_argument("--out", type=path_text, default="analog", help="where to, .png and .svg (default: analog)")
+    analog.set_defaults(draw=_analog)
     return parser
 
 
@@ -110,12 +115,23 @@ def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
 def _curves(options: argparse.Namespace, report: ProgressReporter) -> None:
     from posnet_fairseq.plots import curves
 
-    if options.out.endswith("/"):
-        raise UsageError(f"--out {options.out} is the name of a folder. Give that of a picture.")
-    out = Path(options.out)
-    out = out.with_suffix("") if out.suffix in (".png", ".svg") else out
-    for path in curves.draw(curves.logs_of(options.runs), out):
+    for path in curves.draw(curves.logs_of(options.runs), _picture(options.out)):
         report.say(f"curves: {shown(path)}")
+
+
+def _analog(options: argparse.Namespace, report: ProgressReporter) -> None:
+    from posnet_fairseq.plots import crossbars
+
+    for path in crossbars.draw(options.folders, _picture(options.out)):
+        report.say(f"analog: {shown(path)}")
+
+
+def _picture(out: str) -> Path:
+    """The place of a picture without its suffix."""
+    if out.endswith("/"):
+        raise UsageError(f"--out {out} is the name of a folder. Give that of a picture.")
+    place = Path(out)
+    return place.with_suffix("") if place.suffix in (".png", ".svg") else place
 
 
 def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:

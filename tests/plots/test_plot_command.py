@@ -302,3 +302,43 @@ def test_negative_weights_have_a_colour_of_their_own():
 
 def test_characters_that_no_font_has():
     assert style.characters_without_font(["abc", "ü", "\U0010ffff"]) == ["\U0010ffff"]
+
+
+def crossbars(folder, *rows):
+    """A folder of posnet-analog, with (system, seconds, bits, BLEU)."""
+    folder.mkdir()
+    scores = [
+        {"system": system, "metric": "BLEU", "score": bleu, "deviation": 0.2, "seconds": seconds, "adc_bits": bits}
+        for system, seconds, bits, bleu in rows
+    ]
+    scores[0] |= {"deviation": None}
+    (folder / "report.json").write_text(json.dumps({"scores": [*scores, {"system": "digital", "metric": "chrF"}]}))
+    return folder
+
+
+DIGITAL = ("digital", None, None, 25.0)
+
+
+def test_crossbars_by_time_and_by_bits(tmp_path, capsys):
+    one = crossbars(tmp_path / "rposnet", DIGITAL, ("25s", 25, 8, 24.0), ("1y", 365 * 86400, 8, 22.0))
+    two = crossbars(tmp_path / "shaw", DIGITAL, ("1d 4 bits", 86400, 4, 14.0), ("1d 8 bits", 86400, 8, 23.0))
+    (tmp_path / "figures").mkdir()
+    assert "analog:" in plot(capsys, "analog", one, two, "--out", tmp_path / "figures/both.png")
+    assert pictures(tmp_path / "figures") == {"both"}
+    drawn = (tmp_path / "figures/both.svg").read_text()
+    assert all(text in drawn for text in ("rposnet", "shaw", "1 y", "time since programming", "bits of the converters"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([DIGITAL, ("1d", 86400, 8, 24.0)], "one time and one number of bits make no line."),
+        ([DIGITAL], "has no report.json of posnet-analog."),
+        ([DIGITAL, ("1d", None, 8, 24.0)], "has no report.json of posnet-analog."),
+        ([DIGITAL, ("1d", 1, 8, "high")], "has no report.json of posnet-analog."),
+    ],
+)
+def test_crossbars_that_cannot_be_drawn(tmp_path, capsys, rows, sentence):
+    folder = crossbars(tmp_path / "one", *rows)
+    assert sentence in fails(capsys, main, "analog", str(folder), "--out", str(tmp_path / "two"))
+    assert sorted(tmp_path.iterdir()) == [folder]

@@ -194,6 +194,11 @@ COMMANDS = [
         makes=("curves.*",),
     ),
     Command(
+        "posnet-plot analog {folders} --out {out}",
+        {"folders": Given(FOLDER, "analog"), "out": Given(PICTURE, "crossbars")},
+        makes=("crossbars.*",),
+    ),
+    Command(
         "posnet-plot compare {report} --out {out}",
         {"report": Given(TEXT, "report/report.json"), "out": Given(OUTPUT_FOLDER, "figures")},
         makes=_FIGURES,
