@@ -15,6 +15,13 @@ ALL = "all tests of the file"
 
 # {file: {test function: why it is thorough}}
 THOROUGH = {
+    "analog/test_analog_command.py": {"test_the_same_seed_gives_the_same_report": "7 s: 17 translations"},
+    "analog/test_counting.py": {
+        "test_reads_and_conversions_are_those_of_decoding": "25 s; quick: test_mixing_weights_on_several_crossbars",
+    },
+    "analog/test_mixing.py": {
+        "test_law": "40 s; quick: test_without_noise_and_with_enough_bits_a_model_is_the_digital_one"
+    },
     "data_prep/test_corpus.py": {
         "test_processes_change_nothing": "18 s: data are prepared four times; quick: test_lines has it for one stage",
         "test_a_disk_that_fills_up": "11 s: data are prepared until each of the stages fails",
