@@ -12,10 +12,11 @@ from typing import Any
 from posnet_eval.api import Result, score
 from posnet_fairseq.analog.hardware import Hardware, seconds
 from posnet_fairseq.analog.translating import CrossbarTranslation
+from posnet_fairseq.inference.model_folder import WEIGHTS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, read_parallel, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.records import installed_versions, read_json
+from posnet_fairseq.shared.records import digest, installed_versions, read_json
 from posnet_fairseq.shared.stages import changed
 
 RECORD, REPORT, DIGITAL = "record.json", "report.json", "digital"
@@ -68,9 +69,10 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """All that translations depend on but the text, for the record."""
+        path = Path(self.model)
         named = {name: str(value) for name, value in self.text.items() if value}
         return {
-            "model": self.model,
+            "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
             "parts": list(self.parts),
             "renormalise": self.renormalise,
             "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
@@ -136,7 +138,8 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     result = replace(result, test_sets=(replace(only, remarks=remarks),))
     cells = {name: {"seconds": seconds(time), "adc_bits": bits} for name, (time, bits) in experiment.cells.items()}
     rows = [row | cells.get(row["system"], {}) for row in result.rows()]
-    written = record | {"programmings": experiment.programmings, "lines": len(source), "scores": rows}
+    about = {"model": experiment.model, "programmings": experiment.programmings, "lines": len(source)}
+    written = record | about | {"scores": rows}
     write_lines(experiment.out / REPORT, [json.dumps(written, indent=1, ensure_ascii=False)])
     return result
 

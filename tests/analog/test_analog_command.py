@@ -103,6 +103,19 @@ def test_another_experiment_is_refused(folder, tmp_path, capsys):
         assert "is of another experiment" in fails(capsys, analog.main, *arguments)
 
 
+def test_another_model_at_the_same_place_is_refused(folder, tmp_path, capsys):
+    for name in ("dict.xx.txt", "dict.yy.txt"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
+    arguments = [str(tmp_path / "m.pt"), "--pretokenized", "--data", str(folder), "--on", "output", *test]
+    for name in ("fast.pt", "attention.pt"):
+        (tmp_path / "m.pt").write_bytes((folder / name).read_bytes())
+        if name == "fast.pt":
+            analog.main([*arguments, "--programmings", "1"])
+            capsys.readouterr()
+    assert "with a difference in: weights" in fails(capsys, analog.main, *arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
