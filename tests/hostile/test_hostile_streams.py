@@ -22,6 +22,8 @@ SCRIPTS = sorted(re.findall(r'"(posnet-[a-z-]+)=', (commands.ROOT / "setup.py").
 
 # A line of each command that prints its result.
 PRINTING = {
+    "posnet-analog": "posnet-analog model.pt --pretokenized --on output --noise none --test text/test.xx text/test.yy "
+    "--out crossbars",
     "posnet-bench": "posnet-bench layers --mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
     "posnet-doctor": "posnet-doctor",
     "posnet-generate": "posnet-generate lm/model.pt --pretokenized --max-len-b 2 --input text/test.xx",

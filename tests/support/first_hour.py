@@ -114,8 +114,11 @@ def differences(folder):
         elif not language and printed:
             shown = [text for text in content.split("\n") if text.strip()]
             samples = next((at for at, text in enumerate(shown) if text.lstrip().startswith("source ")), len(shown))
-            there = iter(map(shape, printed.split("\n")))
+            there, words = iter(map(shape, printed.split("\n"))), set(printed.split())
             for text in shown[:samples]:
+                # Speeds of a busy machine are marked by stars, which break the heads of columns at other places.
+                if "*" in words and not re.search(r"\d", text) and words.issuperset(text.split()):
+                    continue
                 if shape(text) not in there:  # which goes on behind the line that it has found
                     yield f"README.md shows behind line {line - 1}, and the command does not print: {text}"
                     break
