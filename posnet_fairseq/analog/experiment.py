@@ -132,7 +132,7 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     result = score(
         outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=False
     )
-    # Those of each programming would be many.
+    # Remarks about every programming would hide the table.
     (only,) = result.test_sets
     remarks = tuple(remark for remark in only.remarks if remark.system in ("", DIGITAL))
     result = replace(result, test_sets=(replace(only, remarks=remarks),))

@@ -71,9 +71,8 @@ class Hardware:
     def describe(self) -> dict[str, Any]:
         """All parameters, for reports."""
         config = self.configuration()
-        known = {"pcm": "PCMLikeNoiseModel", "reram": "ReRamWan2022NoiseModel"}
         return dataclasses.asdict(self) | {
-            "noise model": known.get(self.noise),
+            "noise model": None if self.noise == "none" else type(config.noise_model).__name__,
             "largest conductance, microsiemens": CONDUCTANCES.get(self.noise),
             "drift compensation": None if config.drift_compensation is None else "GlobalDriftCompensation",
             "output noise, of the largest weight times the largest input": config.forward.out_noise,

@@ -1,5 +1,6 @@
 """Mixing weights on crossbars: position-based mixers multiply values by weights that were stored before inference."""
 
+from types import MethodType
 from typing import Any
 
 import torch
@@ -96,13 +97,15 @@ def stored_weights(mixer: PositionBasedMixer, queries: int, keys: int, context: 
 
 def put_mixing_on_crossbars(mixer: PositionBasedMixer, stored: StoredMixing) -> None:
     """Let a mixer take its mixed values from crossbars."""
-
-    def mix(query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        value = mixer.value(memory, context)
-        step = context.state is not None
-        queries = 1 if step else query.size(1)
-        causal = mixer.causal and not step
-        return stored.mix(value, context.first, queries, context.padding_mask, causal), None
-
     mixer.stored_mixing = stored
-    mixer.mix = mix  # type: ignore[method-assign]  # an instance's own
+    mixer.mix = MethodType(_mix, mixer)  # type: ignore[method-assign]  # of this instance only
+
+
+def _mix(
+    mixer: PositionBasedMixer, query: Tensor, memory: Tensor | None, context: MixingContext
+) -> tuple[Tensor, Tensor | None]:
+    value, stored = mixer.value(memory, context), mixer.stored_mixing
+    assert isinstance(stored, StoredMixing)
+    step = context.state is not None
+    queries = 1 if step else query.size(1)
+    return stored.mix(value, context.first, queries, context.padding_mask, mixer.causal and not step), None

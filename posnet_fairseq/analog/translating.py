@@ -1,6 +1,7 @@
 """Translation with a model before and after parts of it were put on crossbars."""
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import BLANK, Batches, Translator
-from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.text.pipeline import TextPipeline, choose_pipeline
+from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.transformer.model import Transformer
 
 MAX_TOKENS = 2000  # source tokens of a batch
@@ -54,14 +54,9 @@ class CrossbarTranslation:
         text: Mapping[str, Any],
     ) -> None:
         self._parts, self._hardware, self._renormalise, self._seed = parts, hardware, renormalise, seed
-
-        def read() -> tuple[Transformer, Vocabulary, TextPipeline, SearchSettings]:
-            models, vocabulary, folder, recorded = load_models([model], data)
-            pipeline = choose_pipeline(folder, vocabulary.languages, **text)
-            return models[0], vocabulary, pipeline, SearchSettings(**recorded)
-
-        self._read: Callable[[], tuple[Transformer, Vocabulary, TextPipeline, SearchSettings]] = read
-        self._digital, self.vocabulary, self._pipeline, self._settings = read()
+        (self._digital,), self.vocabulary, folder, recorded = load_models([model], data)
+        self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **text)
+        self._settings = SearchSettings(**recorded)
         translator = self._translator(self._digital)
         self._batches = Batches(lines, translator, MAX_TOKENS)
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
@@ -81,7 +76,7 @@ class CrossbarTranslation:
         Raises:
             UsageError: the model has no such parts.
         """
-        model = self._read()[0]
+        model = copy.deepcopy(self._digital)
         configuration = replace(self._hardware, adc_bits=bits).configuration()
         placed = put_on_crossbars(model, self._parts, configuration, self.longest, self._renormalise)
         self._on_crossbars[bits] = model

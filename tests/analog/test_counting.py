@@ -56,7 +56,7 @@ def test_reads_and_conversions_are_those_of_decoding(name, monkeypatch):
 
 
 def test_mixing_weights_on_several_crossbars(monkeypatch):
-    """Those of linear layers do not depend on the number of tokens that a matrix of mixing weights is split at."""
+    """A matrix of mixing weights that is larger than a crossbar takes several."""
     seen = counted(on_crossbars("rposnet", ["mixing"], 8), monkeypatch)
     sides = LENGTH * LENGTH, LENGTH * (LENGTH + 1) / 2  # pairs that meet in the encoder, and in steps of the decoder
     blocks = 4, 8 * 1 + 8 * 2  # crossbars that a feature is on in a full pass, and in all steps
