@@ -28,7 +28,7 @@ class Experiment:
 
     Attributes:
         model: checkpoint or model folder.
-        parts: of :data:`posnet_fairseq.analog.hardware.PARTS`.
+        parts: of :data:`posnet_fairseq.shared.parts.PARTS`.
         hardware: the crossbars, but for the bits of the converters of outputs.
         adc_bits: several of them.
         times: since the programming, as texts.

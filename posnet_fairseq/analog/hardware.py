@@ -11,7 +11,6 @@ from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 
-PARTS = ("mixing", "projections", "feed-forward", "output")  # of a model, that can be on crossbars
 AIHWKIT = "1.1.0"
 PYTHONS = (("3", "11"), ("3", "12"))  # that aihwkit has wheels for
 NOISES = ("pcm", "reram", "none")

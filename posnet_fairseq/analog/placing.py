@@ -4,16 +4,16 @@ from collections.abc import Collection
 from typing import Any
 
 from posnet_fairseq.analog.crossbars import on_crossbars
-from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
-from posnet_fairseq.analog.parts import linears
 from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.model import Transformer
+from posnet_fairseq.transformer.parts import linears
 
 
 def put_on_crossbars(

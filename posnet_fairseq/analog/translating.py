@@ -27,7 +27,7 @@ class CrossbarTranslation:
     Args:
         model: checkpoint or model folder.
         lines: of the source.
-        parts: of :data:`posnet_fairseq.analog.hardware.PARTS`.
+        parts: of :data:`posnet_fairseq.shared.parts.PARTS`.
         hardware: the crossbars, but for the bits of the converters of outputs.
         renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
         seed: of everything random.

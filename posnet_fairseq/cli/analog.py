@@ -6,7 +6,6 @@ import json
 from posnet_fairseq.analog.hardware import (
     BITS,
     NOISES,
-    PARTS,
     TILE_SIZES,
     Hardware,
     check_times,
@@ -20,6 +19,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text
 from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.parts import PARTS, parse_parts
 from posnet_fairseq.shared.progress import ProgressReporter
 
 MOST_PROGRAMMINGS = 1000
@@ -85,10 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-analog."""
-    parts = tuple(options.on.split(","))
-    for part in parts:
-        if part not in PARTS or parts.count(part) > 1:
-            raise UsageError(f"--on {options.on!r:.80}: give one or more of {', '.join(PARTS)}, with commas between.")
+    parts = parse_parts("--on", options.on)
     for time in options.time:
         try:
             seconds(time)
@@ -118,7 +115,7 @@ def main(options: argparse.Namespace) -> None:
 
     experiment = Experiment(
         model=options.model,
-        parts=tuple(part for part in PARTS if part in parts),
+        parts=parts,
         hardware=Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
         adc_bits=tuple(dict.fromkeys(options.adc_bits)),
         times=tuple(dict.fromkeys(options.time)),

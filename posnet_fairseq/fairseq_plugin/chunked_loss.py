@@ -10,6 +10,7 @@ from fairseq import metrics
 from fairseq.criterions import cross_entropy, label_smoothed_cross_entropy, register_criterion
 from torch import Tensor, nn
 
+from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.ops.output_loss import OutputLoss, output_loss
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
@@ -37,7 +38,7 @@ class _InChunks:
         Raises:
             UsageError: the model has no output layer that can be computed in chunks.
         """
-        _weight(model)
+        _projection(model)
         sample = sample | {"net_input": sample["net_input"] | {"features_only": True}}
         return super().forward(model, sample, reduce=reduce)  # type: ignore[misc]  # fairseq's
 
@@ -75,14 +76,16 @@ class _InChunks:
     def _sums(self, model: Any, features: Tensor, sample: dict[str, Any], count_correct: bool = False) -> OutputLoss:
         features = features[:, self.ignore_prefix_size :].flatten(0, 1)
         targets = sample["target"][:, self.ignore_prefix_size :].flatten()
-        return output_loss(features, _weight(model), targets, self.eps, self.padding_idx, count_correct)
+        projection = _projection(model)
+        weight = projection.noisy_weight() if isinstance(projection, Linear) else projection.weight
+        return output_loss(features, weight, targets, self.eps, self.padding_idx, count_correct)
 
 
-def _weight(model: Any) -> Tensor:
-    """The weight of a model's output layer.
+def _projection(model: Any) -> nn.Linear:
+    """The output layer of a model.
 
     Raises:
-        UsageError: it is not all of that layer, or the model cannot leave that layer out.
+        UsageError: it is not one matrix alone, or the model cannot leave it out.
     """
     decoder = getattr(model, "decoder", None)
     projection = getattr(decoder, "output_projection", None)
@@ -95,7 +98,7 @@ def _weight(model: Any) -> Tensor:
             f"--criterion {PREFIX}...: the output layer of this model is not one matrix alone that it can leave out, "
             "which chunks need. Give fairseq's criterion of the same name without the prefix."
         )
-    return projection.weight
+    return projection
 
 
 def _returns_features(module: Any) -> bool:

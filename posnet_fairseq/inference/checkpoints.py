@@ -34,7 +34,10 @@ Weights = dict[str, torch.Tensor]
 MADE = ("averaged", "precomputed", "copied")
 POSITION_LIMITS = ("max_source_positions", "max_target_positions")
 # Options that may be None in a trained model, besides those of mixers that it does not have.
-_OPEN = ("gate", "cross_gate", "position_embedding", "length_ratio", "encoder_embed_path", "decoder_embed_path")
+_OPEN = (
+    *("gate", "cross_gate", "position_embedding", "length_ratio", "encoder_embed_path", "decoder_embed_path"),
+    "weight_noise_on",
+)
 _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
 
 
@@ -179,12 +182,14 @@ def refuse_language_model(state: State) -> None:
 def model_options(state: State) -> dict[str, Any]:
     """The options of a checkpoint's model that its configuration knows: plain values by name.
 
+    What an older posnet did not know has its default.
+
     Raises:
         UsageError: an option is missing or of another type than its field.
     """
     saved, options = state["cfg"]["model"], {}
     for option in known_options(state):
-        value = options[option.name] = saved.get(option.name)
+        value = options[option.name] = saved.get(option.name, option.default)
         fault = _fault_of_option(option, value)
         if fault:
             raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")

@@ -23,6 +23,7 @@ from posnet_fairseq.transformer.length_ratio import parse
 from posnet_fairseq.transformer.options import PLACE_OPTIONS
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import SIZES
+from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 
 MODEL_NAME = "mixer_transformer"
 
@@ -66,6 +67,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio)
         model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
         model.store_mixers()
+        apply_weight_noise(model, cfg)
         model.given_length_ratio = parse(cfg.length_ratio)
         return model
 

@@ -13,17 +13,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.ops.derivatives import twice_differentiable
+from posnet_fairseq.ops.weight_noise import noise_of
 
 # The fewest multiplications of a product for which oneDNN is faster; measured in docs/measurements.md.
 FEWEST_MULTIPLICATIONS = 2**21
 
 
 class Linear(nn.Linear):
-    """As :class:`torch.nn.Linear`, computed by :func:`linear`."""
+    """As :class:`torch.nn.Linear`, computed by :func:`linear`.
+
+    Attributes:
+        noise: on the weights in training, see :func:`posnet_fairseq.ops.weight_noise.noise_of`; 0 is none.
+    """
+
+    noise: float = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.noisy_weight(), self.bias)
+
+    def noisy_weight(self) -> Tensor:
+        """The weight; in training with noise, another draw at each call."""
+        if self.noise and self.training:
+            return self.weight + noise_of(self.weight, self.noise)
+        return self.weight
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

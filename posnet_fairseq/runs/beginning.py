@@ -14,6 +14,7 @@ from posnet_fairseq.shared.errors import UsageError, flag
 # Options that may differ: they say how a model is trained, where it was, or are looked at with the weights.
 FREE = (
     *("dropout", "attention_dropout", "shared_attention_dropout", "activation_dropout"),
+    *("weight_noise", "weight_noise_on"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
     *("checkpoint_activations", "offload_activations", "length_ratio", "max_source_positions", "max_target_positions"),
 )

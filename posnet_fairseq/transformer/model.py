@@ -10,6 +10,7 @@ from posnet_fairseq.transformer.encoder import Encoder
 from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
 from posnet_fairseq.transformer.placement import mixer_at
+from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 
 PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
 
@@ -51,7 +52,9 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
     ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
-    return Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
+    model = Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
+    apply_weight_noise(model, cfg)
+    return model
 
 
 def build_language_model(cfg: Any, words: int) -> LanguageModel:

@@ -6,6 +6,7 @@ import pytest
 
 from posnet_fairseq.analog import hardware
 from posnet_fairseq.cli import analog, translate
+from posnet_fairseq.shared.parts import PARTS
 from support.checkpoints import checkpoint, precomputed
 from support.commands import fails
 
@@ -41,7 +42,7 @@ def files(out):
 IDEAL = "--noise none --adc-bits 24 --dac-bits 24".split()
 
 
-@pytest.mark.parametrize(("model", "on"), [("fast.pt", ",".join(hardware.PARTS)), ("attention.pt", "output")])
+@pytest.mark.parametrize(("model", "on"), [("fast.pt", ",".join(PARTS)), ("attention.pt", "output")])
 def test_without_noise_and_with_enough_bits_translations_are_the_digital_ones(
     folder, tmp_path, capsys, monkeypatch, model, on
 ):

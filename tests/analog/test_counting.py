@@ -7,7 +7,7 @@ import pytest
 import torch
 from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
-from posnet_fairseq.analog.hardware import PARTS, Hardware
+from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.analog.placing import put_on_crossbars
 from posnet_fairseq.bench import counting
 from posnet_fairseq.bench.crossbars import Count, count, mixing
@@ -16,6 +16,7 @@ from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.decoding import Decoding
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.sizes import SIZES
 from support.commands import fails
 

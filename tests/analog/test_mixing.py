@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from posnet_fairseq.analog.hardware import PARTS, Hardware
+from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.analog.mixing import StoredMixing
 from posnet_fairseq.analog.placing import put_on_crossbars
 from posnet_fairseq.analog.programming import program
@@ -14,6 +14,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.parts import PARTS
 from support import laws
 from support.building import MAX_POSITIONS, Case, build_case, build_mixer, pad, sentences, usual_gate
 

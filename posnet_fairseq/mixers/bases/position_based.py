@@ -16,6 +16,7 @@ from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
+from posnet_fairseq.ops.weight_noise import noise_of
 
 
 class PositionBasedMixer(TokenMixer):
@@ -24,6 +25,8 @@ class PositionBasedMixer(TokenMixer):
     Attributes:
         energies: modules whose sum is the energy, each a :class:`posnet_fairseq.mixers.bases.energies.Energy`, which a
             :class:`StoredEnergy` can replace. A subclass fills it, or overrides :meth:`energy`.
+        weight_noise: on the mixing weights in training, see :func:`posnet_fairseq.ops.weight_noise.noise_of`. All
+            sentences of a batch have the same; 0 is none.
 
     Class attributes:
         softmax: whether weights are the softmax of energies, or the energies themselves.
@@ -32,6 +35,7 @@ class PositionBasedMixer(TokenMixer):
     places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     static = True
     softmax: ClassVar[bool] = True
+    weight_noise: float = 0.0
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
@@ -66,6 +70,8 @@ class PositionBasedMixer(TokenMixer):
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
+        if self.weight_noise and self.training:
+            return self._mix_each(query, value, context, draws=self._draws(query.size(1), value, context))
         if context.need_weights or (self.drop_probability and not self.shared_dropout):
             return self._mix_each(query, value, context)
         return self._mix_shared(query, value, context)
@@ -105,18 +111,26 @@ class PositionBasedMixer(TokenMixer):
         return self._mix_each(query, value, context)
 
     def _mix_each(
-        self, query: Tensor, value: Tensor, context: MixingContext, energy: Tensor | None = None
+        self,
+        query: Tensor,
+        value: Tensor,
+        context: MixingContext,
+        energy: Tensor | None = None,
+        draws: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """With weights for each sentence, as padding and dropout demand."""
+        """With weights for each sentence, as padding, dropout and noise demand. `draws`: of the noise, (H, N, M)."""
         if energy is None:
             energy = self._energies(query.size(1), value.size(2), context)
         energies = energy[None]
 
         def weigh(padding_mask: Tensor | None) -> Tensor:
             if self.softmax:
-                return normalized(energies, padding_mask).to(value.dtype)
-            weights = energies.to(value.dtype)
-            return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)
+                weights = normalized(energies, padding_mask).to(value.dtype)
+            else:
+                weights = _real(energies.to(value.dtype), padding_mask)
+            if draws is None:
+                return weights
+            return weights + _real(noise_of(weights, self.weight_noise, draws), padding_mask)
 
         # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(dropout, p=self.drop_probability)
@@ -131,6 +145,13 @@ class PositionBasedMixer(TokenMixer):
             return attend(value, padding_mask), weigh(padding_mask)
         recompute = self.should_recompute(energies.size(3))
         return in_chunks(attend, (value, padding_mask), energies[0].numel(), recompute), None
+
+    def _draws(self, queries: int, value: Tensor, context: MixingContext) -> Tensor:
+        """Standard normal numbers for the noise on weights, (H, N, M), 0 at hidden pairs."""
+        keys = value.size(2)
+        draws = torch.randn(self.num_heads, queries, keys, dtype=value.dtype, device=value.device)
+        hidden = self.hidden(context.offsets(queries, keys))
+        return draws if hidden is None else draws.masked_fill(hidden, 0)
 
     def memory_positions(self, context: MixingContext) -> Tensor | None:
         """(P, D) vectors of the memory's positions, or None."""
@@ -164,3 +185,8 @@ class PositionBasedMixer(TokenMixer):
             return super().operations(size)
         energies = sum(energy.operations(size) for energy in energies)
         return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim
+
+
+def _real(weights: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """(B or 1, H, N, M), zeros at padding. `padding_mask`: (B, M), True at padding, or None."""
+    return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)

@@ -7,21 +7,20 @@ from torch import nn
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.transformer.layers import FeedForward
-from posnet_fairseq.transformer.model import Transformer
 
 # Linear layers of mixers that get no tokens: what they give can be computed before inference.
 OF_POSITIONS = ("energies.", "relative_proj")
 
 
-def linears(model: Transformer, part: str) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
+def linears(model: nn.Module, part: str) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
     """Yield the module that has a linear layer, its name there, and itself.
 
     Args:
-        model: whose layers are listed.
-        part: of :data:`posnet_fairseq.analog.hardware.PARTS`, other than ``mixing``.
+        model: for translation, whose layers are listed.
+        part: of :data:`posnet_fairseq.shared.parts.PARTS`, other than ``mixing``.
     """
     if part == "output":
-        owner: Any = model.decoder
+        owner: Any = model.get_submodule("decoder")
         yield owner, "output_projection", owner.output_projection
         return
     kind = TokenMixer if part == "projections" else FeedForward

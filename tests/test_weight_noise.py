@@ -1,0 +1,164 @@
+"""--weight-noise: in training, weights get normally distributed noise as if they were noisy conductances."""
+
+import dataclasses
+from argparse import Namespace
+
+import pytest
+import torch
+
+from posnet_fairseq.fairseq_plugin.chunked_loss import LabelSmoothedCrossEntropyCriterion
+from posnet_fairseq.inference.checkpoints import model_options as checkpoint_options
+from posnet_fairseq.mixers.bases import position_based
+from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.ops import weight_noise
+from posnet_fairseq.ops.linear import Linear
+from posnet_fairseq.ops.weight_noise import noise_of
+from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.parts import PARTS
+from posnet_fairseq.transformer.options import TransformerOptions
+from posnet_fairseq.transformer.parts import linears
+from posnet_fairseq.transformer.weight_noise import add_weight_noise
+from support.building import build_mixer, build_model, model_options, pad, sentences, vectors
+
+STORABLE = [
+    (name, place)
+    for name in mixer_names()
+    if issubclass(get_mixer(name), PositionBasedMixer)
+    for place in get_mixer(name).places
+]
+ON_ALL = {"weight_noise": 0.5, "weight_noise_on": ",".join(PARTS)}
+
+
+def parts_of(mixer):
+    return PARTS if issubclass(get_mixer(mixer), PositionBasedMixer) else PARTS[1:]
+
+
+def test_deviation_is_a_share_of_the_largest_weight_of_a_row():
+    torch.manual_seed(3)
+    weight = torch.tensor([[1.0, -4.0], [0.0, 0.0], [0.5, 0.25]], dtype=torch.float64)
+    draws = torch.stack([noise_of(weight, 0.1) for _ in range(20_000)])
+    expected = torch.tensor([0.4, 0.0, 0.05], dtype=torch.float64)[:, None].expand(-1, 2)
+    torch.testing.assert_close(draws.std(dim=0), expected, rtol=0.03, atol=0)
+    torch.testing.assert_close(draws.mean(dim=0), torch.zeros_like(weight), rtol=0, atol=0.01)
+
+
+def test_linear_layer_multiplies_by_noisy_weights_and_learns_the_weights(monkeypatch):
+    monkeypatch.setattr(weight_noise.torch, "randn_like", lambda weight: torch.arange(6.0).reshape(2, 3))
+    layer, x = Linear(3, 2), torch.randn(4, 3)
+    layer.noise = 0.1
+    y = layer(x)
+    for output in range(2):
+        largest = max(abs(w) for w in layer.weight[output].tolist())
+        noisy = [layer.weight[output, i].item() + 0.1 * largest * (3 * output + i) for i in range(3)]
+        for row in range(4):
+            sum_of_row = layer.bias[output].item() + sum(noisy[i] * float(x[row, i]) for i in range(3))
+            assert y[row, output].item() == pytest.approx(sum_of_row, abs=1e-5)
+    y.sum().backward()
+    torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(2, -1))
+    torch.testing.assert_close(layer.eval()(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize(("name", "place"), STORABLE, ids=str)
+@pytest.mark.parametrize("padded", [False, True])
+def test_mixing_weights_are_noisy_alike_in_all_sentences(name, place, padded, monkeypatch):
+    """Against sums over pairs of the weights without noise; neither padding nor the future has any."""
+    torch.manual_seed(4)
+    draws = torch.randn(2, 7, 7, dtype=torch.float64)
+    mixer = build_mixer(name, place, embed_dim=8, num_heads=2).train()
+    x = torch.randn(3, 7, 8, dtype=torch.float64)
+    memory = x if place != "cross" else torch.randn_like(x)
+    known = vectors(30, 8)
+    lengths = torch.tensor([7, 5, 1] if padded and place != "decoder" else [7, 7, 7])
+    mask = torch.arange(7) >= lengths[:, None] if padded and place != "decoder" else None
+    monkeypatch.setattr(position_based.torch, "randn", lambda *shape, **kind: draws)
+    context = {"padding_mask": mask, **known, "need_weights": True}
+    _, weights = mixer(x, memory, **context)
+    mixer.weight_noise = 0.1
+    _, noisy = mixer(x, memory, **context)
+    weights, noisy = weights.expand(3, -1, -1, -1), noisy.expand(3, -1, -1, -1)
+    reach = mixer.band if hasattr(mixer, "band") and not mixer.tails else None
+    for b in range(3):
+        for n in range(7):
+            for m in range(7):
+                hidden = m >= lengths[b] or (place == "decoder" and m > n)
+                hidden = hidden or (reach is not None and abs(n - m) > reach.clip_distance)
+                for h in range(2):
+                    largest = weights[b, h, n].abs().max()
+                    expected = weights[b, h, n, m] + (0 if hidden else 0.1 * largest * draws[h, n, m])
+                    torch.testing.assert_close(noisy[b, h, n, m], expected, rtol=0, atol=1e-12)
+    mixer.eval()
+    torch.testing.assert_close(mixer(x, memory, **context)[1].expand(3, -1, -1, -1), weights)
+
+
+@pytest.mark.parametrize("name", mixer_names())
+def test_every_part_draws_at_every_pass_and_none_in_evaluation(name):
+    source, target = pad(sentences(9, 4)), pad(sentences(8, 5))
+    clean = build_model(name).eval()
+    for part in parts_of(name):
+        model = build_model(name)
+        model.load_state_dict(clean.state_dict())
+        add_weight_noise(model, [part], 0.1)
+        model.train()
+        first, second = (model(source, None, target)[0] for _ in range(2))
+        assert not torch.equal(first, second), part
+        assert first.isfinite().all()
+        model.eval()
+        assert torch.equal(model(source, None, target)[0], clean(source, None, target)[0]), part
+
+
+def test_options_of_the_model():
+    model = build_model("rposnet", **ON_ALL)
+    assert all(linear.noise == 0.5 for part in PARTS[1:] for _, _, linear in linears(model, part))
+    assert model.encoder.layers[0].self_attn.weight_noise == model.decoder.layers[1].self_attn.weight_noise == 0.5
+    model = build_model("rposnet", weight_noise=0.5, weight_noise_on="mixing")
+    assert not any(linear.noise for part in PARTS[1:] for _, _, linear in linears(model, part))
+
+
+def test_the_loss_in_chunks_projects_by_noisy_weights():
+    """Over many draws its mean is that without noise, and a single one is not."""
+    torch.manual_seed(5)
+    model = build_model("rposnet", weight_noise=0.1, weight_noise_on="output").train()
+    task = Namespace(target_dictionary=Namespace(pad=lambda: 1))
+    criterion = LabelSmoothedCrossEntropyCriterion(task, True, 0.1)
+    source, target = pad(sentences(9, 4)), pad(sentences(8, 5))
+    sample = {
+        "net_input": {"src_tokens": source, "src_lengths": None, "prev_output_tokens": target},
+        "target": target,
+        "ntokens": 13,
+    }
+    with torch.no_grad():
+        noisy = {float(criterion(model, sample)[0]) for _ in range(4)}
+    assert len(noisy) == 4
+    criterion(model, sample)[0].backward()
+    assert model.decoder.output_projection.weight.grad.abs().sum() > 0
+    assert len({float(criterion(model.eval(), sample)[0]) for _ in range(2)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("mixer", "options", "sentence"),
+    [
+        ("rposnet", {"weight_noise": 1.0}, "--weight-noise 1.0: give 0 or more and less than 1"),
+        ("rposnet", {"weight_noise": float("nan")}, "--weight-noise nan: give 0 or more and less than 1"),
+        ("rposnet", {"weight_noise": 0.04}, "--weight-noise 0.04: on which weights"),
+        ("rposnet", {"weight_noise_on": "mixing"}, "--weight-noise-on mixing: how much"),
+        ("rposnet", {"weight_noise": 0.04, "weight_noise_on": "mixin"}, "--weight-noise-on 'mixin': give one or more"),
+        ("rposnet", {"weight_noise": 0.04, "weight_noise_on": ""}, "--weight-noise-on '': give one or more"),
+        ("rposnet", {**ON_ALL, "shared_attention_dropout": True}, "--shared-attention-dropout with --weight-noise-on"),
+        ("shaw", ON_ALL, "the weights of attention, shaw cannot be stored"),
+    ],
+)
+def test_bad_options(mixer, options, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        build_model(mixer, **options)
+
+
+def test_checkpoints_that_are_older_than_the_options_are_read():
+    known = {option.name for option in dataclasses.fields(TransformerOptions)}
+    saved = {name: value for name, value in vars(model_options("rposnet")).items() if name in known}
+    older = {name: value for name, value in saved.items() if not name.startswith("weight_noise")}
+    found = checkpoint_options({"cfg": {"model": older | {"_name": "rposnet_tiny"}}})
+    assert found["weight_noise"] == 0
+    assert found["weight_noise_on"] is None
+    with pytest.raises(UsageError, match="weight_noise is missing"):
+        checkpoint_options({"cfg": {"model": saved | {"_name": "rposnet_tiny", "weight_noise": None}}})
