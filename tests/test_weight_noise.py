@@ -52,7 +52,7 @@ def test_linear_layer_multiplies_by_noisy_weights_and_learns_the_weights(monkeyp
         largest = max(abs(w) for w in layer.weight[output].tolist())
         noisy = [layer.weight[output, i].item() + 0.1 * largest * (3 * output + i) for i in range(3)]
         for row in range(4):
-            sum_of_row = layer.bias[output].item() + sum(noisy[i] * float(x[row, i]) for i in range(3))
+            sum_of_row = layer.bias[output].item() + sum(noisy[i] * x[row, i].item() for i in range(3))
             assert y[row, output].item() == pytest.approx(sum_of_row, abs=1e-5)
     y.sum().backward()
     torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(2, -1))
@@ -128,11 +128,11 @@ def test_the_loss_in_chunks_projects_by_noisy_weights():
         "ntokens": 13,
     }
     with torch.no_grad():
-        noisy = {float(criterion(model, sample)[0]) for _ in range(4)}
+        noisy = {criterion(model, sample)[0].item() for _ in range(4)}
     assert len(noisy) == 4
     criterion(model, sample)[0].backward()
     assert model.decoder.output_projection.weight.grad.abs().sum() > 0
-    assert len({float(criterion(model.eval(), sample)[0]) for _ in range(2)}) == 1
+    assert len({criterion(model.eval(), sample)[0].item() for _ in range(2)}) == 1
 
 
 @pytest.mark.parametrize(
