@@ -11,6 +11,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from posnet_fairseq import __version__
+from posnet_fairseq.analog.hardware import AIHWKIT
 from support.commands import ROOT
 
 
@@ -44,6 +45,11 @@ def test_hosted_tests_and_classifiers_have_the_versions_of_python_that_posnet_su
     classified = [line.rsplit(" ", 1)[1] for line in metadata["classifiers"] if "Python ::" in line]
     assert tested == classified == ["3.11", "3.12"]
     assert metadata["python_requires"] == ">=3.11,<3.13"
+
+
+def test_the_hint_to_install_aihwkit_names_the_version_of_the_extra(metadata):
+    (analog,) = metadata["extras_require"]["analog"]
+    assert analog.split(";")[0] == f"aihwkit=={AIHWKIT}"
 
 
 def test_dockerfile():
