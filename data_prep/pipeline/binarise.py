@@ -5,11 +5,11 @@ fairseq takes seconds to import, so that is done where it is called: most runs o
 
 import contextlib
 import logging
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posnet_data_prep.datasets import SETS
+from posnet_fairseq.shared.processes import apart
 from posnet_fairseq.shared.progress import Bar
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -38,8 +38,7 @@ def binarise(
     from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
 
     merge_large_indexes()  # before the next imports: with its module fairseq is imported without scikit-learn
-    from fairseq import options
-    from fairseq_cli import preprocess
+    from fairseq_cli import preprocess  # noqa: F401 (the process of _preprocess has it then, too)
 
     for left in folder.glob("*"):
         if left.name != "key":  # of the stage
@@ -57,8 +56,8 @@ def binarise(
         given = [str(prefix) for of, prefix in prefixes.items() if of.startswith(name)]
         arguments += [f"--{name}pref", ",".join(given)] if given else []
     logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
-    with _watching(folder, bar):
-        preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    apart(_preprocess, arguments, lambda: bar.move_to(_binary_bytes(folder)), SECONDS_BETWEEN_LOOKS)
+    bar.move_to(_binary_bytes(folder))
     (folder / "preprocess.log").unlink()  # it has dates and paths, which differ each time
 
 
@@ -75,23 +74,11 @@ def length_ratio(folder: Path, languages: Sequence[str]) -> float:
     return float(source / target)
 
 
-@contextlib.contextmanager
-def _watching(folder: Path, bar: Bar) -> Iterator[None]:
-    """Move the bar as the binary files grow."""
-    ended = threading.Event()
+def _preprocess(arguments: list[str]) -> None:
+    from fairseq import options
+    from fairseq_cli import preprocess
 
-    def watch() -> None:
-        while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            bar.move_to(_binary_bytes(folder))
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    bar.move_to(_binary_bytes(folder))
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
 
 
 def _binary_bytes(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """Work on several processes, with results in order."""
 
+import contextlib
 import ctypes
 import functools
 import multiprocessing
@@ -7,14 +8,16 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import util
 from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
 
 MOST = 1000  # processes
+FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 Item = TypeVar("Item")
@@ -26,7 +29,7 @@ def in_order(
     items: Iterable[Item],
     processes: int,
     start: str = "fork",
-    advice: str = "Run again with fewer --workers; what is done is kept.",
+    advice: str = FEWER_WORKERS,
 ) -> Generator[Result, None, None]:
     """Yield function(item) for each item, in the order of the items, computed by several processes.
 
@@ -46,13 +49,43 @@ def in_order(
     if processes == 1:
         yield from map(function, items)
         return
+    with _pool(function, processes, start, advice) as pool:
+        yield from submitted(pool, _work, items, 3 * processes)
+
+
+def apart(function: Callable[[Item], Result], item: Item, look: Callable[[], None], seconds: float) -> Result:
+    """Return function(item), computed by another process.
+
+    For functions of other packages that start processes themselves: when all of them get an interrupt, they may wait
+    for each other forever. Here none of them gets it, and all are killed.
+
+    Args:
+        function: of one item; item and result are pickled.
+        item: its argument.
+        look: called now and then until the result is there.
+        seconds: between two calls of ``look``.
+
+    Raises:
+        UsageError: the process was killed, by the system if memory is short.
+        Exception: any that the function raised.
+    """
+    with _pool(function, 1, "fork", FEWER_WORKERS) as pool:
+        result = pool.submit(_work, item)
+        while not wait([result], seconds).done:
+            look()
+        return result.result()
+
+
+@contextlib.contextmanager
+def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: str) -> Iterator[ProcessPoolExecutor]:
+    """Processes for :func:`_work`, which are killed when anything is raised while they are used."""
     context: Any = multiprocessing.get_context(start)
     numbers = context.SimpleQueue()
     for number in range(processes):
         numbers.put(number)
     with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function, numbers, os.getpid())) as pool:
         try:
-            yield from submitted(pool, _work, items, 3 * processes)
+            yield pool
         except BrokenProcessPool as error:
             raise UsageError(f"a process was killed, perhaps because memory is short. {advice}") from error
         except BaseException:
@@ -120,7 +153,16 @@ def _start(function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: 
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     die_with_parent(parent)
+    util.register_after_fork(_start, _die_with_worker)
     _function, _number = function, numbers.get()
+
+
+def _die_with_worker(_: object) -> None:
+    """Have a process killed that a worker has started with :mod:`multiprocessing`, when the worker ends."""
+    worker = multiprocessing.parent_process()
+    assert worker is not None
+    assert worker.pid is not None
+    die_with_parent(worker.pid)
 
 
 def worker_number() -> int:
