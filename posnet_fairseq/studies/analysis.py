@@ -1,9 +1,10 @@
 """What the results of a study say: scores and differences with their intervals, and courses of the trainings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist, fmean
+from itertools import chain
+from statistics import NormalDist, fmean, median
 from typing import Any
 
 import numpy as np
@@ -189,11 +190,29 @@ class Analysis:
         ]
         return np.array(shared, dtype=np.float64), np.exp(np.log(values).mean(0))
 
+    @cached_property
+    def baseline_seconds(self) -> float | None:
+        """CPU seconds of an update of the baseline, the median of all measurements beside runs; None without any."""
+        found = [run["training"]["cost"]["other_seconds"] for run in self._all() if run["training"].get("cost")]
+        return median(found) if found else None
+
+    def _all(self) -> Iterator[Result]:
+        return chain.from_iterable(self.results.values())
+
+    def seconds_per_update(self, system: str) -> float | None:
+        """CPU seconds of an update, as they would be if all runs had been made on one machine; None if not known.
+
+        These are the baseline's, times what an update costs relative to one of the baseline.
+        """
+        costs = [result["training"].get("cost") for result in self.results[system]]
+        if self.baseline_seconds is None or None in costs:
+            return None
+        return self.baseline_seconds * fmean(cost["relative"] for cost in costs)
+
     def cpu_seconds(self, system: str) -> float | None:
         """CPU seconds of a training until its end, the mean over seeds; None if not known."""
-        trainings = [result["training"] for result in self.results[system]]
-        found = [(training["cpu_seconds_per_update"], training["updates"]) for training in trainings]
-        return None if any(rate is None for rate, _ in found) else fmean(rate * updates for rate, updates in found)
+        seconds, updates = self.seconds_per_update(system), self.mean(system, "training", "updates")
+        return None if seconds is None or updates is None else seconds * updates
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
         """The perplexity of the validation set after a number of updates, interpolated; None beyond the training."""
@@ -204,8 +223,8 @@ class Analysis:
 
     def perplexity_after(self, system: str, seconds: float) -> float | None:
         """The perplexity of the validation set after CPU seconds of training; None if not known."""
-        rate = self.mean(system, "training", "cpu_seconds_per_update")
-        return self.perplexity_at(system, seconds / rate) if rate else None
+        of_update = self.seconds_per_update(system)
+        return self.perplexity_at(system, seconds / of_update) if of_update else None
 
     @cached_property
     def least_cpu_seconds(self) -> float | None:

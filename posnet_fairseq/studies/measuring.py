@@ -1,6 +1,7 @@
-"""What is measured of a trained run of a study: its beam, translations, precision, size and curves."""
+"""What is measured of a trained run of a study: its beam, translations, precision, size, cost and curves."""
 
 import dataclasses
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run import run_attached, run_stage, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
-from posnet_fairseq.studies import results
+from posnet_fairseq.studies import results, update_cost
 
 
 def choose_beam(
@@ -87,6 +88,33 @@ def training_of(run: Path) -> dict[str, Any]:
         "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},
         "surroundings": {name: last[name] for name in ("started", "commit", "versions", "machine")},
     }
+
+
+def cost_of(
+    settings: RunSettings, baseline: RunSettings, data: TranslationData, device: Device
+) -> dict[str, Any] | None:
+    """What an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
+
+    Args:
+        settings: of the run.
+        baseline: of a run with the same batches.
+        data, device: of both.
+
+    Returns:
+        ``relative``, ``other_seconds`` (of an update of the baseline) and ``updates`` (measured of each); None of a
+        training on several processes.
+    """
+    if device.processes * settings.nodes > 1:
+        return None
+    out = settings.run / "cost-of-updates.json"
+    # A longer training costs no more for each update.
+    trainings = [
+        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), data, device).arguments
+        for each in (settings, baseline)
+    ]
+    run_stage(settings, data, "cost", "train.json", out.name, update_cost.measuring(out, *trainings))
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
 
 
 def cpu_seconds(path: Path) -> float | None:

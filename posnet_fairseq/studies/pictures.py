@@ -52,10 +52,10 @@ def _courses(analysis: Analysis) -> Figure:
     late: list[float] = []
     for system in analysis.systems:
         updates, values = analysis.course(system)
-        rate = analysis.mean(system, "training", "cpu_seconds_per_update")
+        of_update = analysis.seconds_per_update(system)
         axes[0, 0].plot(updates, values, **_style(analysis, system), linewidth=1.4, label=system)
-        if rate:
-            axes[0, 1].plot(updates * rate / 3600, values, **_style(analysis, system), linewidth=1.4, label=system)
+        if of_update:
+            axes[0, 1].plot(updates * of_update / 3600, values, **_style(analysis, system), linewidth=1.4, label=system)
         late += [value for update, value in zip(updates, values, strict=True) if update >= LATE * updates[-1]]
     for axis, label in zip(axes.flat, ("updates", "hours of a core"), strict=True):
         axis.set_yscale("log")

@@ -173,13 +173,14 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
     device = find_device(job.settings)
     beam, tried = measuring.choose_beam(job.settings, data, device, study.beams)
     searching = dataclasses.replace(job.settings, beam=beam)
+    baseline = _run_settings(study, study.baselines[0], job.settings.seed, settings)
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
     result: dict[str, Any] = {
         **{"study": study.name, "system": job.system, "seed": job.settings.seed},
         "settings": _protocol(study, job),
         "data": {"key": data.key, "source": data.source, "target": data.target},
         "search": {"beam": beam, "validation_bleu": tried},
-        "training": measuring.training_of(job.run),
+        "training": measuring.training_of(job.run) | {"cost": measuring.cost_of(job.settings, baseline, data, device)},
         "model": measuring.model_of(searching),
         "test_sets": measuring.translated(searching, data, device),
     }

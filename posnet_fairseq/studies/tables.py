@@ -74,8 +74,9 @@ def _scores(analysis: Analysis, test_set: str) -> str:
     foot = (
         "Means of the seeds; ±: 95% interval; σ: standard deviation over seeds. Different with p ≤ .05 (paired "
         f"bootstrap, {RESAMPLES:,} resamples, seed {SEED}) from {marks}: ↑ better, ↓ worse. Perplexity: of the "
-        "validation set, the least. CPU h: hours of a core for the training. Parameters are those of inference, with "
-        "stored energies.\n" + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
+        "validation set, the least. CPU h: hours of a core for the training, as if all had been trained on one quiet "
+        "machine. Parameters are those of inference, with stored energies.\n"
+        + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
     )
     return f"{_table(head, rows)}\n\n{foot}"
 
@@ -141,6 +142,7 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
 
 def _claims(analysis: Analysis) -> str:
     test_set, margin = analysis.test_sets[0], analysis.study.margin
+    seeds_vary = analysis.seed_deviation(test_set, "bleu") is not None
     head = ["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"]
     rows = []
     for claim in analysis.study.claims:
@@ -155,12 +157,17 @@ def _claims(analysis: Analysis) -> str:
                 f"{signed(found.low, 1)} … {signed(found.high, 1)}",
                 "< .001" if found.p < 0.001 else f"{found.p:.3f}".removeprefix("0"),
                 signed(analysis.contrast(claim.system, claim.other, test_set, "chrf").value, 1),
-                verdict(claim, found, margin),
+                verdict(claim, found, margin) if seeds_vary else "cannot say (one seed)",
             ]
         )
+    variation = (
+        "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled over "
+        "all systems)"
+        if seeds_vary
+        else "Intervals and p include the variation over sentences only: no system has several seeds yet"
+    )
     foot = (
-        f"Differences on {analysis.title(test_set)}. Intervals and p include the variation over sentences and over "
-        "seeds (their standard deviation, pooled over all systems). Better or worse: p ≤ .05; as good: the whole "
+        f"Differences on {analysis.title(test_set)}. {variation}. Better or worse: p ≤ .05; as good: the whole "
         f"interval lies within ±{margin:.1f} BLEU. With {len(rows)} claims, {SIGNIFICANT * len(rows):.1f} would seem "
         "to hold or to fail by chance if no systems differed."
     )
@@ -238,4 +245,5 @@ def _effort(analysis: Analysis) -> str:
                 f"{hours:.2f}",
             ]
         )
-    return f"{_table(head, rows)}\n\nTrainings of all: {total:.1f} hours of a core."
+    foot = f"As spent, on machines with other programs beside the trainings: {total:.1f} hours of a core for all."
+    return f"{_table(head, rows)}\n\n{foot}"

@@ -182,6 +182,8 @@ def test_a_run_leaves_its_result(tmp_path):
     assert found["training"]["validation"]["updates"] == [2, 3, 4, 6, 8]  # 3: the end of an epoch
     assert found["training"]["best_perplexity"] == min(found["training"]["validation"]["perplexity"])
     assert found["training"]["cpu_seconds_per_update"] > 0
+    assert found["training"]["cost"].keys() == {"relative", "other_seconds", "updates"}
+    assert min(found["training"]["cost"].values()) > 0
     scores = found["search"]["validation_bleu"]
     assert set(scores) == {"1", "2"}
     assert scores[str(found["search"]["beam"])] == max(scores.values())

@@ -1,0 +1,72 @@
+"""CPU time of an update of one training, relative to one of another: both train in turn, on the same batches.
+
+The runs of a study are made on several days and machines, beside other programs. Seconds in their logs differ for these
+reasons, too; ratios measured in turn do not.
+
+    python -m posnet_fairseq.studies.update_cost OUT ARGUMENT ... --against ARGUMENT ...
+
+writes a JSON file. Arguments are those of fairseq-train.
+"""
+
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared.files import write_lines
+
+UPDATES, WARM_UP = 30, 5
+AGAINST = "--against"
+
+
+def measuring(out: Path, own: Sequence[str], other: Sequence[str]) -> list[str]:
+    """The command that measures a training against another.
+
+    Args:
+        out: JSON file that it writes.
+        own, other: arguments of fairseq-train.
+    """
+    return [sys.executable, "-W", "ignore", "-m", __name__, str(out), *own, AGAINST, *other]
+
+
+def _training(arguments: Sequence[str]) -> Callable[[], object]:
+    """A function that does the next update of a training that begins."""
+    from fairseq import tasks
+    from fairseq.data.iterators import GroupedIterator
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq.trainer import Trainer
+
+    from posnet_fairseq.runs.before_training import parse
+
+    cfg = convert_namespace_to_omegaconf(parse(arguments))
+    task = tasks.setup_task(cfg.task)
+    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    epochs = trainer.get_train_iterator(epoch=1, load_dataset=True)
+    batches = itertools.chain.from_iterable(
+        GroupedIterator(epochs.next_epoch_itr(), cfg.optimization.update_freq[0]) for _ in itertools.count()
+    )
+    trainer.begin_epoch(1)
+    return lambda: trainer.train_step(next(batches))
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure a training against another."""
+    out, *rest = sys.argv[1:] if arguments is None else arguments
+    place = rest.index(AGAINST)
+    trainings = {"own": _training(rest[:place]), "other": _training(rest[place + 1 :])}
+    seconds = interleaved(trainings, UPDATES, WARM_UP)
+    found = {
+        "relative": round(median_ratio(seconds["own"], seconds["other"]), 4),
+        "other_seconds": round(statistics.median(seconds["other"]), 4),
+        "updates": UPDATES,
+    }
+    write_lines(Path(out), [json.dumps(found)])
+
+
+if __name__ == "__main__":
+    main()
