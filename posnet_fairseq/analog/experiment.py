@@ -13,6 +13,7 @@ from posnet_eval.api import Result, score
 from posnet_fairseq.analog.hardware import Hardware, seconds
 from posnet_fairseq.analog.translating import CrossbarTranslation
 from posnet_fairseq.inference.model_folder import WEIGHTS
+from posnet_fairseq.inference.search.settings import RECORDED
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, read_parallel, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -36,6 +37,7 @@ class Experiment:
         renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
         test: source text and reference.
         seed: of everything random.
+        beam: hypotheses of the search; None: the model's own.
         data: directory with the dictionaries and the card of the data, or None for the model's own.
         text: how text is split into tokens, see :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
         out: folder of the translations, the record and the report.
@@ -50,6 +52,7 @@ class Experiment:
     renormalise: bool
     test: tuple[Path, Path]
     seed: int
+    beam: int | None
     data: str | None
     text: Mapping[str, Any]
     out: Path
@@ -105,12 +108,14 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
         experiment.hardware,
         experiment.renormalise,
         experiment.seed,
+        experiment.beam,
         experiment.data,
         experiment.text,
     )
     placed = translation.place(experiment.adc_bits[0])
     record = experiment.describe() | {
         "test": [hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in (source, reference)],
+        "search": {name: getattr(translation.settings, name) for name in RECORDED},
         "positions": list(translation.longest),
         "weights on crossbars": placed,
     }

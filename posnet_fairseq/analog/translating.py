@@ -31,11 +31,13 @@ class CrossbarTranslation:
         hardware: the crossbars, but for the bits of the converters of outputs.
         renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
         seed: of everything random.
+        beam: hypotheses of the search; None: the model's own.
         data: directory with the dictionaries and the card of the data; None for the model's own.
         text: how text is split into tokens, see :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
 
     Attributes:
         vocabulary: of the model.
+        settings: of the search.
         longest: tokens of the longest source, and most tokens of its translation.
 
     Raises:
@@ -50,17 +52,19 @@ class CrossbarTranslation:
         hardware: Hardware,
         renormalise: bool,
         seed: int,
+        beam: int | None,
         data: str | Path | None,
         text: Mapping[str, Any],
     ) -> None:
         self._parts, self._hardware, self._renormalise, self._seed = parts, hardware, renormalise, seed
         (self._digital,), self.vocabulary, folder, recorded = load_models([model], data)
         self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **text)
-        self._settings = SearchSettings(**recorded)
+        self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
+        self.settings.check(len(self.vocabulary.target_dictionary))
         translator = self._translator(self._digital)
         self._batches = Batches(lines, translator, MAX_TOKENS)
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
-        target = int(self._settings.max_len_a * source + self._settings.max_len_b) + 1
+        target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1
         self.longest = source, min(target, self._digital.decoder.max_positions())
         self._on_crossbars: dict[int, Transformer] = {}
 
@@ -104,7 +108,7 @@ class CrossbarTranslation:
         return self._translations(model)
 
     def _translator(self, model: Transformer) -> Translator:
-        search = BeamSearch([model], self.vocabulary.target_dictionary, self._settings)
+        search = BeamSearch([model], self.vocabulary.target_dictionary, self.settings)
         return Translator(search, self.vocabulary, self._pipeline, model.encoder.max_positions())
 
     @torch.inference_mode()

@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--programmings", type=int, help="(default: 10, or 1 with --noise none)")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default: 1)")
+    parser.add_argument("--beam", type=int, help="hypotheses of the search (default: the model's own)")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_text_options(parser)
     return parser
@@ -123,6 +124,7 @@ def main(options: argparse.Namespace) -> None:
         renormalise=options.renormalise,
         test=tuple(options.test),
         seed=options.seed,
+        beam=options.beam,
         data=options.data,
         text=text_options(options),
         out=options.out,

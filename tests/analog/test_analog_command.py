@@ -81,6 +81,18 @@ def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
     assert (hour["seconds"], hour["adc_bits"], hour["runs"], hour["baseline"]) == (3600, 8, 3, "digital")
 
 
+def test_the_beam_is_the_one_of_posnet_translate(folder, tmp_path):
+    for beam in ("1", "3"):
+        run(folder, tmp_path / beam, *IDEAL, "--beam", beam)
+        assert report(tmp_path / beam)["search"]["beam"] == int(beam)
+        translate.main(
+            [str(folder / "fast.pt"), "--pretokenized", "--beam", beam, "--input", str(folder / "x.xx")]
+            + ["--out", str(tmp_path / f"{beam}.yy")]
+        )
+        assert (tmp_path / f"{beam}.yy").read_text() == files(tmp_path / beam)["1d.adc24.1.txt"]
+    assert files(tmp_path / "1") != files(tmp_path / "3")
+
+
 def test_it_goes_on_and_more_programmings_are_added(folder, tmp_path, capsys):
     out = tmp_path / "out"
     run(folder, out, "--programmings", "2", "--json")
@@ -98,7 +110,7 @@ def test_another_experiment_is_refused(folder, tmp_path, capsys):
     out = tmp_path / "out"
     run(folder, out, "--programmings", "1")
     capsys.readouterr()
-    for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"]):
+    for more in (["--tile-size", "64"], ["--seed", "2"], ["--renormalise"], ["--beam", "2"]):
         test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(out), *more]
         arguments = [str(folder / "fast.pt"), "--pretokenized", "--on", "mixing,output", *test]
         assert "is of another experiment" in fails(capsys, analog.main, *arguments)
@@ -128,6 +140,7 @@ def test_another_model_at_the_same_place_is_refused(folder, tmp_path, capsys):
         ("--on output --programmings 0", "--programmings 0: give 1 or more"),
         ("--on output --noise none --programmings 3", "--programmings 3 with --noise none: all would be equal."),
         ("--on output --noise reram --time 1h", "--noise reram was measured 1s, 1d and 2d after programming"),
+        ("--on output --pretokenized --beam 0", "--beam 0: give 1 or more"),
         ("--on output --tile-size 4", "--tile-size 4: give 8 or more"),
         ("--on mixing --pretokenized", "the weights of attention cannot be stored"),
     ],
