@@ -3,7 +3,7 @@
 import base64
 import glob
 import json
-import zlib
+import lzma
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from posnet_fairseq.shared.files import read_parallel, replacing
 from posnet_fairseq.shared.records import read_json
 
 METRICS = ("bleu", "chrf")
+STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
 _KEYS = {"study", "system", "seed", "settings", "training", "search", "model", "test_sets"}
 
 
@@ -26,15 +27,34 @@ def path_of(folder: Path, system: str, seed: int) -> Path:
 
 
 def pack(statistics: FloatArray) -> dict[str, Any]:
-    """Whole numbers in a form for JSON: shape, and the base64 of zlib's compression of little-endian int32."""
-    data = zlib.compress(statistics.astype("<i4").tobytes(), 9)
-    return {"shape": list(statistics.shape), "zlib": base64.b64encode(data).decode("ascii")}
+    """Whole numbers in a form for JSON.
+
+    Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
+    column is written as its difference from an earlier one, byte by byte, most of which are then equal: a third of what
+    a compression of the numbers themselves takes.
+
+    Args:
+        statistics: (N, K) numbers below 2³¹.
+    """
+    return min((_packed(statistics, step) for step in STEPS), key=lambda packed: len(packed["lzma"]))
+
+
+def _packed(statistics: FloatArray, step: int) -> dict[str, Any]:
+    columns = statistics.T.astype("<i4", order="C")
+    columns[step:] = columns[:-step] - columns[step:]
+    planes = columns[..., None].view("u1").transpose(2, 0, 1)
+    data = lzma.compress(planes.tobytes(), preset=9)
+    return {"shape": list(statistics.shape), "step": step, "lzma": base64.b64encode(data).decode("ascii")}
 
 
 def unpack(packed: Mapping[str, Any]) -> FloatArray:
     """The numbers of :func:`pack`."""
-    data = zlib.decompress(base64.b64decode(packed["zlib"]))
-    return np.frombuffer(data, "<i4").reshape(packed["shape"]).astype(np.float64)
+    (segments, width), step = packed["shape"], packed["step"]
+    planes = np.frombuffer(lzma.decompress(base64.b64decode(packed["lzma"])), "u1").reshape(4, width, segments)
+    columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
+    for column in range(step, width):
+        columns[column] = columns[column - step] - columns[column]
+    return columns.T.astype(np.float64)
 
 
 def statistics_of(metric: str, language: str, hypotheses: Path, references: Path) -> FloatArray:
