@@ -20,8 +20,10 @@ def markdown(analysis: Analysis) -> str:
 
 
 def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
-    for test_set in analysis.test_sets:
+    *others, last = analysis.test_sets
+    for test_set in others:
         yield f"Scores on {_size(analysis, test_set)}", _scores(analysis, test_set)
+    yield f"Scores on {_size(analysis, last)}", f"{_scores(analysis, last)}\n\n{_about_scores(analysis, last)}"
     yield "Validation perplexity at equal updates and at equal CPU time", _courses(analysis)
     for test_set in analysis.test_sets:
         yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
@@ -70,15 +72,18 @@ def _scores(analysis: Analysis, test_set: str) -> str:
             parts += [f"σ{score.deviation:.1f}"] if score.deviation is not None else []
             cells.append(" ".join([*parts, _marks(analysis, system, test_set, metric)]).strip())
         rows.append(cells)
+    return _table(head, rows)
+
+
+def _about_scores(analysis: Analysis, test_set: str) -> str:
     marks = ", ".join(f"{symbol} {_label(name)}" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
-    foot = (
+    return (
         "Means of the seeds; ±: 95% interval; σ: standard deviation over seeds. Different with p ≤ .05 (paired "
         f"bootstrap, {RESAMPLES:,} resamples, seed {SEED}) from {marks}: ↑ better, ↓ worse. Perplexity: of the "
         "validation set, the least. CPU h: hours of a core for the training, as if all had been trained on one quiet "
         "machine. Parameters are those of inference, with stored energies.\n"
         + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
     )
-    return f"{_table(head, rows)}\n\n{foot}"
 
 
 def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
@@ -168,8 +173,8 @@ def _claims(analysis: Analysis) -> str:
     )
     foot = (
         f"Differences on {analysis.title(test_set)}. {variation}. Better or worse: p ≤ .05; as good: the whole "
-        f"interval lies within ±{margin:.1f} BLEU. With {len(rows)} claims, {SIGNIFICANT * len(rows):.1f} would seem "
-        "to hold or to fail by chance if no systems differed."
+        f"interval lies within ±{margin:.1f} BLEU. Of these claims ({len(rows)}), {SIGNIFICANT * len(rows):.1f} would "
+        "seem to hold or to fail by chance if no systems differed."
     )
     return f"{_table(head, rows)}\n\n{foot}"
 
@@ -206,7 +211,7 @@ def _power(analysis: Analysis) -> str:
 
 def _costs(analysis: Analysis) -> str:
     test_set = analysis.test_sets[0]
-    head = ["", "folder, MiB", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
+    head = ["", "folder, MiB", "beam", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
     rows = []
     for system in analysis.systems:
         speeds, scores = [], []
@@ -216,11 +221,12 @@ def _costs(analysis: Analysis) -> str:
             speeds.append(None if None in seconds else lines * len(seconds) / sum(seconds))
             scores.append(analysis.score(system, test_set, "bleu", precision).value)
         size = analysis.mean(system, "model", "folder_bytes")
-        cells = [_label(system), _number(size and size / 2**20), *map(_number, speeds), *map(decimal, scores)]
+        beams = " ".join(str(run["search"]["beam"]) for run in analysis.results[system])
+        cells = [_label(system), _number(size and size / 2**20), beams, *map(_number, speeds), *map(decimal, scores)]
         rows.append([*cells, signed(scores[1] - scores[0])])
     foot = (
-        f"Translation of {analysis.title(test_set)} with the beam that each run chose; seconds of a core, with the "
-        "start of the program. Other runs worked on the machine meanwhile."
+        f"Translation of {analysis.title(test_set)} with the beam that each run chose: larger beams take longer. "
+        "Seconds of a core, with the start of the program, while other programs ran on the machine."
     )
     return f"{_table(head, rows)}\n\n{foot}"
 
