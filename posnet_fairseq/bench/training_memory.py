@@ -93,7 +93,7 @@ def _convert(model: nn.Module, dtype: torch.dtype) -> None:
 def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> Tensor:
     features = model.decoder.features(target.roll(1, dims=1), model.encoder(source)).x
     if chunked:
-        weight = model.decoder.output_projection.weight
+        weight = model.decoder.output_projection.noisy_weight()
         return output_loss(features.flatten(0, 1), weight, target.flatten(), SMOOTHING, PADDING).loss
     from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 

@@ -192,7 +192,7 @@ class Analysis:
 
     @cached_property
     def baseline_seconds(self) -> float | None:
-        """CPU seconds of an update of the baseline, the median of all measurements beside runs; None without any."""
+        """CPU seconds of an update of the first baseline, the median of what was measured after all runs, or None."""
         found = [run["training"]["cost"]["other_seconds"] for run in self._all() if run["training"].get("cost")]
         return median(found) if found else None
 
@@ -200,23 +200,27 @@ class Analysis:
         return chain.from_iterable(self.results.values())
 
     def seconds_per_update(self, system: str) -> float | None:
-        """CPU seconds of an update, as they would be if all runs had been made on one machine; None if not known.
+        """CPU seconds of an update, without validations and checkpoints, as if on one machine; None if not known.
 
-        These are the baseline's, times what an update costs relative to one of the baseline.
+        These are the first baseline's, times what an update costs relative to one of it, the mean over seeds.
         """
+        if system == self.study.baselines[0]:
+            return self.baseline_seconds
         costs = [result["training"].get("cost") for result in self.results[system]]
         if self.baseline_seconds is None or None in costs:
             return None
         return self.baseline_seconds * fmean(cost["relative"] for cost in costs)
 
     def cpu_seconds(self, system: str) -> float | None:
-        """CPU seconds of a training until its end, the mean over seeds; None if not known."""
+        """CPU seconds of the updates of a training until its end, the mean over seeds; None if not known."""
         seconds, updates = self.seconds_per_update(system), self.mean(system, "training", "updates")
         return None if seconds is None or updates is None else seconds * updates
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
         """The perplexity of the validation set after a number of updates, interpolated; None beyond the training."""
         known, values = self.course(system)
+        if np.isclose(updates, known[-1], rtol=1e-9):  # computed from seconds that were computed from it
+            updates = known[-1]
         if not known[0] <= updates <= known[-1]:
             return None
         return float(np.exp(np.interp(updates, known, np.log(values))))
@@ -228,9 +232,9 @@ class Analysis:
 
     @cached_property
     def least_cpu_seconds(self) -> float | None:
-        """The CPU seconds of the shortest training: until then, all systems can be compared."""
-        known = [seconds for system in self.systems if (seconds := self.cpu_seconds(system)) is not None]
-        return min(known) if known else None
+        """The CPU seconds of the shortest course: until then, all systems can be compared. None if none are known."""
+        known = [(self.seconds_per_update(system), float(self.course(system)[0][-1])) for system in self.systems]
+        return min((seconds * updates for seconds, updates in known if seconds is not None), default=None)
 
     def signature(self, test_set: str, metric: str) -> str:
         """The signature of a metric, as posnet-score prints it."""

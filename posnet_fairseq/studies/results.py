@@ -30,8 +30,8 @@ def pack(statistics: FloatArray) -> dict[str, Any]:
     """Whole numbers in a form for JSON.
 
     Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
-    column is written as its difference from an earlier one, byte by byte, most of which are then equal: a third of what
-    a compression of the numbers themselves takes.
+    column is written as its difference from an earlier one, byte by byte, most of which are then equal: half of what
+    lzma makes of the numbers themselves.
 
     Args:
         statistics: (N, K) numbers below 2³¹.

@@ -80,8 +80,8 @@ def _about_scores(analysis: Analysis, test_set: str) -> str:
     return (
         "Means of the seeds; ±: 95% interval; σ: standard deviation over seeds. Different with p ≤ .05 (paired "
         f"bootstrap, {RESAMPLES:,} resamples, seed {SEED}) from {marks}: ↑ better, ↓ worse. Perplexity: of the "
-        "validation set, the least. CPU h: hours of a core for the training, as if all had been trained on one quiet "
-        "machine. Parameters are those of inference, with stored energies.\n"
+        "validation set, the least. CPU h: hours of a core for the updates, without validations, at the cost of an "
+        "update below. Parameters are those of inference, with stored energies.\n"
         + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
     )
 
@@ -165,17 +165,16 @@ def _claims(analysis: Analysis) -> str:
                 verdict(claim, found, margin) if seeds_vary else "cannot say (one seed)",
             ]
         )
-    variation = (
-        "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled over "
-        "all systems)"
-        if seeds_vary
-        else "Intervals and p include the variation over sentences only: no system has several seeds yet"
-    )
-    foot = (
-        f"Differences on {analysis.title(test_set)}. {variation}. Better or worse: p ≤ .05; as good: the whole "
-        f"interval lies within ±{margin:.1f} BLEU. Of these claims ({len(rows)}), {SIGNIFICANT * len(rows):.1f} would "
-        "seem to hold or to fail by chance if no systems differed."
-    )
+    foot = f"Differences on {analysis.title(test_set)}. "
+    if seeds_vary:
+        foot += (
+            "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled "
+            "over all systems). Better or worse: p ≤ .05; as good: the whole interval lies within "
+            f"±{margin:.1f} BLEU. Of these claims ({len(rows)}), {SIGNIFICANT * len(rows):.2f} would seem to hold or "
+            "to fail by chance if no systems differed."
+        )
+    else:
+        foot += "Intervals and p include the variation over sentences only: no system has several seeds yet."
     return f"{_table(head, rows)}\n\n{foot}"
 
 
@@ -232,7 +231,8 @@ def _costs(analysis: Analysis) -> str:
 
 
 def _effort(analysis: Analysis) -> str:
-    head = ["", "seeds", "updates", "best at", "beams", "attempts", "CPU h"]
+    baseline = _label(analysis.study.baselines[0])
+    head = ["", "seeds", "updates", "best at", "attempts", "cost of an update", "CPU h spent"]
     rows, total = [], 0.0
     for system in analysis.systems:
         runs = analysis.results[system]
@@ -246,10 +246,15 @@ def _effort(analysis: Analysis) -> str:
                 " ".join(str(run["seed"]) for run in runs),
                 " ".join(f"{run['training']['updates']:,}" for run in runs),
                 " ".join(f"{run['training']['best_update']:,}" for run in runs),
-                " ".join(str(run["search"]["beam"]) for run in runs),
                 " ".join(str(run["training"]["attempts"]) for run in runs),
+                " ".join(_number((run["training"].get("cost") or {}).get("relative"), "{:.2f}".format) for run in runs),
                 f"{hours:.2f}",
             ]
         )
-    foot = f"As spent, on machines with other programs beside the trainings: {total:.1f} hours of a core for all."
+    seconds = _number(analysis.baseline_seconds, "{:.2f}".format)
+    foot = (
+        f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; {baseline} "
+        "against itself shows how exact that is. Spent: as the logs say, with validations, on machines with other "
+        f"programs beside the trainings; {total:.1f} hours of a core for all."
+    )
     return f"{_table(head, rows)}\n\n{foot}"

@@ -1,7 +1,7 @@
 """CPU time of an update of one training, relative to one of another: both train in turn, on the same batches.
 
-The runs of a study are made on several days and machines, beside other programs. Seconds in their logs differ for these
-reasons, too; ratios measured in turn do not.
+The runs of a study are made on several days and machines, beside other programs. Seconds in their logs differ by much
+for these reasons; ratios measured in turn by some percent. Both trainings are new ones: their first updates are timed.
 
     python -m posnet_fairseq.studies.update_cost OUT ARGUMENT ... --against ARGUMENT ...
 
@@ -12,10 +12,11 @@ import itertools
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import device_clock, interleaved, median_ratio
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.files import write_lines
 
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out, *rest = sys.argv[1:] if arguments is None else arguments
     place = rest.index(AGAINST)
     trainings = {"own": _training(rest[:place]), "other": _training(rest[place + 1 :])}
-    seconds = interleaved(trainings, UPDATES, WARM_UP)
+    clock = time.process_time if "--cpu" in rest else device_clock
+    seconds = interleaved(trainings, UPDATES, WARM_UP, clock)
     found = {
         "relative": round(median_ratio(seconds["own"], seconds["other"]), 4),
         "other_seconds": round(statistics.median(seconds["other"]), 4),
