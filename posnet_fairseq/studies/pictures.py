@@ -10,6 +10,7 @@ from posnet_fairseq.plots import style
 from posnet_fairseq.studies.analysis import Analysis, front
 
 LATE = 0.25  # the axis is scaled for the part of the trainings from here on
+FEWEST = 20  # sentences in a group whose score is drawn
 TICKS = (*range(2, 10), *range(10, 30, 2), *range(30, 100, 10), *range(100, 1000, 100))  # of perplexities
 
 
@@ -73,7 +74,7 @@ def _courses(analysis: Analysis) -> Figure:
 def _costs(analysis: Analysis) -> Figure:
     """BLEU on each test set against CPU time of the training and against parameters, with the Pareto fronts."""
     costs: dict[str, dict[str, float | None]] = {
-        "hours of a core for the training": {
+        "hours of a core for the updates": {
             system: seconds and seconds / 3600
             for system in analysis.systems
             for seconds in [analysis.cpu_seconds(system)]
@@ -125,7 +126,7 @@ def _lengths(analysis: Analysis) -> Figure:
     figure, axes = style.figure(1 + 6.5 * columns, 5.5, 1, columns)
     first = analysis.baselines[0] if analysis.baselines else analysis.systems[0]
     for axis, test_set in zip(axes.flat, analysis.test_sets, strict=True):
-        groups = analysis.by_length(test_set, "bleu")
+        groups = [group for group in analysis.by_length(test_set, "bleu") if group[1] >= FEWEST]
         for system in analysis.systems:
             values = [scores[system] - scores[first] for _, _, scores in groups]
             axis.plot(range(len(groups)), values, **_style(analysis, system), marker="o", markersize=4, label=system)
