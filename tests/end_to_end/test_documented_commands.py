@@ -28,6 +28,8 @@ EXCEPTIONS = {
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
     r"posnet-run tune ": "tests/recipes/test_tuning.py, with trainings that are made up",
     r"posnet-run study ": "tests/recipes/test_studies.py::test_a_run_leaves_its_result, of a small study",
+    r"posnet-plot analog results/": "tests/analog/test_committed_reports.py::test_committed_reports_are_drawn",
+    r"posnet-analog runs/": "needs an hour of training; tests/analog/test_analog_command.py, of small models",
     r"posnet-plot study ": "tests/recipes/test_study_analysis.py::test_tables_and_pictures",
     r"posnet-bench prepare": "tests/test_bench.py::test_posnet_prepare_and_the_command_lines_write_equal_files",
     r"posnet-bench score$": "tests/eval/test_bench_score.py::test_against_sacrebleus_paired_test",
