@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from posnet_fairseq.bench.timing import device_clock, interleaved, median_ratio
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.files import write_lines
 
@@ -57,6 +56,8 @@ def _training(arguments: Sequence[str]) -> Callable[[], object]:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure a training against another."""
+    from posnet_fairseq.bench.timing import device_clock, interleaved, median_ratio  # imports torch
+
     out, *rest = sys.argv[1:] if arguments is None else arguments
     place = rest.index(AGAINST)
     trainings = {"own": _training(rest[:place]), "other": _training(rest[place + 1 :])}
