@@ -17,7 +17,17 @@ def on_crossbars(linear: nn.Linear, configuration: Any) -> AnalogLinear:
         linear: in evaluation mode, as the result is.
         configuration: what :meth:`posnet_fairseq.analog.hardware.Hardware.configuration` returned.
     """
-    return AnalogLinear.from_digital(linear, configuration, TileModuleArray).eval()
+    layer = AnalogLinear.from_digital(linear, configuration, TileModuleArray).eval()
+    layer.register_forward_pre_hook(lambda _, inputs: (_without_subnormal(inputs[0]),))
+    return layer
+
+
+def _without_subnormal(x: Tensor) -> Tensor:
+    """Inputs with 0 for subnormal numbers: aihwkit divides by the largest of a vector, and would get infinity.
+
+    Weights of distant positions make such vectors, at padding for instance.
+    """
+    return x.masked_fill(x.abs() < torch.finfo(x.dtype).tiny, 0)
 
 
 class CrossbarMatrix(nn.Module):
@@ -48,7 +58,7 @@ class CrossbarMatrix(nn.Module):
         array: Any = self.layer.analog_module
         sums: Tensor | None = None
         for inputs, _, tiles in _spans(array.in_sizes, array.array, 0, x.size(-1)):
-            driven = x[..., inputs]
+            driven = _without_subnormal(x[..., inputs])
             outputs = [
                 _product(tile, driven, lines) for _, lines, tile in _spans(array.out_sizes, tiles, first, first + count)
             ]

@@ -88,3 +88,15 @@ def test_conductances_are_noisy(noise, time):
     error = layer.get_weights()[0] - linear.weight
     scale = linear.weight.abs().amax(dim=1, keepdim=True)
     assert 0.005 < (error / scale).std() < 0.15
+
+
+def test_vectors_of_subnormal_numbers_are_zeros():
+    """Their largest number has no finite inverse."""
+    torch.manual_seed(1)
+    x = torch.stack([torch.randn(6), torch.tensor([2e-43, 0, 0, -1e-42, 0, 0]), torch.zeros(6)])
+    assert x[1].any()
+    layer = on_crossbars(nn.Linear(6, 4), of(IDEAL))
+    matrix = CrossbarMatrix(torch.randn(4, 6), of(IDEAL))
+    for y in (layer(x), matrix.read(x, 0, 4)):
+        assert torch.isfinite(y).all()
+        torch.testing.assert_close(y[1], y[2])
