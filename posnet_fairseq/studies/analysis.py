@@ -1,6 +1,6 @@
 """What the results of a study say: scores and differences with their intervals, and courses of the trainings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -193,11 +193,9 @@ class Analysis:
     @cached_property
     def baseline_seconds(self) -> float | None:
         """CPU seconds of an update of the first baseline, the median of what was measured after all runs, or None."""
-        found = [run["training"]["cost"]["other_seconds"] for run in self._all() if run["training"].get("cost")]
+        costs = [run["training"].get("cost") for run in chain.from_iterable(self.results.values())]
+        found = [cost["other_seconds"] for cost in costs if cost]
         return median(found) if found else None
-
-    def _all(self) -> Iterator[Result]:
-        return chain.from_iterable(self.results.values())
 
     def seconds_per_update(self, system: str) -> float | None:
         """CPU seconds of an update, without validations and checkpoints, as if on one machine; None if not known.
