@@ -63,7 +63,10 @@ class _Loader(yaml.SafeLoader):
         return found
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge what ``<<`` refers to, up to a number of keys that does not fill the memory."""
+        """Merge what ``<<`` refers to, up to a number of keys that does not fill the memory.
+
+        PyYAML before 6.0.4 repeats the keys of a mapping for each of its aliases.
+        """
         super().flatten_mapping(node)
         if len(node.value) > _MOST_KEYS:
             problem = f"a mapping has more than {_MOST_KEYS:,} keys"
