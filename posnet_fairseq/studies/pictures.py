@@ -114,10 +114,11 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
                 marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
                 markersize=8 if system in best else 6, capsize=2, elinewidth=0.8, linestyle="", label=system,
             )  # fmt: skip
-    for system in best:
+    for place, system in enumerate(best):  # names in turn above and below, as neighbours may be close
         axis.annotate(
-            system, (cost[system], scores[system].value), xytext=(6, 5), textcoords="offset points", fontsize=8
-        )
+            system, (cost[system], scores[system].value), xytext=(6, -12 if place % 2 else 5),
+            textcoords="offset points", fontsize=8, color=_style(analysis, system)["color"],
+        )  # fmt: skip
 
 
 def _lengths(analysis: Analysis) -> Figure:
