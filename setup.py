@@ -81,6 +81,7 @@ setup(
         "jieba",
         "polib",
         "rich",
+        "scipy",
         "matplotlib",
         "jinja2",
         "pyyaml",

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from statistics import NormalDist, fmean, median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions
@@ -19,7 +20,6 @@ from posnet_fairseq.studies.results import unpack
 RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
 POWER = 0.8
-_NORMAL = NormalDist()
 
 Result = Mapping[str, Any]
 
@@ -31,36 +31,38 @@ class Contrast:
     Attributes:
         value: score of the first system − score of the second.
         error: standard error.
+        freedom: degrees of freedom of the error, for Student's t; infinite: the normal distribution.
         low, high: 95% interval.
-        p: two-sided p-value of no difference, of the normal distribution.
+        p: two-sided p-value of no difference.
+        detectable: the true difference that a test at 5% finds with a probability of 80%.
     """
 
     value: float
     error: float
+    freedom: float = np.inf
 
     @property
     def low(self) -> float:
         """The lower end of the interval."""
-        return self.value - _quantile(0.975) * self.error
+        return self.value - self._errors(0.975)
 
     @property
     def high(self) -> float:
         """The upper end of the interval."""
-        return self.value + _quantile(0.975) * self.error
+        return self.value + self._errors(0.975)
 
     @property
     def p(self) -> float:
         """The p-value; 1 if there is neither difference nor uncertainty."""
-        return 2 * _NORMAL.cdf(-abs(self.value) / self.error) if self.error else float(not self.value)
+        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error) if self.error else not self.value)
 
+    @property
+    def detectable(self) -> float:
+        """The detectable difference."""
+        return self._errors(0.975) + self._errors(POWER)
 
-def detectable(error: float) -> float:
-    """The true difference that a test at 5% finds with a probability of 80%, for a standard error."""
-    return (_quantile(0.975) + _quantile(POWER)) * error
-
-
-def _quantile(probability: float) -> float:
-    return _NORMAL.inv_cdf(probability)
+    def _errors(self, probability: float) -> float:
+        return float(stdtrit(self.freedom, probability)) * self.error
 
 
 class Analysis:
@@ -141,13 +143,17 @@ class Analysis:
 
     def seed_deviation(self, test_set: str, metric: str) -> float | None:
         """The standard deviation of a score over seeds, pooled over all systems with several; None if there is none."""
-        squares, freedom = 0.0, 0
+        squares = 0.0
         for system in self.systems:
             scores = self.score(system, test_set, metric)
             if scores.deviation is not None:
                 squares += scores.deviation**2 * (len(scores.runs) - 1)
-                freedom += len(scores.runs) - 1
-        return float(np.sqrt(squares / freedom)) if freedom else None
+        return float(np.sqrt(squares / self.seed_freedom)) if self.seed_freedom else None
+
+    @property
+    def seed_freedom(self) -> int:
+        """The degrees of freedom of :meth:`seed_deviation`: the number of runs, less one for each system."""
+        return sum(len(self.seeds(system)) - 1 for system in self.systems)
 
     def contrast(self, a: str, b: str, test_set: str, metric: str) -> Contrast:
         """The difference of system a from system b, with the uncertainty of other sentences and of other seeds."""
@@ -155,7 +161,10 @@ class Analysis:
         sentences = self._resampled(a, test_set, metric) - self._resampled(b, test_set, metric)
         spread = self.seed_deviation(test_set, metric) or 0.0
         seeds = spread**2 * (1 / len(self.seeds(a)) + 1 / len(self.seeds(b)))
-        return Contrast(value, float(np.sqrt(sentences.var(ddof=1) + seeds)))
+        variance = float(sentences.var(ddof=1)) + seeds
+        # Welch's and Satterthwaite's: the seeds' part is known as well as their number allows, the sentences' exactly.
+        freedom = self.seed_freedom * (variance / seeds) ** 2 if seeds else np.inf
+        return Contrast(value, float(np.sqrt(variance)), freedom)
 
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
         """Scores of groups of sentences by the length of their reference.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
-from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast, detectable
+from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast
 from posnet_fairseq.studies.protocol import Claim
 from posnet_fairseq.studies.results import METRICS
 
@@ -184,15 +184,15 @@ def _power(analysis: Analysis) -> str:
     for test_set in analysis.test_sets:
         for metric in METRICS:
             spread = analysis.seed_deviation(test_set, metric)
-            errors: dict[tuple[int, int], list[float]] = {}
+            contrasts: dict[tuple[int, int], list[Contrast]] = {}
             for baseline in analysis.baselines:
                 for system in analysis.systems:
                     if system != baseline:
                         seeds = (len(analysis.seeds(system)), len(analysis.seeds(baseline)))
                         contrast = analysis.contrast(system, baseline, test_set, metric)
-                        errors.setdefault(seeds, []).append(contrast.error)
-            for (some, others), found in sorted(errors.items()):
-                error = sorted(found)[len(found) // 2]
+                        contrasts.setdefault(seeds, []).append(contrast)
+            for (some, others), found in sorted(contrasts.items()):
+                middle = sorted(found, key=lambda contrast: contrast.error)[len(found) // 2]
                 label = analysis.metric(metric).label
                 cells = [
                     analysis.title(test_set),
@@ -200,7 +200,7 @@ def _power(analysis: Analysis) -> str:
                     _number(spread, lambda number: f"{number:.2f}"),
                     f"{some} and {others}",
                 ]
-                rows.append([*cells, f"{error:.2f}", f"{detectable(error):.1f}"])
+                rows.append([*cells, f"{middle.error:.2f}", f"{middle.detectable:.1f}"])
     foot = (
         "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
         "difference that would have been found (p ≤ .05) with a probability of 80%."

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.stats import t
 
 from posnet_eval.statistics import significance
 from posnet_fairseq.cli.plot import main
@@ -88,9 +89,14 @@ def test_contrasts_have_the_uncertainty_of_sentences_and_seeds(found):
     contrast = found.contrast("good", "other", "test", "bleu")
     sentences = (found._resampled("good", "test", "bleu") - found._resampled("other", "test", "bleu")).std(ddof=1)
     assert contrast.error == pytest.approx(math.sqrt(sentences**2 + spread**2 * (1 / 2 + 1 / 1)))
-    assert contrast.high - contrast.value == pytest.approx(1.959964 * contrast.error)
+    assert found.seed_freedom == 3  # three runs of base, two of good, one of other
+    assert contrast.freedom == pytest.approx(3 * contrast.error**4 / (spread**2 * 1.5) ** 2)
+    of_t = t(contrast.freedom)
+    assert contrast.value - contrast.low == pytest.approx(of_t.ppf(0.975) * contrast.error)
+    assert contrast.p == pytest.approx(2 * of_t.sf(abs(contrast.value) / contrast.error))
     assert Contrast(1.959964, 1.0).p == pytest.approx(0.05, abs=1e-6)
-    assert analysis.detectable(1.0) == pytest.approx(1.959964 + 0.841621, abs=1e-5)
+    assert Contrast(0.0, 1.0).detectable == pytest.approx(1.959964 + 0.841621, abs=1e-5)
+    assert Contrast(12.7062, 1.0, 1).p == pytest.approx(0.05, abs=1e-6)
 
 
 def test_lengths_part_the_sentences(found):
