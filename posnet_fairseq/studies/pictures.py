@@ -110,7 +110,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
             below, above = max(0.0, score.value - score.low), max(0.0, score.high - score.value)
             axis.errorbar(
                 cost[system], score.value, yerr=[[below], [above]],
-                color=style.COLOURS[place % len(style.COLOURS)],
+                color=_style(analysis, system)["color"],
                 marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
                 markersize=8 if system in best else 6, capsize=2, elinewidth=0.8, linestyle="", label=system,
             )  # fmt: skip

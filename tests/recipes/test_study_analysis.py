@@ -93,6 +93,7 @@ def test_contrasts_have_the_uncertainty_of_sentences_and_seeds(found):
     assert contrast.freedom == pytest.approx(3 * contrast.error**4 / (spread**2 * 1.5) ** 2)
     of_t = t(contrast.freedom)
     assert contrast.value - contrast.low == pytest.approx(of_t.ppf(0.975) * contrast.error)
+    assert contrast.high - contrast.value == pytest.approx(of_t.ppf(0.975) * contrast.error)
     assert contrast.p == pytest.approx(2 * of_t.sf(abs(contrast.value) / contrast.error))
     assert Contrast(1.959964, 1.0).p == pytest.approx(0.05, abs=1e-6)
     assert Contrast(0.0, 1.0).detectable == pytest.approx(1.959964 + 0.841621, abs=1e-5)
