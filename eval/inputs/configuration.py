@@ -49,18 +49,19 @@ def read_plan(path: Path) -> Plan:
 class _Loader(yaml.SafeLoader):
     """Loader of plain data that refuses duplicate keys, of which YAML would take the last one."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a dict.
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Return a mapping as it is written: keys that come from ``<<`` may be there again, with other values.
 
         Raises:
             yaml.MarkedYAMLError: a key occurs twice.
         """
-        found = super().construct_mapping(node, deep)
-        if len(found) < len({id(key) for key, _ in node.value}):
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            (twice, *_) = [key for place, key in enumerate(keys) if key in keys[:place]]
-            raise yaml.MarkedYAMLError(problem=f"{twice!r} is there twice", problem_mark=node.start_mark)
-        return found
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=node.start_mark)
+            seen.add((key.tag, key.value))
+        return node
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge what ``<<`` refers to, up to a number of keys that does not fill the memory.

@@ -217,6 +217,15 @@ def test_a_key_that_is_there_twice(data, capsys):
     assert "is not YAML in line 3: 'news' is there twice" in refused(capsys, "--config", "twice.yaml")
 
 
+def test_a_merged_key_may_be_there_with_another_value(data, capsys):
+    """What << brings is a default."""
+    config = configure(data)
+    with config.open("a") as file:
+        file.write("columns: {all: &all {base: 1, good: 2, third: 3}, most: {<<: *all, good: 20}}\n")
+    run(capsys, "--config", str(config), "--out", "report")
+    assert report()["columns"]["most"] == {"base": 1, "good": 20, "third": 3}
+
+
 def test_files_that_are_no_configuration(data, capsys):
     assert "nowhere.yaml: No such file" in refused(capsys, "--config", "nowhere.yaml")
     assert "is not YAML in line 2" in refused(capsys, "--config", str(write(data / "x.yaml", ["a: b", "c: [d"])))
