@@ -29,7 +29,9 @@ def interleaved(
     warm_up: int = 1,
     clock: Callable[[], float] = device_clock,
 ) -> dict[str, list[float]]:
-    """Run every function once a round, in turn, and time it.
+    """Run every function once a round and time it, forwards in one round and backwards in the next.
+
+    A function may leave caches and memory to the next one in a state that makes it faster or slower.
 
     Args:
         functions: functions without arguments, by name.
@@ -42,9 +44,9 @@ def interleaved(
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_ in range(warm_up + rounds):
-        for name, function in functions.items():
+        for name in functions if round_ % 2 == 0 else reversed(list(functions)):
             start = clock()
-            function()
+            functions[name]()
             if round_ >= warm_up:
                 seconds[name].append(clock() - start)
     return seconds

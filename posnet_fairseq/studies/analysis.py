@@ -13,7 +13,7 @@ from scipy.special import stdtr, stdtrit
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions
 from posnet_eval.statistics import significance
-from posnet_eval.statistics.results import Difference, Score, deviation
+from posnet_eval.statistics.results import Score, deviation
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.studies.results import unpack
 
@@ -31,7 +31,7 @@ class Contrast:
     Attributes:
         value: score of the first system − score of the second.
         error: standard error.
-        freedom: degrees of freedom of the error, for Student's t; infinite: the normal distribution.
+        freedom: degrees of freedom, for Student's t; infinite: the normal distribution.
         low, high: 95% interval.
         p: two-sided p-value of no difference.
         detectable: the true difference that a test at 5% finds with a probability of 80%.
@@ -122,24 +122,12 @@ class Analysis:
             self._samples[key] = self.metric(metric).corpus(sums)
         return self._samples[key]
 
-    def _pooled_score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
-        return self.metric(metric).corpus(self.statistics(system, test_set, metric, precision).mean(0).sum(0))
-
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """The mean of the runs' scores, with the interval of the bootstrap."""
         made = self.metric(metric)
         values = tuple(float(made.corpus(run.sum(0))) for run in self.statistics(system, test_set, metric, precision))
         low, high = significance.interval(self._resampled(system, test_set, metric, precision))
         return Score(fmean(values), values, deviation(values), low, high, half_width=0.5 * (high - low))
-
-    def difference(self, a: str, b: str, test_set: str, metric: str) -> Difference:
-        """The difference of system a from system b, as posnet-score tests it: with the seeds that were run."""
-        return significance.compare(
-            self.metric(metric),
-            (self._pooled_score(a, test_set, metric), self._pooled_score(b, test_set, metric)),
-            (self._resampled(a, test_set, metric), self._resampled(b, test_set, metric)),
-            same=np.array_equal(self.statistics(a, test_set, metric), self.statistics(b, test_set, metric)),
-        )
 
     def seed_deviation(self, test_set: str, metric: str) -> float | None:
         """The standard deviation of a score over seeds, pooled over all systems with several; None if there is none."""
@@ -156,15 +144,16 @@ class Analysis:
         return sum(len(self.seeds(system)) - 1 for system in self.systems)
 
     def contrast(self, a: str, b: str, test_set: str, metric: str) -> Contrast:
-        """The difference of system a from system b, with the uncertainty of other sentences and of other seeds."""
-        value = float(self._pooled_score(a, test_set, metric) - self._pooled_score(b, test_set, metric))
+        """The difference of system a from system b, with the uncertainty of other sentences and of other seeds.
+
+        It has the degrees of freedom of the seeds' deviation, although its other part, of the sentences, is known
+        better. Welch's and Satterthwaite's number is larger, but finds too many differences where seeds are few.
+        """
+        value = self.score(a, test_set, metric).value - self.score(b, test_set, metric).value
         sentences = self._resampled(a, test_set, metric) - self._resampled(b, test_set, metric)
         spread = self.seed_deviation(test_set, metric) or 0.0
         seeds = spread**2 * (1 / len(self.seeds(a)) + 1 / len(self.seeds(b)))
-        variance = float(sentences.var(ddof=1)) + seeds
-        # Welch's and Satterthwaite's: the seeds' part is known as well as their number allows, the sentences' exactly.
-        freedom = self.seed_freedom * (variance / seeds) ** 2 if seeds else np.inf
-        return Contrast(value, float(np.sqrt(variance)), freedom)
+        return Contrast(value, float(np.sqrt(sentences.var(ddof=1) + seeds)), self.seed_freedom or np.inf)
 
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
         """Scores of groups of sentences by the length of their reference.

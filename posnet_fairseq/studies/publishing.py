@@ -25,7 +25,7 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
     """
     study = read_study(name)
     check_folder(out)
-    analysis = Analysis(study, results.read_all(folder, [system.name for system in study.systems]))
+    analysis = Analysis(study, results.read_all(folder, study))
     path = out / f"{name}.md"
     out.mkdir(parents=True, exist_ok=True)
     style.refuse_foreign([path, *pictures.files(analysis, out)])

@@ -4,7 +4,8 @@ import base64
 import glob
 import json
 import lzma
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,20 @@ from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_parallel, replacing
 from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.studies.protocol import Study
 
 METRICS = ("bleu", "chrf")
 STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
-_KEYS = {"study", "system", "seed", "settings", "training", "search", "model", "test_sets"}
+PRECISIONS = ("float32", "int8")
+_KEYS = {"study", "system", "seed", "settings", "data", "training", "search", "model", "test_sets"}
+_PARTS = {
+    "settings": set(),
+    "data": {"key", "source", "target"},
+    "training": {"updates", "best_update", "best_perplexity", "cpu_seconds_per_update", "attempts", "validation"},
+    "search": {"beam"},
+    "model": {"parameters", "folder_bytes"},
+}
+_COST = {"relative", "other_seconds"}
 
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
@@ -99,30 +110,67 @@ def read(path: Path) -> dict[str, Any]:
     """A result.
 
     Raises:
-        UsageError: the file is none.
+        UsageError: the file is none, or damaged.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or not content.keys() >= _KEYS:
+    if not isinstance(content, dict) or not _is_complete(content):
         raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
     return content
 
 
-def read_all(folder: Path, systems: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """The results of systems, by seed; systems without any are left out.
+def _is_complete(content: Mapping[str, Any]) -> bool:
+    """Whether all is there of which tables and pictures are made."""
+    try:
+        complete = content.keys() >= _KEYS and isinstance(content["seed"], int)
+        complete = complete and all(content[part].keys() >= names for part, names in _PARTS.items())
+        cost = content["training"].get("cost")
+        complete = complete and (cost is None or cost.keys() >= _COST)
+        for translated in content["test_sets"].values():
+            for precision in PRECISIONS:
+                complete = complete and "cpu_seconds" in translated[precision]
+                for metric in METRICS:
+                    unpack(translated[precision][metric]["segments"])
+    except (AttributeError, LookupError, TypeError, ValueError, lzma.LZMAError):
+        return False
+    return complete
+
+
+def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
+    """The results of a study's systems, by seed; systems without any are left out.
 
     Args:
-        folder: of the study's results.
-        systems: names.
+        folder: of the results.
+        study: its protocol.
 
     Raises:
-        UsageError: a file is no result, or there are none.
+        UsageError: a file is no result, is not named after its run, or is of another study, other data or other
+            settings than the rest; or there are none.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for system in systems:
-        results = [read(path) for path in folder.glob(f"{glob.escape(system)}_s*.json")]
-        own = [result for result in results if result["system"] == system]
+    for system in (system.name for system in study.systems):
+        paths = sorted(folder.glob(f"{glob.escape(system)}_s*.json"))
+        own = {path: result for path in paths for result in [read(path)] if result["system"] == system}
+        for path, result in own.items():
+            right = path_of(folder, system, result["seed"])
+            if path != right:
+                raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
+            if result["study"] != study.name or result["test_sets"].keys() != study.test_sets.keys():
+                raise UsageError(
+                    f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere."
+                )
         if own:
-            found[system] = sorted(own, key=lambda result: result["seed"])
+            _refuse_mixture("settings", own)
+            found[system] = sorted(own.values(), key=lambda result: result["seed"])
     if not found:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
+    _refuse_mixture("data", {path_of(folder, run["system"], run["seed"]): run for run in chain(*found.values())})
     return found
+
+
+def _refuse_mixture(part: str, results: Mapping[Path, Mapping[str, Any]]) -> None:
+    first, *others = results
+    for path in others:
+        if results[path][part] != results[first][part]:
+            raise UsageError(
+                f"{path} and {first.name} were made with different {part}. Keep them in different folders."
+            )

@@ -6,7 +6,7 @@ from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast
 from posnet_fairseq.studies.protocol import Claim
-from posnet_fairseq.studies.results import METRICS
+from posnet_fairseq.studies.results import METRICS, PRECISIONS
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
 SIGNIFICANT = 0.05
@@ -77,12 +77,13 @@ def _scores(analysis: Analysis, test_set: str) -> str:
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:
     marks = ", ".join(f"{symbol} {_label(name)}" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
+    if marks:
+        marks = f" Different with p ≤ .05 (two-sided, as of claims below) from {marks}: ↑ better, ↓ worse."
     return (
-        "Means of the seeds; ±: 95% interval; σ: standard deviation over seeds. Different with p ≤ .05 (paired "
-        f"bootstrap, {RESAMPLES:,} resamples, seed {SEED}) from {marks}: ↑ better, ↓ worse. Perplexity: of the "
-        "validation set, the least. CPU h: hours of a core for the updates, without validations, at the cost of an "
-        "update below. Parameters are those of inference, with stored energies.\n"
-        + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
+        f"Means of the seeds; ±: 95% interval over sentences (paired bootstrap, {RESAMPLES:,} resamples, seed {SEED}); "
+        f"σ: standard deviation over seeds.{marks} Perplexity: of the validation set, the least. CPU h: hours of a "
+        "core for the updates, without validations, at the cost of an update below. Parameters are those of inference, "
+        "with stored energies.\n" + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
     )
 
 
@@ -90,8 +91,9 @@ def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
     marks = ""
     for symbol, baseline in zip(SYMBOLS, analysis.baselines, strict=False):
         if system != baseline:
-            arrow = analysis.difference(system, baseline, test_set, metric).arrow
-            marks += f"{symbol}{arrow}" if arrow else ""
+            found = analysis.contrast(system, baseline, test_set, metric)
+            if found.p <= SIGNIFICANT:
+                marks += f"{symbol}{'↑' if found.value > 0 else '↓'}"
     return marks
 
 
@@ -129,7 +131,7 @@ def _lengths(analysis: Analysis, test_set: str) -> str:
 
 
 def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
-    """Whether a claim holds: "yes", "no" or "cannot say".
+    """Whether a claim holds: "yes", "no", "no (better)", "no (worse)" or "cannot say".
 
     Args:
         claim: of a paper.
@@ -139,7 +141,9 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
     if claim.expected == "equal":
         if -margin <= contrast.low and contrast.high <= margin:
             return "yes"
-        return "no" if contrast.low > margin or contrast.high < -margin else "cannot say"
+        if -margin <= contrast.high and contrast.low <= margin:
+            return "cannot say"
+        return f"no ({'better' if contrast.value > 0 else 'worse'})"
     if contrast.p > SIGNIFICANT:
         return "cannot say"
     return "yes" if (contrast.value > 0) == (claim.expected == "better") else "no"
@@ -150,9 +154,8 @@ def _claims(analysis: Analysis) -> str:
     seeds_vary = analysis.seed_deviation(test_set, "bleu") is not None
     head = ["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"]
     rows = []
-    for claim in analysis.study.claims:
-        if not {claim.system, claim.other} <= set(analysis.systems):
-            continue
+    claims = [claim for claim in analysis.study.claims if {claim.system, claim.other} <= set(analysis.systems)]
+    for claim in claims:
         found = analysis.contrast(claim.system, claim.other, test_set, "bleu")
         rows.append(
             [
@@ -167,11 +170,12 @@ def _claims(analysis: Analysis) -> str:
         )
     foot = f"Differences on {analysis.title(test_set)}. "
     if seeds_vary:
+        directed = sum(claim.expected != "equal" for claim in claims)
         foot += (
             "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled "
             "over all systems). Better or worse: p ≤ .05; as good: the whole interval lies within "
-            f"±{margin:.1f} BLEU. Of these claims ({len(rows)}), {SIGNIFICANT * len(rows):.2f} would seem to hold or "
-            "to fail by chance if no systems differed."
+            f"±{margin:.1f} BLEU. Of the claims of better and worse ({directed}), {SIGNIFICANT * directed:.2f} would "
+            "seem to hold or to fail by chance if no systems differed."
         )
     else:
         foot += "Intervals and p include the variation over sentences only: no system has several seeds yet."
@@ -185,9 +189,9 @@ def _power(analysis: Analysis) -> str:
         for metric in METRICS:
             spread = analysis.seed_deviation(test_set, metric)
             contrasts: dict[tuple[int, int], list[Contrast]] = {}
-            for baseline in analysis.baselines:
+            for place, baseline in enumerate(analysis.baselines):
                 for system in analysis.systems:
-                    if system != baseline:
+                    if system not in analysis.baselines[: place + 1]:
                         seeds = (len(analysis.seeds(system)), len(analysis.seeds(baseline)))
                         contrast = analysis.contrast(system, baseline, test_set, metric)
                         contrasts.setdefault(seeds, []).append(contrast)
@@ -200,10 +204,11 @@ def _power(analysis: Analysis) -> str:
                     _number(spread, lambda number: f"{number:.2f}"),
                     f"{some} and {others}",
                 ]
-                rows.append([*cells, f"{middle.error:.2f}", f"{middle.detectable:.1f}"])
+                detectable = GAP if spread is None else decimal(middle.detectable)
+                rows.append([*cells, f"{middle.error:.2f}", detectable])
     foot = (
         "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
-        "difference that would have been found (p ≤ .05) with a probability of 80%."
+        "difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
     )
     return f"{_table(head, rows)}\n\n{foot}"
 
@@ -214,7 +219,7 @@ def _costs(analysis: Analysis) -> str:
     rows = []
     for system in analysis.systems:
         speeds, scores = [], []
-        for precision in ("float32", "int8"):
+        for precision in PRECISIONS:
             seconds = [run["test_sets"][test_set][precision]["cpu_seconds"] for run in analysis.results[system]]
             lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
             speeds.append(None if None in seconds else lines * len(seconds) / sum(seconds))

@@ -17,6 +17,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
 from support.corpus import make_corpus
+from support.study import result as study_result
 
 PROTOCOL = """
 settings: {dataset: study.en-de, size: tiny, updates: 8, interval: 2, average: 2, patience: 3, cpus: 1, tokens: 400,
@@ -121,11 +122,8 @@ def made(small, tmp_path, monkeypatch):
 def result(tmp_path, system="rposnet", seed=1, **changed):
     study = protocol.read_study("small")
     settings = running._run_settings(study, system, seed, StudySettings.parsed({"study": "small"}))
-    content = {
-        **{"study": "small", "system": system, "seed": seed},
-        "settings": running._protocol(study, running.StudyJob(system, settings)) | changed,
-        **{"training": {}, "search": {}, "model": {}, "test_sets": {}},
-    }
+    content = study_result("small", system, seed, 0.5, {"test": 3})
+    content["settings"] = running._protocol(study, running.StudyJob(system, settings)) | changed
     results.write(results.path_of(tmp_path / "results", system, seed), content)
 
 
