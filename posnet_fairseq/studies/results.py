@@ -21,7 +21,6 @@ from posnet_fairseq.studies.protocol import Study
 METRICS = ("bleu", "chrf")
 STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
 PRECISIONS = ("float32", "int8")
-_KEYS = {"study", "system", "seed", "settings", "data", "training", "search", "model", "test_sets"}
 _PARTS = {
     "settings": set(),
     "data": {"key", "source", "target"},
@@ -29,6 +28,7 @@ _PARTS = {
     "search": {"beam"},
     "model": {"parameters", "folder_bytes"},
 }
+_KEYS = {"study", "system", "seed", "test_sets", *_PARTS}
 _COST = {"relative", "other_seconds"}
 
 

@@ -204,8 +204,7 @@ def _power(analysis: Analysis) -> str:
                     _number(spread, lambda number: f"{number:.2f}"),
                     f"{some} and {others}",
                 ]
-                detectable = GAP if spread is None else decimal(middle.detectable)
-                rows.append([*cells, f"{middle.error:.2f}", detectable])
+                rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
     foot = (
         "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
         "difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
