@@ -1,11 +1,9 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
 import base64
-import glob
 import json
 import lzma
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -144,33 +142,35 @@ def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
 
     Raises:
         UsageError: a file is no result, is not named after its run, or is of another study, other data or other
-            settings than the rest; or there are none.
+            settings than the rest, or of a system that the study does not have; or there are none.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
-    for system in (system.name for system in study.systems):
-        paths = sorted(folder.glob(f"{glob.escape(system)}_s*.json"))
-        own = {path: result for path in paths for result in [read(path)] if result["system"] == system}
-        for path, result in own.items():
-            right = path_of(folder, system, result["seed"])
-            if path != right:
-                raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
-            if result["study"] != study.name or result["test_sets"].keys() != study.test_sets.keys():
-                raise UsageError(
-                    f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere."
-                )
-        if own:
-            _refuse_mixture("settings", own)
-            found[system] = sorted(own.values(), key=lambda result: result["seed"])
-    if not found:
+    found: dict[str, dict[Path, dict[str, Any]]] = {system: {} for system in study.seeds}
+    for path in sorted(folder.glob("*_s*.json")):
+        run = read(path)
+        right = path_of(folder, run["system"], run["seed"])
+        if path != right:
+            raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
+        if run["study"] != study.name or run["test_sets"].keys() != study.test_sets.keys():
+            raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
+        if run["system"] not in found:
+            raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
+        found[run["system"]][path] = run
+    for runs in found.values():
+        _refuse_mixture("settings", runs)
+    _refuse_mixture("data", {path: run for runs in found.values() for path, run in runs.items()})
+    if not any(found.values()):
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
-    _refuse_mixture("data", {path_of(folder, run["system"], run["seed"]): run for run in chain(*found.values())})
-    return found
+    return {
+        system: sorted(runs.values(), key=lambda run: run["seed"])  # not by path, where 10 comes before 2
+        for system, runs in found.items()
+        if runs
+    }
 
 
 def _refuse_mixture(part: str, results: Mapping[Path, Mapping[str, Any]]) -> None:
-    first, *others = results
-    for path in others:
-        if results[path][part] != results[first][part]:
+    paths = list(results)
+    for path in paths[1:]:
+        if results[path][part] != results[paths[0]][part]:
             raise UsageError(
-                f"{path} and {first.name} were made with different {part}. Keep them in different folders."
+                f"{path} and {paths[0].name} were made with different {part}. Keep them in different folders."
             )

@@ -279,6 +279,7 @@ def test_results_without_any_are_refused(found, tmp_path):
             lambda run: run.update(seed=1),
             "good_s2.json has the result of good_s1. Remove it, or rename it to good_s1.json",
         ),
+        (lambda run: run.update(system="base"), "good_s2.json has the result of base_s2. Remove it, or rename it"),
         (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other test sets"),
         (lambda run: run["test_sets"].pop("more"), "good_s2.json is of another study than made, or of other test sets"),
         (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
@@ -298,6 +299,13 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
     results.write(path, run)
     assert sentence in fails(capsys, main, "study", "made", "--results", str(path.parent), "--out", str(tmp_path / "f"))
     assert not (tmp_path / "f").exists()
+
+
+def test_a_system_of_another_study_is_refused(found, tmp_path, capsys):
+    folder = tmp_path / "results"
+    results.write(folder / "new_s1.json", results.read(folder / "good_s1.json") | {"system": "new"})
+    sentence = "new_s1.json is of a system that made does not have"
+    assert sentence in fails(capsys, main, "study", "made", "--results", str(folder), "--out", str(tmp_path / "f"))
 
 
 def _cut(packed):
