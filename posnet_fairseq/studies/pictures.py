@@ -114,11 +114,13 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
                 marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
                 markersize=8 if system in best else 6, capsize=2, elinewidth=0.8, linestyle="", label=system,
             )  # fmt: skip
-    for place, system in enumerate(best):  # names in turn above and below, as neighbours may be close
+    for system in best:  # names to the left and above, where a front has no points
         axis.annotate(
-            system, (cost[system], scores[system].value), xytext=(6, -12 if place % 2 else 5),
+            system, (cost[system], scores[system].value), xytext=(-6, 4), ha="right",
             textcoords="offset points", fontsize=8, color=_style(analysis, system)["color"],
         )  # fmt: skip
+    left, right = axis.get_xlim()
+    axis.set_xlim(left - 0.2 * (right - left), right)  # room for the first name
 
 
 def _lengths(analysis: Analysis) -> Figure:
