@@ -155,22 +155,20 @@ def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
         if run["system"] not in found:
             raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
         found[run["system"]][path] = run
+    found = {system: runs for system, runs in found.items() if runs}
+    if not found:
+        raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     for runs in found.values():
         _refuse_mixture("settings", runs)
     _refuse_mixture("data", {path: run for runs in found.values() for path, run in runs.items()})
-    if not any(found.values()):
-        raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
-    return {
-        system: sorted(runs.values(), key=lambda run: run["seed"])  # not by path, where 10 comes before 2
-        for system, runs in found.items()
-        if runs
-    }
+    # Not by path, where 10 comes before 2.
+    return {system: sorted(runs.values(), key=lambda run: run["seed"]) for system, runs in found.items()}
 
 
 def _refuse_mixture(part: str, results: Mapping[Path, Mapping[str, Any]]) -> None:
-    paths = list(results)
-    for path in paths[1:]:
-        if results[path][part] != results[paths[0]][part]:
+    first, *others = results
+    for path in others:
+        if results[path][part] != results[first][part]:
             raise UsageError(
-                f"{path} and {paths[0].name} were made with different {part}. Keep them in different folders."
+                f"{path} and {first.name} were made with different {part}. Keep them in different folders."
             )
