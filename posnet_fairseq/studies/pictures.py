@@ -114,9 +114,12 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
                 marker=style.MARKERS[place // len(style.COLOURS) % len(style.MARKERS)],
                 markersize=8 if system in best else 6, capsize=2, elinewidth=0.8, linestyle="", label=system,
             )  # fmt: skip
-    for system in best:  # names to the left and above, where a front has no points
+    bottom, top = axis.get_ylim()
+    height = bottom
+    for system in best:  # names to the left and above, where a front has no points; higher than the one before
+        height = max(scores[system].value, height + 0.03 * (top - bottom))
         axis.annotate(
-            system, (cost[system], scores[system].value), xytext=(-6, 4), ha="right",
+            system, (cost[system], height), xytext=(-6, 4), ha="right",
             textcoords="offset points", fontsize=8, color=_style(analysis, system)["color"],
         )  # fmt: skip
     left, right = axis.get_xlim()
