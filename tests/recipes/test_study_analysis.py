@@ -186,6 +186,26 @@ def test_the_baseline_costs_what_it_costs(found):
     assert found.seconds_per_update("base") == 0.5
 
 
+def test_translations_are_timed_as_if_on_one_machine(found):
+    """Here one run's machine is twice as fast as the other's, so that it takes half as long."""
+    before, after = found.results["good"]
+    after["training"]["cost"]["other_seconds"] = 0.25
+    after["test_sets"]["test"]["float32"]["cpu_seconds"] = 6.0
+    assert before["test_sets"]["test"]["float32"]["cpu_seconds"] == 10.0
+    assert found.baseline_seconds == 0.5
+    assert found.translation_seconds("good", "test", "float32") == pytest.approx((10 + 2 * 6) / 2)
+    row = _costs_of("good", found)
+    assert row[3] == f"{found.statistics('good', 'test', 'bleu').shape[1] / 11:.1f}"
+    after["training"]["cost"] = None
+    assert found.translation_seconds("good", "test", "float32") is None
+    assert _costs_of("good", found)[3] == "–"
+
+
+def _costs_of(system, found):
+    below = tables.markdown(found).partition("**What users pay for**")[2]
+    return next(line for line in below.splitlines() if line.startswith(f"| `{system}`")).split(" | ")
+
+
 def test_front_has_no_point_that_costs_more_and_scores_less():
     points = {"a": (1.0, 10.0), "b": (2.0, 9.0), "c": (2.0, 12.0), "d": (3.0, 12.0), "e": (4.0, 13.0), "f": (0.5, 1.0)}
     assert analysis.front(points) == ["f", "a", "c", "e"]
