@@ -212,18 +212,17 @@ class Analysis:
         seconds, updates = self.seconds_per_update(system), self.mean(system, "training", "updates")
         return None if seconds is None or updates is None else seconds * updates
 
-    def translation_seconds(self, system: str, test_set: str, precision: str) -> float | None:
-        """CPU seconds of the translation of a test set, as if on one machine, the mean over seeds; None if not known.
+    def translation_seconds(self, system: str, test_set: str, precision: str) -> list[float | None]:
+        """CPU seconds of the translation of a test set by each run, as if on one machine; None if not known.
 
         A run's machine is as fast as its updates of the first baseline are.
         """
-        found = []
+        found: list[float | None] = []
         for result in self.results[system]:
             seconds, cost = result["test_sets"][test_set][precision]["cpu_seconds"], result["training"].get("cost")
-            if seconds is None or cost is None or self.baseline_seconds is None:
-                return None
-            found.append(seconds * self.baseline_seconds / cost["other_seconds"])
-        return fmean(found)
+            known = seconds is not None and cost is not None and self.baseline_seconds is not None
+            found.append(seconds * self.baseline_seconds / cost["other_seconds"] if known else None)
+        return found
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
         """The perplexity of the validation set after a number of updates, interpolated; None beyond the training."""

@@ -221,17 +221,17 @@ def _costs(analysis: Analysis) -> str:
         for precision in PRECISIONS:
             seconds = analysis.translation_seconds(system, test_set, precision)
             lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
-            speeds.append(None if seconds is None else lines / seconds)
+            speeds.append(" ".join(_number(each and lines / each) for each in seconds))
             scores.append(analysis.score(system, test_set, "bleu", precision).value)
         size = analysis.mean(system, "model", "folder_bytes")
         beams = " ".join(str(run["search"]["beam"]) for run in analysis.results[system])
-        cells = [_label(system), _number(size and size / 2**20), beams, *map(_number, speeds), *map(decimal, scores)]
+        cells = [_label(system), _number(size and size / 2**20), beams, *speeds, *map(decimal, scores)]
         rows.append([*cells, signed(scores[1] - scores[0])])
     baseline = _label(analysis.study.baselines[0])
     foot = (
-        f"Translation of {analysis.title(test_set)} with the beam that each run chose: larger beams take longer. "
-        "Seconds of a core, with the start of the program, while other programs ran; as if all machines were equally "
-        f"fast, which updates of {baseline}, timed after each training, tell."
+        f"Translation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger beams take "
+        "longer. Seconds of a core, with the start of the program, while other programs ran; as if all machines were "
+        f"equally fast, which updates of {baseline}, timed after each training, tell."
     )
     return f"{_table(head, rows)}\n\n{foot}"
 
