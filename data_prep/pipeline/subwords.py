@@ -110,7 +110,7 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
         UsageError: the text has more different letters than `pieces`.
     """
     lines *= len(files)
-    step = -(-lines // MOST_LINES)
+    step = max(1, -(-lines // MOST_LINES))
     texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")
     with open(path, "wb") as writer:
         try:

@@ -1,6 +1,7 @@
 """The stages that read the descriptions of Debian's packages and their translations."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def debian(languages: tuple[str, str], downloads: Downloads) -> Stage:
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         documents, counts = read_documents(languages, downloads, folder, report)
         with report.stage("split documents"):
-            return counts | _write_sets(folder, languages, split_families(documents, HELD_OUT))
+            return counts | _write_sets(folder, languages, _split(documents))
 
     return Stage("read", read, _options(languages), size=20 << 20)
 
@@ -49,7 +50,7 @@ def study(languages: tuple[str, str], downloads: Downloads) -> Stage:
         documents, counts = read_documents(languages, downloads, folder, report)
         interface = read_interface_texts(languages[1], downloads, report)
         with report.stage("split documents"):
-            sets = split_families(documents, HELD_OUT) | {SECOND_TEST: []}
+            sets = _split(documents) | {SECOND_TEST: []}
             for name, of_interface in {"train": "train", "valid": "valid", SECOND_TEST: "test"}.items():
                 sets[name].append(Document("", tuple(interface[of_interface])))
             return counts | _write_sets(folder, languages, sets)
@@ -65,6 +66,21 @@ def _options(languages: tuple[str, str]) -> dict[str, Any]:
         "held out": HELD_OUT,
         "near-duplicates": LEAST,
     }
+
+
+def _split(documents: Sequence[Document]) -> Sets:
+    """Documents of each set.
+
+    Raises:
+        UsageError: there are none for training.
+    """
+    sets = split_families(documents, HELD_OUT)
+    if not sets["train"]:
+        raise UsageError(
+            f"{sum(len(document.pairs) for document in documents):,} pairs are too few for validation and test set, "
+            f"which have {sum(HELD_OUT.values()):,}, and a training set. Give --mirror whole indexes of one suite."
+        )
+    return sets
 
 
 def _write_sets(folder: Path, languages: tuple[str, str], sets: Sets) -> dict[str, Any]:

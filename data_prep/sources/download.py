@@ -89,6 +89,7 @@ class Downloads:
         if path and ((given and archive.digest is None) or self._is_right(path, archive)):
             return path
         problems = []
+        changed = False
         if given:
             problems.append(f"{path} has another content")
         elif path:
@@ -107,16 +108,28 @@ class Downloads:
             if self._is_right(path, archive):
                 return path
             problems.append(self._set_aside(path, archive, mirror))
+            changed = archive.digest is None
         if self._local and not problems:
-            problems = [f"it is not in {self._local}"]
+            also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
+            raise UsageError(
+                f"--mirror {self._local}: {archive.name} is not there. Put it{also} into that folder, or leave out "
+                "--mirror to download it."
+            )
+        way = "Run the command again to continue (what has been downloaded is kept)"
+        if changed:
+            way = f"Remove {self._note(archive)} and run the command again to take what is there now"
         raise UsageError(
-            f"{archive.name} could not be downloaded: {'; '.join(problems)}. Run the command again to continue (what "
-            "has been downloaded is kept), or put the file into a folder and give that with --mirror."
+            f"{archive.name} could not be downloaded: {'; '.join(problems)}. {way}, or put the file into a folder and "
+            "give that with --mirror."
         )
 
     def _part(self, archive: Download) -> Path:
         """Path of a download that is not complete."""
         return self.folder / f"{archive.name}.part"
+
+    def _note(self, archive: Download) -> Path:
+        """Path of the note on a checked file."""
+        return self.folder / f"{archive.name}.json"
 
     def _mirrors(self, archive: Download) -> Sequence[str]:
         """Mirrors to ask, in order."""
@@ -143,8 +156,7 @@ class Downloads:
 
     def _is_right(self, path: Path, archive: Download) -> bool:
         """Whether a file has the known content, or that of its first download. An unchanged file is read once."""
-        note = self.folder / f"{archive.name}.json"
-        seen = _read_note(note)
+        seen = _read_note(self._note(archive))
         status = path.stat()
         if archive.size not in (None, status.st_size):
             return False
@@ -158,7 +170,7 @@ class Downloads:
             bar.advance(status.st_size)
         if expected not in (None, found):
             return False
-        write_lines(note, [json.dumps({"digest": found, "look": look})])
+        write_lines(self._note(archive), [json.dumps({"digest": found, "look": look})])
         return True
 
     def _set_aside(self, path: Path, archive: Download, origin: object) -> str:
@@ -169,11 +181,14 @@ class Downloads:
             archive: what it should have been.
             origin: mirror or path that it comes from.
         """
-        algorithm = _algorithm(archive.digest)
+        expected = archive.digest or _read_note(self._note(archive)).get("digest", "")
+        algorithm = _algorithm(expected)
         found = digest(path, algorithm)
         kept = path.replace(path.with_name(f"{path.name}.wrong"))
-        expected = (archive.digest or "the first download's").rpartition(":")[2]
-        return f"{origin} has another content ({algorithm} {found}, expected {expected}), kept as {kept}"
+        wanted = f", expected {expected.rpartition(':')[2]}" if expected else ""
+        if wanted and not archive.digest:
+            wanted += ", as at first"
+        return f"{origin} has another content ({algorithm} {found}{wanted}), kept as {kept}"
 
 
 def _algorithm(expected: str | None) -> str:

@@ -37,8 +37,13 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     """
     found: dict[str, Description] = {}
     text = f"Description-{language}: "
-    for number, record in _records(path):
+    for number, record, ends in _records(path):
         fields = [next((line for line in record if line.startswith(start)), "") for start in (_NAME, _HASH, text)]
+        if not ends and found:
+            raise UsageError(
+                f"{path} is cut short: behind its last record, which begins in line {number}, there is no empty line. "
+                "Copy it again."
+            )
         if not all(fields):
             raise UsageError(
                 f"{path}: the record that begins in line {number} is none of a package's description in the language "
@@ -56,18 +61,22 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     return found
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Records of a control file, which empty lines separate, with the number of the line in which they begin."""
+def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
+    """Records of a control file.
+
+    Returns:
+        for each, the number of the line in which it begins, its lines, and whether an empty line ends it.
+    """
     record: list[str] = []
     number = 0
     for number, line in enumerate(Reader(strict=True).plain(path), start=1):
         if line:
             record.append(line)
         elif record:
-            yield number - len(record), record
+            yield number - len(record), record, True
             record = []
     if record:
-        yield number - len(record) + 1, record
+        yield number - len(record) + 1, record, False
 
 
 def paragraphs(short: str, lines: Sequence[str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from posnet_fairseq.runs.settings import setting
 from posnet_fairseq.runs.systems import System, chosen
 from posnet_fairseq.runs.training_log import best_validation
 from posnet_fairseq.runs.values import fraction, rate, several, whole_number
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import shown
 
@@ -39,7 +40,13 @@ class TuneSettings(SystemsSettings):
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
-        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept."""
+        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept.
+
+        Raises:
+            UsageError: a learning rate is given, in place of those to try.
+        """
+        if "lr" in texts:
+            cls.refuse("lr", texts["lr"], f"a search tries several rates. Give them with {cls.called('lrs')}.")
         return super().completed({"average": "1"} | texts)
 
 
@@ -77,12 +84,14 @@ def tune(settings: TuneSettings) -> Path:
         the folder of the search: trials.json has all trials, tuned.txt the systems with the chosen options.
 
     Raises:
-        UsageError: it cannot begin, or runs failed.
+        UsageError: it cannot begin, options are chosen already, or runs failed.
     """
     name, systems = chosen(settings.systems, settings.mixers)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"
     parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))
-    check_options([job(system, settings.seed, settings) for system in systems])
+    jobs = [job(system, settings.seed, settings) for system in systems]
+    _refuse_chosen(jobs, settings)
+    check_options(jobs)
     best = {system.name: _first(system, settings) for system in systems}
     prepare_data(job(systems[0], settings.seed, settings).settings)
     trials: dict[str, dict[str, Trial]] = {system.name: {} for system in systems}
@@ -94,8 +103,8 @@ def tune(settings: TuneSettings) -> Path:
             for system in systems
             if option in best[system.name]
         }
-        jobs = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
-        do_all(jobs, parts, settings.variables())
+        todo = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
+        do_all(todo, parts, settings.variables())
         if settings.dry_run:
             continue
         for system, its_jobs in tried.items():
@@ -108,6 +117,18 @@ def tune(settings: TuneSettings) -> Path:
         _print(best, trials)
         say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")
     return folder
+
+
+def _refuse_chosen(jobs: Sequence[RunJob], settings: TuneSettings) -> None:
+    """Refuse options that are chosen already: values to try would replace them."""
+    for each in jobs:
+        words = {word.partition("=")[0] for word in each.settings.options.split()}
+        for field, option in OPTIONS.items():
+            if option in words:
+                raise UsageError(
+                    f"{each.system}: its options have {option}, which the search chooses. Leave it out there, and give "
+                    f"the values to try with {settings.called(field)}."
+                )
 
 
 def _first(system: System, settings: TuneSettings) -> dict[str, str]:

@@ -14,8 +14,8 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Score, deviation
+from posnet_fairseq.studies.compression import unpack
 from posnet_fairseq.studies.protocol import Study
-from posnet_fairseq.studies.results import unpack
 
 RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open

@@ -1,9 +1,7 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
-import base64
 import json
-import lzma
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +12,14 @@ from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_parallel, replacing
 from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.studies.compression import pack
+from posnet_fairseq.studies.form import METRICS, fault
 from posnet_fairseq.studies.protocol import Study
-
-METRICS = ("bleu", "chrf")
-STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
-PRECISIONS = ("float32", "int8")
-_PARTS = {
-    "settings": set(),
-    "data": {"key", "source", "target"},
-    "training": {"updates", "best_update", "best_perplexity", "cpu_seconds_per_update", "attempts", "validation"},
-    "search": {"beam"},
-    "model": {"parameters", "folder_bytes"},
-}
-_KEYS = {"study", "system", "seed", "test_sets", *_PARTS}
-_COST = {"relative", "other_seconds"}
 
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
     """The file of a run's result in the folder of a study."""
     return folder / f"{system}_s{seed}.json"
-
-
-def pack(statistics: FloatArray) -> dict[str, Any]:
-    """Whole numbers in a form for JSON.
-
-    Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
-    column is written as its difference from an earlier one, byte by byte, most of which are then equal: half of what
-    lzma makes of the numbers themselves.
-
-    Args:
-        statistics: (N, K) numbers below 2³¹.
-    """
-    return min((_packed(statistics, step) for step in STEPS), key=lambda packed: len(packed["lzma"]))
-
-
-def _packed(statistics: FloatArray, step: int) -> dict[str, Any]:
-    columns = statistics.T.astype("<i4", order="C")
-    columns[step:] = columns[:-step] - columns[step:]
-    planes = columns[..., None].view("u1").transpose(2, 0, 1)
-    data = lzma.compress(planes.tobytes(), preset=9)
-    return {"shape": list(statistics.shape), "step": step, "lzma": base64.b64encode(data).decode("ascii")}
-
-
-def unpack(packed: Mapping[str, Any]) -> FloatArray:
-    """The numbers of :func:`pack`."""
-    (segments, width), step = packed["shape"], packed["step"]
-    planes = np.frombuffer(lzma.decompress(base64.b64decode(packed["lzma"])), "u1").reshape(4, width, segments)
-    columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
-    for column in range(step, width):
-        columns[column] = columns[column - step] - columns[column]
-    return columns.T.astype(np.float64)
 
 
 def statistics_of(metric: str, language: str, hypotheses: Path, references: Path) -> FloatArray:
@@ -104,33 +60,27 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
         temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, study: Study) -> dict[str, Any]:
     """A result.
 
+    Args:
+        path: its file.
+        study: of the run.
+
     Raises:
-        UsageError: the file is none, or damaged.
+        UsageError: the file is damaged, is not named after its run, or is of another study.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or not _is_complete(content):
+    if not isinstance(content, dict):
         raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
+    if wrong := fault(content):
+        raise UsageError(f"{path} is no result of a run of a study: {wrong}. Remove it, and run that run again.")
+    right = path_of(path.parent, content["system"], content["seed"])
+    if path != right:
+        raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
+    if content["study"] != study.name or content["test_sets"].keys() != study.test_sets.keys():
+        raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
     return content
-
-
-def _is_complete(content: Mapping[str, Any]) -> bool:
-    """Whether all is there of which tables and pictures are made."""
-    try:
-        complete = content.keys() >= _KEYS and isinstance(content["seed"], int)
-        complete = complete and all(content[part].keys() >= names for part, names in _PARTS.items())
-        cost = content["training"].get("cost")
-        complete = complete and (cost is None or cost.keys() >= _COST)
-        for translated in content["test_sets"].values():
-            for precision in PRECISIONS:
-                complete = complete and "cpu_seconds" in translated[precision]
-                for metric in METRICS:
-                    unpack(translated[precision][metric]["segments"])
-    except (AttributeError, LookupError, TypeError, ValueError, lzma.LZMAError):
-        return False
-    return complete
 
 
 def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
@@ -141,17 +91,12 @@ def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
         study: its protocol.
 
     Raises:
-        UsageError: a file is no result, is not named after its run, or is of another study, other data or other
-            settings than the rest, or of a system that the study does not have; or there are none.
+        UsageError: a file is no result of the study, see :func:`read`, is of other data or other settings than the
+            rest, or of a system that the study does not have; or there are none.
     """
     found: dict[str, dict[Path, dict[str, Any]]] = {system: {} for system in study.seeds}
     for path in sorted(folder.glob("*_s*.json")):
-        run = read(path)
-        right = path_of(folder, run["system"], run["seed"])
-        if path != right:
-            raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
-        if run["study"] != study.name or run["test_sets"].keys() != study.test_sets.keys():
-            raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
+        run = read(path, study)
         if run["system"] not in found:
             raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
         found[run["system"]][path] = run
@@ -159,16 +104,25 @@ def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
     if not found:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     for runs in found.values():
-        _refuse_mixture("settings", runs)
-    _refuse_mixture("data", {path: run for runs in found.values() for path, run in runs.items()})
+        _refuse_mixture("settings", lambda run: run["settings"], runs)
+    every = {path: run for runs in found.values() for path, run in runs.items()}
+    _refuse_mixture("data", lambda run: run["data"], every)
+    _refuse_mixture("lines in their test sets", _lines, every)
     # Not by path, where 10 comes before 2.
     return {system: sorted(runs.values(), key=lambda run: run["seed"]) for system, runs in found.items()}
 
 
-def _refuse_mixture(part: str, results: Mapping[Path, Mapping[str, Any]]) -> None:
+def _lines(run: Mapping[str, Any]) -> dict[str, int]:
+    """The number of lines of each test set."""
+    return {name: found["float32"]["bleu"]["segments"]["shape"][0] for name, found in run["test_sets"].items()}
+
+
+def _refuse_mixture(
+    what: str, part: Callable[[Mapping[str, Any]], object], results: Mapping[Path, Mapping[str, Any]]
+) -> None:
     first, *others = results
     for path in others:
-        if results[path][part] != results[first][part]:
+        if part(results[path]) != part(results[first]):
             raise UsageError(
-                f"{path} and {first.name} were made with different {part}. Keep them in different folders."
+                f"{path} and {first.name} were made with different {what}. Keep them in different folders."
             )

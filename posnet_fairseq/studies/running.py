@@ -15,6 +15,7 @@ from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, root, setting
 from posnet_fairseq.runs.values import choose, seed_numbers, switch, whole_number
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.studies import measuring, results
 from posnet_fairseq.studies.protocol import Study, known_studies, read_study
@@ -78,9 +79,11 @@ def run_study(settings: StudySettings) -> None:
     """Make the runs that have no result yet.
 
     Raises:
-        UsageError: the study has no such system or seed, or runs failed.
+        UsageError: the study has no such system or seed, the folder has results that the new ones could not be
+            compared with, or runs failed.
     """
     study = read_study(settings.study)
+    check_folder(settings.results_folder, settings.called("results"))
     jobs = [
         StudyJob(system, _run_settings(study, system, seed, settings), STAGES, _words(system, seed, settings))
         for system, seed in _chosen(study, settings)
@@ -93,6 +96,7 @@ def run_study(settings: StudySettings) -> None:
         return
     check_options(todo)
     prepare_data(todo[0].settings)
+    _refuse_other_data(study, todo[0].settings, settings)
     if len(todo) == 1:
         _make(study, todo[0], settings)
         return
@@ -145,7 +149,7 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
     if not path.exists():
         return False
-    before, now = results.read(path)["settings"], _protocol(study, job)
+    before, now = results.read(path, study)["settings"], _protocol(study, job)
     different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if different:
         raise UsageError(
@@ -153,6 +157,20 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
             f"or give another folder ({settings.called('results')})."
         )
     return True
+
+
+def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudySettings) -> None:
+    """Refuse data that the results in the folder were not made with, before hours of training."""
+    folder = settings.results_folder
+    data = TranslationData.read(run_settings.data_folder, settings.dry_run)
+    if not data.exists or not any(folder.glob("*_s*.json")):
+        return
+    (first, *_), *_ = results.read_all(folder, study).values()
+    if first["data"]["key"] != data.key:
+        raise UsageError(
+            f"the results in {shown(folder)} were made with other data than that in {shown(run_settings.data_folder)}, "
+            f"so that new ones cannot be compared with them. Give another folder ({settings.called('results')})."
+        )
 
 
 def _protocol(study: Study, job: StudyJob) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast
+from posnet_fairseq.studies.form import METRICS, PRECISIONS
 from posnet_fairseq.studies.protocol import Claim
-from posnet_fairseq.studies.results import METRICS, PRECISIONS
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
 SIGNIFICANT = 0.05

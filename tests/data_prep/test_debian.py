@@ -37,7 +37,7 @@ def test_paragraphs():
 
 
 def test_texts_have_the_hash_of_their_english(tmp_path):
-    text = record("b", "de", "Kurz", " Lang", english="x") + "\n" + record("c", "de", "Zwei", english="x")
+    text = record("b", "de", "Kurz", " Lang", english="x") + record("c", "de", "Zwei", english="x")
     path = tmp_path / "index"
     path.write_text(text + "\n\n" + record("d", "de", "Drei", "Homepage: x", " y"), encoding="utf-8")
     first, last = read_descriptions(path, "de").values()
@@ -48,11 +48,19 @@ def test_texts_have_the_hash_of_their_english(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (record("a", "de", "Kurz") + "\nPackage: b\nVersion: 1\n", "line 5 .*Give an index Translation-de"),
+        (record("a", "de", "Kurz") + "Package: b\nVersion: 1\n\n", "line 5 .*Give an index Translation-de"),
         (record("a", "fr", "Court"), "line 1 .*language de"),
         ("no index\n", "line 1 .*Description-md5"),
         ("", "is empty"),
         (b"Package: \xff\n", "is not UTF-8"),
+        (
+            record("a", "de", "Kurz") + record("b", "de", "Lang")[:-1],
+            "is cut short: .* begins in line 5, .*Copy it again",
+        ),
+        (
+            record("a", "de", "Kurz") + record("b", "de", "Lang")[:30],
+            "is cut short: .* begins in line 5, .*Copy it again",
+        ),
     ],
 )
 def test_an_index_of_another_form(tmp_path, content, said):
@@ -253,13 +261,21 @@ def test_the_dataset(monkeypatch, tmp_path, capsys):
 def test_translations_that_are_none_are_left_out(tmp_path, report):
     english = record("a", "en", "Graphical editor", " The same text", " .", " More", english="x")
     german = record("a", "de", "Grafischer Editor", " The same text", " .", " Mehr", english="x")
-    english += "\n" + record("b", "en", "One", " Two", english="y")
-    german += "\n" + record("b", "de", "Eins", " Zwei", " .", " Drei", english="y")
+    english += record("b", "en", "One", " Two", english="y")
+    german += record("b", "de", "Eins", " Zwei", " .", " Drei", english="y")
     downloads = Downloads(tmp_path, str(write_indexes(tmp_path / "lists", en=english, de=german)), report)
     documents, counts = reading.read_documents(("en", "de"), downloads, tmp_path, report)
     assert documents == [Document("a", (("Graphical editor", "Grafischer Editor"), ("More", "Mehr")))]
     del counts["digests"]
     assert counts == {"documents": 2, "other paragraphs": 1, "pairs": 3, "unusable": 1}
+
+
+def test_indexes_without_text_for_training(tmp_path, report):
+    downloads = Downloads(tmp_path, str(write_indexes(tmp_path / "lists")), report)
+    with pytest.raises(
+        UsageError, match=r"^180 pairs are too few .*, which have 3,000, and a training set\. Give --mirror"
+    ):
+        reading.debian(("en", "de"), downloads).make(tmp_path, report)
 
 
 def test_indexes_of_different_suites(tmp_path, report):

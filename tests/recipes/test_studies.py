@@ -11,10 +11,11 @@ import pytest
 import sacrebleu
 
 from posnet_data_prep.prepare import main as prepare
+from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.run_settings import known_architectures
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.studies import protocol, results, running
+from posnet_fairseq.studies import compression, protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
 from support.corpus import make_corpus
 from support.study import result as study_result
@@ -93,6 +94,8 @@ def test_runs_come_seed_by_seed(small):
         ({"only": "rposnt"}, "--only rposnt: choose one of rposnet fouriernet. Did you mean rposnet?"),
         ({"seed": "one"}, "--seed one: give a whole number"),
         ({"jobs": "0"}, "--jobs 0: give a whole number"),
+        ({"results": __file__}, f"--results {__file__}: File exists. Choose another folder."),
+        ({"results": f"{__file__}/sub"}, f"--results {__file__}/sub: Not a directory. Choose another folder."),
     ],
 )
 def test_what_is_not_in_the_protocol_is_one_sentence(small, given, sentence):
@@ -108,6 +111,7 @@ def made(small, tmp_path, monkeypatch):
     begun = []
     monkeypatch.setattr(running, "check_options", lambda jobs: None)
     monkeypatch.setattr(running, "prepare_data", lambda settings: None)
+    monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "0"))
     monkeypatch.setattr(running, "do_all", lambda jobs, *_: begun.extend(jobs))
     monkeypatch.setattr(running, "_make", lambda study, job, settings: begun.append(job))
 
@@ -155,10 +159,25 @@ def test_a_damaged_result_is_one_sentence(made, tmp_path, damage):
     assert "\n" not in str(raised.value)
 
 
+def test_a_copied_result_is_refused(made, tmp_path):
+    result(tmp_path, seed=2)
+    (tmp_path / "results" / "rposnet_s2.json").rename(tmp_path / "results" / "rposnet_s1.json")
+    with pytest.raises(UsageError, match=r"rposnet_s1\.json has the result of rposnet_s2\. Remove it, or rename it"):
+        made()
+
+
+def test_other_data_are_refused_before_a_training(made, tmp_path, monkeypatch):
+    result(tmp_path)
+    monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "1"))
+    with pytest.raises(UsageError, match=r"made with other data than that in .*\. Give another folder \(--results\)\."):
+        made()
+    assert made(results=str(tmp_path / "new")) == [("rposnet", 1), ("fouriernet", 1), ("rposnet", 2)]
+
+
 def test_statistics_come_back_as_they_were():
     numbers = np.random.default_rng(1).integers(0, 2**31 - 1, (40, 10)).astype(np.float64)
-    packed = json.loads(json.dumps(results.pack(numbers)))
-    assert np.array_equal(results.unpack(packed), numbers)
+    packed = json.loads(json.dumps(compression.pack(numbers)))
+    assert np.array_equal(compression.unpack(packed), numbers)
 
 
 def test_a_run_leaves_its_result(tmp_path):
@@ -176,7 +195,7 @@ def test_a_run_leaves_its_result(tmp_path):
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     path = tmp_path / "results/rposnet_s1.json"
-    found = results.read(path)
+    found = json.loads(path.read_text())
     assert found["training"]["validation"]["updates"] == [2, 3, 4, 6, 8]  # 3: the end of an epoch
     assert found["training"]["best_perplexity"] == min(found["training"]["validation"]["perplexity"])
     assert found["training"]["cpu_seconds_per_update"] > 0
@@ -194,7 +213,7 @@ def test_a_run_leaves_its_result(tmp_path):
         of_test_set = found["test_sets"]["test"][precision]
         for metric, other in {"bleu": sacrebleu.corpus_bleu, "chrf": sacrebleu.corpus_chrf}.items():
             assert of_test_set[metric]["score"] == pytest.approx(other(lines, [references]).score, abs=1e-4)
-            statistics = results.unpack(of_test_set[metric]["segments"])
+            statistics = compression.unpack(of_test_set[metric]["segments"])
             assert len(statistics) == len(references)
             assert results.score_of(metric, "yy", statistics) == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
     before = path.stat().st_mtime_ns

@@ -1,5 +1,6 @@
 """What is made of the results of a study: pooled scores, differences, verdicts, tables and pictures."""
 
+import json
 import math
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from posnet_fairseq.cli.plot import main
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis, Contrast
+from posnet_fairseq.studies.compression import pack, unpack
 from posnet_fairseq.studies.protocol import Claim
 from support.commands import ROOT, fails
 from support.study import result
@@ -308,13 +310,36 @@ def test_results_without_any_are_refused(found, tmp_path):
         (lambda run: run["training"].clear(), "good_s2.json is no result of a run of a study"),
         (lambda run: run["training"]["cost"].clear(), "good_s2.json is no result of a run of a study"),
         (lambda run: run["test_sets"]["test"].pop("int8"), "good_s2.json is no result of a run of a study"),
+        (
+            lambda run: run["training"].update(updates="6000"),
+            "is no result of a run of a study: training.updates is '6000'",
+        ),
+        (lambda run: run["training"].update(updates=None), "training.updates is None. Remove it"),
+        (lambda run: run["training"].pop("updates"), "training.updates is missing. Remove it"),
+        (lambda run: run["training"].update(best_perplexity=-1.0), "training.best_perplexity is -1.0."),
+        (lambda run: run["training"].update(cpu_seconds_per_update="1"), "training.cpu_seconds_per_update is '1'."),
+        (lambda run: run["training"]["cost"].update(other_seconds=0), "training.cost is {"),
+        (lambda run: run["training"]["cost"].update(relative=math.nan), "training.cost is {"),
+        (lambda run: run["training"].update(validation=None), "training.validation is None."),
+        (lambda run: run["training"]["validation"]["perplexity"].pop(), "training.validation is {"),
+        (lambda run: run["training"]["validation"].update(updates=[], perplexity=[]), "training.validation is {"),
+        (lambda run: run["search"].update(beam=True), "search.beam is True."),
+        (lambda run: run["model"].update(folder_bytes=math.inf), "model.folder_bytes is inf."),
+        (lambda run: run.update(test_sets=[]), "test_sets is []."),
+        (lambda run: run["test_sets"].update(test=None), "test_sets.test is None."),
+        (
+            lambda run: run["test_sets"]["test"]["int8"].update(cpu_seconds="1"),
+            "test_sets.test.int8.cpu_seconds is '1'.",
+        ),
+        (lambda run: _shorten(run, "int8"), "test_sets.test has 297 and 300 lines in different translations"),
+        (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
         (lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "good_s2.json is no result of a run"),
     ],
 )
 def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, change, sentence):
     """A copy under another name would make the seeds seem to agree."""
     path = tmp_path / "results" / "good_s2.json"
-    run = results.read(path)
+    run = json.loads(path.read_text())
     change(run)
     results.write(path, run)
     assert sentence in fails(capsys, main, "study", "made", "--results", str(path.parent), "--out", str(tmp_path / "f"))
@@ -323,10 +348,18 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
 
 def test_a_system_of_another_study_is_refused(found, tmp_path, capsys):
     folder = tmp_path / "results"
-    results.write(folder / "new_s1.json", results.read(folder / "good_s1.json") | {"system": "new"})
+    results.write(folder / "new_s1.json", json.loads((folder / "good_s1.json").read_text()) | {"system": "new"})
     sentence = "new_s1.json is of a system that made does not have"
     assert sentence in fails(capsys, main, "study", "made", "--results", str(folder), "--out", str(tmp_path / "f"))
 
 
 def _cut(packed):
     packed["lzma"] = packed["lzma"][:400]
+
+
+def _shorten(run, *precisions):
+    """Leave out the last three lines of translations."""
+    for precision in precisions:
+        for metric in ("bleu", "chrf"):
+            scored = run["test_sets"]["test"][precision][metric]
+            scored["segments"] = pack(unpack(scored["segments"])[:-3])

@@ -10,7 +10,9 @@ NAME = "dists_bookworm_main_i18n_Translation-{}"
 def record(package, language, short, *lines, english=None):
     """A record of an index; `english` is the text whose hash it has."""
     key = hashlib.md5((english or short).encode()).hexdigest()
-    return "\n".join([f"Package: {package}", f"Description-md5: {key}", f"Description-{language}: {short}", *lines, ""])
+    return "\n".join(
+        [f"Package: {package}", f"Description-md5: {key}", f"Description-{language}: {short}", *lines, "\n"]
+    )
 
 
 def invented(language, packages=60):
@@ -22,7 +24,7 @@ def invented(language, packages=60):
         records.append(
             record(f"package{number:03}", language, texts[0], f" {texts[1]}", " .", f" {texts[2]}", english=str(number))
         )
-    return "\n".join(records)
+    return "".join(records)
 
 
 def _word(words):

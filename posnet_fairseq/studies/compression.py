@@ -1,0 +1,43 @@
+"""Statistics of segments in a small form for JSON."""
+
+import base64
+import lzma
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posnet_eval.metrics.base import FloatArray
+
+STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
+
+
+def pack(statistics: FloatArray) -> dict[str, Any]:
+    """Whole numbers in a form for JSON.
+
+    Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
+    column is written as its difference from an earlier one, byte by byte, most of which are then equal: half of what
+    lzma makes of the numbers themselves.
+
+    Args:
+        statistics: (N, K) numbers below 2³¹.
+    """
+    return min((_packed(statistics, step) for step in STEPS), key=lambda packed: len(packed["lzma"]))
+
+
+def _packed(statistics: FloatArray, step: int) -> dict[str, Any]:
+    columns = statistics.T.astype("<i4", order="C")
+    columns[step:] = columns[:-step] - columns[step:]
+    planes = columns[..., None].view("u1").transpose(2, 0, 1)
+    data = lzma.compress(planes.tobytes(), preset=9)
+    return {"shape": list(statistics.shape), "step": step, "lzma": base64.b64encode(data).decode("ascii")}
+
+
+def unpack(packed: Mapping[str, Any]) -> FloatArray:
+    """The numbers of :func:`pack`."""
+    (segments, width), step = packed["shape"], packed["step"]
+    planes = np.frombuffer(lzma.decompress(base64.b64decode(packed["lzma"])), "u1").reshape(4, width, segments)
+    columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
+    for column in range(step, width):
+        columns[column] = columns[column - step] - columns[column]
+    return columns.T.astype(np.float64)
