@@ -78,7 +78,7 @@ def _split(documents: Sequence[Document]) -> Sets:
     if not sets["train"]:
         raise UsageError(
             f"{sum(len(document.pairs) for document in documents):,} pairs are too few for validation and test set, "
-            f"which have {sum(HELD_OUT.values()):,}, and a training set. Give --mirror whole indexes of one suite."
+            f"which have {sum(HELD_OUT.values()):,}, and a training set. --mirror needs the whole indexes of one suite."
         )
     return sets
 

@@ -88,12 +88,13 @@ class Downloads:
         given = path is not None and path.parent == self._local
         if path and ((given and archive.digest is None) or self._is_right(path, archive)):
             return path
-        problems = []
-        changed = False
         if given:
-            problems.append(f"{path} has another content")
-        elif path:
-            problems.append(self._set_aside(path, archive, path))
+            raise UsageError(
+                f"{path} is not the {archive.name} that is needed: it has another content. Replace it, or leave out "
+                "--mirror to download it."
+            )
+        problems = [self._set_aside(path, archive, path)] if path else []
+        changed = False
         path = self.folder / archive.name
         for mirror in self._mirrors(archive):
             try:
@@ -109,11 +110,11 @@ class Downloads:
                 return path
             problems.append(self._set_aside(path, archive, mirror))
             changed = archive.digest is None
-        if self._local and not problems:
+        if self._local:
             also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
             raise UsageError(
-                f"--mirror {self._local}: {archive.name} is not there. Put it{also} into that folder, or leave out "
-                "--mirror to download it."
+                f"--mirror {self._local}: {'; '.join([f'{archive.name} is not there', *problems])}. Put it{also} into "
+                "that folder, or leave out --mirror to download it."
             )
         way = "Run the command again to continue (what has been downloaded is kept)"
         if changed:

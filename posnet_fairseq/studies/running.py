@@ -83,7 +83,6 @@ def run_study(settings: StudySettings) -> None:
             compared with, or runs failed.
     """
     study = read_study(settings.study)
-    check_folder(settings.results_folder, settings.called("results"))
     jobs = [
         StudyJob(system, _run_settings(study, system, seed, settings), STAGES, _words(system, seed, settings))
         for system, seed in _chosen(study, settings)
@@ -94,6 +93,7 @@ def run_study(settings: StudySettings) -> None:
             say(f"{job.run.name} has a result in {shown(settings.results_folder)}")
     if not todo:
         return
+    check_folder(settings.results_folder, settings.called("results"))
     check_options(todo)
     prepare_data(todo[0].settings)
     _refuse_other_data(study, todo[0].settings, settings)

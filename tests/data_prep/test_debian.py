@@ -273,7 +273,7 @@ def test_translations_that_are_none_are_left_out(tmp_path, report):
 def test_indexes_without_text_for_training(tmp_path, report):
     downloads = Downloads(tmp_path, str(write_indexes(tmp_path / "lists")), report)
     with pytest.raises(
-        UsageError, match=r"^180 pairs are too few .*, which have 3,000, and a training set\. Give --mirror"
+        UsageError, match=r"^180 pairs are too few .*, which have 3,000, and a training set\. --mirror needs"
     ):
         reading.debian(("en", "de"), downloads).make(tmp_path, report)
 

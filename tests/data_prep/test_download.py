@@ -227,7 +227,7 @@ def test_bad_mirrors(archive, tmp_path, report):
     with pytest.raises(UsageError, match=r"--mirror .*: a.tgz is not there\. Put it into that folder, or leave"):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     (tmp_path / "a.tgz").write_bytes(b"w" * len(CONTENT))
-    with pytest.raises(UsageError, match=r"a.tgz has another content"):
+    with pytest.raises(UsageError, match=r"a.tgz is not the a.tgz that is needed: it has another content\. Replace"):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     assert (tmp_path / "a.tgz").exists(), "what is not ours is left alone"
 

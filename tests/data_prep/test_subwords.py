@@ -61,3 +61,6 @@ def test_pieces_of_a_long_text_are_learnt_from_some_of_its_lines(files, tmp_path
     assert model.join(model.split("the cats")) == "the cats"
     with pytest.raises(UsageError, match="--pieces 3: they cannot be learnt from this text"):
         learn_pieces(*files, 3, tmp_path / "model", 3)
+    (tmp_path / "none").write_text("test\n" * 4)
+    with pytest.raises(UsageError, match=r"they cannot be learnt from this text\. It is empty"):
+        learn_pieces(tmp_path / "none", files[1], 30, tmp_path / "model", 0)
