@@ -107,7 +107,7 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
         learnt from.
 
     Raises:
-        UsageError: the text has more different letters than `pieces`.
+        UsageError: the text has more different letters than `pieces`, or is empty.
     """
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))

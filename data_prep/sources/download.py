@@ -94,6 +94,12 @@ class Downloads:
                 "--mirror to download it."
             )
         problems = [self._set_aside(path, archive, path)] if path else []
+        if self._local:
+            also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
+            raise UsageError(
+                f"--mirror {self._local}: {'; '.join([f'{archive.name} is not there', *problems])}. Put it{also} into "
+                "that folder, or leave out --mirror to download it."
+            )
         changed = False
         path = self.folder / archive.name
         for mirror in self._mirrors(archive):
@@ -110,12 +116,6 @@ class Downloads:
                 return path
             problems.append(self._set_aside(path, archive, mirror))
             changed = archive.digest is None
-        if self._local:
-            also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
-            raise UsageError(
-                f"--mirror {self._local}: {'; '.join([f'{archive.name} is not there', *problems])}. Put it{also} into "
-                "that folder, or leave out --mirror to download it."
-            )
         way = "Run the command again to continue (what has been downloaded is kept)"
         if changed:
             way = f"Remove {self._note(archive)} and run the command again to take what is there now"
@@ -134,8 +134,6 @@ class Downloads:
 
     def _mirrors(self, archive: Download) -> Sequence[str]:
         """Mirrors to ask, in order."""
-        if self._local:
-            return []
         if self._url:
             return [f"{self._url}/{quote(archive.name)}"]
         if isinstance(archive, AptIndex):

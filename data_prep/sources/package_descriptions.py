@@ -38,12 +38,12 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     found: dict[str, Description] = {}
     text = f"Description-{language}: "
     for number, record, ends in _records(path):
-        fields = [next((line for line in record if line.startswith(start)), "") for start in (_NAME, _HASH, text)]
         if not ends and found:
             raise UsageError(
                 f"{path} is cut short: behind its last record, which begins in line {number}, there is no empty line. "
                 "Copy it again."
             )
+        fields = [next((line for line in record if line.startswith(start)), "") for start in (_NAME, _HASH, text)]
         if not all(fields):
             raise UsageError(
                 f"{path}: the record that begins in line {number} is none of a package's description in the language "

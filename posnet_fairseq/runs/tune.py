@@ -93,7 +93,7 @@ def tune(settings: TuneSettings) -> Path:
     _refuse_chosen(jobs, settings)
     check_options(jobs)
     best = {system.name: _first(system, settings) for system in systems}
-    prepare_data(job(systems[0], settings.seed, settings).settings)
+    prepare_data(jobs[0].settings)
     trials: dict[str, dict[str, Trial]] = {system.name: {} for system in systems}
     for field, option in OPTIONS.items():
         tried = {
