@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--downloads", type=a_path, default=cache, help=keep)
     datasets = parser.add_subparsers(dest="dataset", metavar="DATASET")
     texts = {
-        **dict.fromkeys(DATASETS, "as in PosNet's paper"),
+        **{name: dataset.title for name, dataset in DATASETS.items()},
         **dict.fromkeys(QUICKSTART, "interface texts of open-source programs"),
         **dict.fromkeys(DEBIAN, "descriptions of Debian's packages, with apt"),
         **dict.fromkeys(STUDY, "descriptions of Debian's packages and interface texts, with a test set of each"),

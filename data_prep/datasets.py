@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from posnet_data_prep.sources.archives import AptIndex, Archive, Wheel
 
 SETS = ("train", "valid", "test")
-SECOND_TEST = "test1"  # fairseq's name of a second test set
+FURTHER_TESTS = ("test1", "test2")  # fairseq's names of a second and third test set
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of sentence pairs in an archive.
+    """Files of sentence pairs, in an archive or each by itself.
 
     Args:
-        archive: key of :data:`ARCHIVES`.
-        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``.
+        archive: key of :data:`ARCHIVES`, in which ``{lang}`` is the language.
+        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``; "" if
+            the archive is the file itself.
         form: method of :class:`posnet_data_prep.sources.readers.Reader` that reads the files.
         lines: number of sentence pairs in thousands, about.
     """
 
     archive: str
-    member: str
+    member: str = ""
     form: str = "plain"
     lines: int = 0
 
@@ -72,19 +73,22 @@ class Dataset:
 
     Args:
         source_lang, target_lang: two-letter codes.
-        train, test: corpora, in order.
+        sets: corpora of each set, in order.
         recipe: how it is prepared.
         published: number of pairs of each set in the literature.
+        title: a few words for the list of datasets.
+        test_sets: what each of several test sets consists of.
         local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
             NAME_ch.txt or NAME_cn.txt, which are used if they are there.
     """
 
     source_lang: str
     target_lang: str
-    train: tuple[Corpus, ...]
-    test: tuple[Corpus, ...]
+    sets: dict[str, tuple[Corpus, ...]]
     recipe: Recipe
     published: dict[str, int]
+    title: str = "as in PosNet's paper"
+    test_sets: dict[str, str] | None = None
     local: str | None = None
 
     @property
@@ -93,19 +97,22 @@ class Dataset:
         return self.source_lang, self.target_lang
 
     @property
-    def corpora(self) -> tuple[Corpus, ...]:
+    def corpora(self) -> list[Corpus]:
         """Corpora of all sets."""
-        return self.train + self.test
+        return [corpus for corpora in self.sets.values() for corpus in corpora]
 
     @property
     def archives(self) -> list[Archive]:
         """Archives of all corpora, each once."""
-        return [ARCHIVES[name] for name in dict.fromkeys(corpus.archive for corpus in self.corpora)]
+        return list(dict.fromkeys(archive for corpus in self.corpora for archive, _ in self.files(corpus)))
 
-    def members(self, corpus: Corpus) -> list[str]:
-        """Paths of a corpus in its archive: source, target."""
+    def files(self, corpus: Corpus) -> list[tuple[Archive, str]]:
+        """Archive, and path in it, of each side of a corpus: source, target."""
         sides = zip(self.languages, ("src", "ref"), strict=True)
-        return [corpus.member.format(lang=language, side=side) for language, side in sides]
+        return [
+            (ARCHIVES[corpus.archive.format(lang=language)], corpus.member.format(lang=language, side=side))
+            for language, side in sides
+        ]
 
 
 _WMT = "for research (WMT)"
@@ -183,17 +190,67 @@ ARCHIVES = {
         "free with attribution (UN)",
     ),
     "wmt17-test": _archive(_DATA, "wmt17/translation-task/test.tgz", None, "md5:86a1724c276004aa25455ae2a04cef26"),
+    **{
+        f"multi30k.{name}": Archive(
+            f"multi30k/{name}.gz",
+            (f"https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/{name}.gz",),
+            size,
+            f"sha256:{digest}",
+            "researchers and educators, non-commercial only (Multi30k)",
+        )
+        for name, size, digest in (
+            ("train.en", 568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+            ("train.de", 637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+            ("train.fr", 604242, "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+            ("val.en", 21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+            ("val.de", 24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+            ("val.fr", 23001, "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+            ("test_2016_flickr.en", 21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+            ("test_2016_flickr.de", 22890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
+            ("test_2016_flickr.fr", 22310, "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90"),
+            ("test_2017_flickr.en", 19138, "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074"),
+            ("test_2017_flickr.de", 21471, "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee"),
+            ("test_2017_flickr.fr", 20434, "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496"),
+            ("test_2017_mscoco.en", 8844, "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58"),
+            ("test_2017_mscoco.de", 10230, "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338"),
+            ("test_2017_mscoco.fr", 9751, "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"),
+        )
+    },
 }
+
+# Of task 1, one description of each image. The test sets of later years have other licences or no German.
+_MULTI30K = {
+    "train": (Corpus("multi30k.train.{lang}", lines=29),),
+    "valid": (Corpus("multi30k.val.{lang}", lines=1),),
+    "test": (Corpus("multi30k.test_2016_flickr.{lang}", lines=1),),
+    "test1": (Corpus("multi30k.test_2017_flickr.{lang}", lines=1),),
+    "test2": (Corpus("multi30k.test_2017_mscoco.{lang}", lines=1),),
+}
+
+
+def _multi30k(target: str, recipe: Recipe, title: str) -> Dataset:
+    return Dataset(
+        "en",
+        target,
+        _MULTI30K,
+        recipe,
+        {"train": 29_000, "valid": 1_014, "test": 1_000, "test1": 1_000, "test2": 461},
+        title,
+        {"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"},
+    )
+
 
 DATASETS = {
     "iwslt14.de-en": Dataset(
         "de",
         "en",
-        train=(Corpus("ted", "de-en/train.tags.de-en.{lang}", "tagged", 174),),
-        test=tuple(
-            Corpus("ted", f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", "talk_segments", 1)
-            for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-        ),
+        sets={
+            "train": (Corpus("ted", "de-en/train.tags.de-en.{lang}", "tagged", 174),),
+            "test": tuple(
+                Corpus("ted", f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml", "talk_segments", 1)
+                for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+            ),
+        },
         recipe=Recipe(
             split_hyphens=False,
             straighten_apostrophes=True,
@@ -208,42 +265,57 @@ DATASETS = {
     "wmt14.en-de": Dataset(
         "en",
         "de",
-        train=(
-            Corpus("europarl", "training/europarl-v7.de-en.{lang}", lines=1920),
-            Corpus("commoncrawl", "commoncrawl.de-en.{lang}", lines=2399),
-            Corpus("nc-v12", "training/news-commentary-v12.de-en.{lang}", lines=271),
-        ),
-        test=(Corpus("wmt14-test", "test-full/newstest2014-deen-{side}.{lang}.sgm", "segments", 3),),
+        sets={
+            "train": (
+                Corpus("europarl", "training/europarl-v7.de-en.{lang}", lines=1920),
+                Corpus("commoncrawl", "commoncrawl.de-en.{lang}", lines=2399),
+                Corpus("nc-v12", "training/news-commentary-v12.de-en.{lang}", lines=271),
+            ),
+            "test": (Corpus("wmt14-test", "test-full/newstest2014-deen-{side}.{lang}.sgm", "segments", 3),),
+        },
         recipe=Recipe(normalise=True, valid_every=100, merges=(40_000,)),
         published={"train": 3_961_179, "valid": 40_058, "test": 3_003},
     ),
     "wmt14.en-fr": Dataset(
         "en",
         "fr",
-        train=(
-            Corpus("europarl", "training/europarl-v7.fr-en.{lang}", lines=2008),
-            Corpus("commoncrawl", "commoncrawl.fr-en.{lang}", lines=3244),
-            Corpus("un", "un/undoc.2000.fr-en.{lang}", lines=12_887),
-            Corpus("nc-v9", "training/news-commentary-v9.fr-en.{lang}", lines=183),
-            Corpus("giga", "giga-fren.release2.fixed.{lang}.gz", lines=22_520),
-        ),
-        test=(Corpus("wmt14-test", "test-full/newstest2014-fren-{side}.{lang}.sgm", "segments", 3),),
+        sets={
+            "train": (
+                Corpus("europarl", "training/europarl-v7.fr-en.{lang}", lines=2008),
+                Corpus("commoncrawl", "commoncrawl.fr-en.{lang}", lines=3244),
+                Corpus("un", "un/undoc.2000.fr-en.{lang}", lines=12_887),
+                Corpus("nc-v9", "training/news-commentary-v9.fr-en.{lang}", lines=183),
+                Corpus("giga", "giga-fren.release2.fixed.{lang}.gz", lines=22_520),
+            ),
+            "test": (Corpus("wmt14-test", "test-full/newstest2014-fren-{side}.{lang}.sgm", "segments", 3),),
+        },
         recipe=Recipe(normalise=True, valid_every=1333, merges=(40_000,)),
         published={"train": 36_000_000, "valid": 27_000, "test": 3_003},
     ),
     "wmt18.en-zh": Dataset(
         "en",
         "zh",
-        train=(
-            Corpus("nc-v13", "training-parallel-nc-v13/news-commentary-v13.zh-en.{lang}", lines=253),
-            Corpus("un-v1", "en-zh/UNv1.0.en-zh.{lang}", lines=15_886),
-        ),
-        test=(Corpus("wmt17-test", "test/newstest2017-enzh-{side}.{lang}.sgm", "segments", 2),),
+        sets={
+            "train": (
+                Corpus("nc-v13", "training-parallel-nc-v13/news-commentary-v13.zh-en.{lang}", lines=253),
+                Corpus("un-v1", "en-zh/UNv1.0.en-zh.{lang}", lines=15_886),
+            ),
+            "test": (Corpus("wmt17-test", "test/newstest2017-enzh-{side}.{lang}.sgm", "segments", 2),),
+        },
         recipe=Recipe(normalise=True, valid_every=1333, merges=(32_000, 45_000)),
         published={"train": 17_000_000, "valid": 13_000, "test": 2_001},
         local="cwmt",
     ),
 }
+for _target in ("de", "fr"):
+    DATASETS[f"multi30k.en-{_target}"] = _multi30k(
+        _target, Recipe(subwords="sentencepiece", pieces=10_000, clean=None), "descriptions of images"
+    )
+    DATASETS[f"multi30k-lc.en-{_target}"] = _multi30k(
+        _target,
+        Recipe(normalise=True, split_hyphens=False, lowercase=True, clean=None),
+        "the same in lower case, tokenized as in the literature",
+    )
 
 WHEELS = tuple(
     Wheel(package, version, size, f"sha256:{digest}", "Apache-2.0")

@@ -7,9 +7,9 @@ from posnet_data_prep import command_line
 from posnet_data_prep.datasets import (
     DATASETS,
     DEBIAN,
+    FURTHER_TESTS,
     PARAGRAPHS,
     QUICKSTART,
-    SECOND_TEST,
     SETS,
     SMALL_TEXT,
     STUDY,
@@ -78,7 +78,7 @@ class Preparation:
             self.languages, self.recipe = (source, target), PARAGRAPHS
             self.archives = [*debian_indexes(self.languages), *WHEELS]
             self.read = study((source, target), self.downloads)
-            self.card.test_sets = {"test": "descriptions of packages", SECOND_TEST: "interface texts"}
+            self.card.test_sets = {"test": "descriptions of packages", FURTHER_TESTS[0]: "interface texts"}
         elif options.dataset in DATASETS:
             self._choose_published(options, runner)
         elif options.dataset == "corpus":
@@ -97,6 +97,7 @@ class Preparation:
         self.languages, self.archives = dataset.languages, [*dataset.archives]
         self.recipe = command_line.recipe(options, dataset.recipe, self.languages)
         self.read = published(runner, dataset, self.downloads)
+        self.card.test_sets = dataset.test_sets
         if dataset.local and not local_pairs(dataset, self.downloads):
             self.notes.append(
                 f"{self.downloads.folder / dataset.local} is not there, so {dataset.local.upper()}, which one must "

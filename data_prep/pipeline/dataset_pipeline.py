@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import SECOND_TEST, SETS, Recipe
+from posnet_data_prep.datasets import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, refuse_empty
 from posnet_data_prep.pipeline.binarise import binarise
 from posnet_data_prep.pipeline.clean import Limits, dropped_pairs
@@ -138,7 +138,7 @@ class DatasetPipeline:
 
     def _sets(self) -> list[str]:
         """Sets that the text was read from."""
-        return [name for name in (*SETS, SECOND_TEST) if self._files(self._read, name)[0].exists()]
+        return [name for name in (*SETS, *FURTHER_TESTS) if self._files(self._read, name)[0].exists()]
 
     def _lines(self, name: str) -> int:
         """Number of lines of a set that was read."""

@@ -9,7 +9,7 @@ class Archive:
     """A file on the web.
 
     Args:
-        name: name of the file in the folder of downloads.
+        name: path of the file in the folder of downloads; the mirror of a user has it without folders.
         urls: mirrors, in the order in which they are tried. A mirror that serves the file in parts is a string of their
             URLs, in order, separated by spaces.
         size: size in bytes; None if unknown.

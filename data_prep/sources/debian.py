@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import SECOND_TEST, debian_indexes
+from posnet_data_prep.datasets import FURTHER_TESTS, debian_indexes
 from posnet_data_prep.sources.apt import decompress_lz4
 from posnet_data_prep.sources.document_sets import Document, Sets, drop_near_duplicates, split_families, write_documents
 from posnet_data_prep.sources.download import Downloads
@@ -50,8 +50,8 @@ def study(languages: tuple[str, str], downloads: Downloads) -> Stage:
         documents, counts = read_documents(languages, downloads, folder, report)
         interface = read_interface_texts(languages[1], downloads, report)
         with report.stage("split documents"):
-            sets = _split(documents) | {SECOND_TEST: []}
-            for name, of_interface in {"train": "train", "valid": "valid", SECOND_TEST: "test"}.items():
+            sets = _split(documents) | {FURTHER_TESTS[0]: []}
+            for name, of_interface in {"train": "train", "valid": "valid", FURTHER_TESTS[0]: "test"}.items():
                 sets[name].append(Document("", tuple(interface[of_interface])))
             return counts | _write_sets(folder, languages, sets)
 

@@ -70,7 +70,10 @@ class Downloads:
             indexes = sorted(path for path in self._local.iterdir() if archive.is_named(path.name))
             if indexes:
                 return indexes[0]
-        return self.find(archive.name)
+        places = [self.folder / archive.name]
+        if self._local:
+            places.insert(0, self._local / Path(archive.name).name)
+        return next(filter(Path.exists, places), None)
 
     def fetch(self, archive: Download) -> Path:
         """Path of a file, whose content has been checked. It is downloaded if it is not here.
@@ -78,8 +81,9 @@ class Downloads:
         Raises:
             UsageError: no mirror serves the file with the known content.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / f".{archive.name}.lock", "w") as lock:
+        place = self.folder / archive.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(place.with_name(f".{place.name}.lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # other processes that need the file wait, and find it here
             return self._fetch(archive)
 
@@ -90,14 +94,15 @@ class Downloads:
             return path
         if given:
             raise UsageError(
-                f"{path} is not the {archive.name} that is needed: it has another content. Replace it, or leave out "
+                f"{path} is not the {path.name} that is needed: it has another content. Replace it, or leave out "
                 "--mirror to download it."
             )
         problems = [self._set_aside(path, archive, path)] if path else []
         if self._local:
             also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
+            missing = f"{Path(archive.name).name} is not there"
             raise UsageError(
-                f"--mirror {self._local}: {'; '.join([f'{archive.name} is not there', *problems])}. Put it{also} into "
+                f"--mirror {self._local}: {'; '.join([missing, *problems])}. Put it{also} into "
                 "that folder, or leave out --mirror to download it."
             )
         changed = False
@@ -135,7 +140,7 @@ class Downloads:
     def _mirrors(self, archive: Download) -> Sequence[str]:
         """Mirrors to ask, in order."""
         if self._url:
-            return [f"{self._url}/{quote(archive.name)}"]
+            return [f"{self._url}/{quote(Path(archive.name).name)}"]
         if isinstance(archive, AptIndex):
             return ["apt"]
         return ["the Python package index"] if isinstance(archive, Wheel) else archive.urls

@@ -1,9 +1,11 @@
 """The stages that read published corpora: extraction from their archives, and reading."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import ARCHIVES, Corpus, Dataset
+from posnet_data_prep.datasets import Corpus, Dataset
+from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.extract import extract
 from posnet_data_prep.sources.parallel import Part, write_set
@@ -35,16 +37,18 @@ def published(runner: StageRunner, dataset: Dataset, downloads: Downloads) -> St
     def parts(corpora: tuple[Corpus, ...]) -> list[Part]:
         folder = runner.of(extraction)
         return [
-            Part(Path(corpus.member).name, corpus.form, [folder / _flat(path) for path in dataset.members(corpus)])
+            Part(
+                Path(corpus.member or corpus.archive).name,
+                corpus.form,
+                [folder / _flat(*file) for file in dataset.files(corpus)],
+            )
             for corpus in corpora
         ]
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         reader = Reader(strict=False)
-        sets = {
-            "train": parts(dataset.train) + [Part(stem, "plain", paths) for stem, paths in local.items()],
-            "test": parts(dataset.test),
-        }
+        sets = {name: parts(corpora) for name, corpora in dataset.sets.items()}
+        sets["train"] += [Part(stem, "plain", paths) for stem, paths in local.items()]
         counts: dict[str, Any] = {
             name: write_set(folder, name, dataset.languages, reader, of_set, report) for name, of_set in sets.items()
         }
@@ -52,37 +56,36 @@ def published(runner: StageRunner, dataset: Dataset, downloads: Downloads) -> St
             report.say(f"{reader.repaired:,} lines had bytes that are not UTF-8; they became U+FFFD")
         return counts | {"lines mended": reader.repaired}
 
-    options: dict[str, Any] = {"corpora": [[corpus.member, corpus.form] for corpus in dataset.corpora]}
+    corpora = [[corpus.member or corpus.archive, corpus.form] for corpus in dataset.corpora]
+    options: dict[str, Any] = {"corpora": corpora}
     options["local"] = {stem: [digest(path, "sha256") for path in paths] for stem, paths in local.items()}
     return Stage("read", read, options, (extraction,), size)
 
 
 def _extraction(dataset: Dataset, downloads: Downloads, size: int) -> Stage:
     """The stage that downloads the archives of a dataset and extracts its corpora."""
-    members = {
-        archive: [
-            path
-            for corpus in dataset.corpora
-            if ARCHIVES[corpus.archive] == archive
-            for path in dataset.members(corpus)
-        ]
-        for archive in dataset.archives
-    }
+    members: dict[Archive, list[str]] = {}
+    for corpus in dataset.corpora:
+        for archive, path in dataset.files(corpus):
+            members.setdefault(archive, []).append(path)
 
     def extract_all(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         for archive, paths in members.items():
             downloaded = downloads.fetch(archive)
+            if paths == [""]:
+                shutil.copyfile(downloaded, folder / _flat(archive, ""))
+                continue
             with report.stage(f"extract {archive.name}", "bytes") as bar:
-                extract(downloaded, {path: _flat(path) for path in paths}, folder, bar)
+                extract(downloaded, {path: _flat(archive, path) for path in paths}, folder, bar)
         return {}
 
     options = {archive.name: [archive.digest, *sorted(paths)] for archive, paths in members.items()}
     return Stage("extract", extract_all, options, size=size, temporary=True)
 
 
-def _flat(member: str) -> str:
-    """Name of the file that a member of an archive is extracted to."""
-    return member.replace("/", "_")
+def _flat(archive: Archive, member: str) -> str:
+    """Name of the file that a member of an archive, or the archive itself, is extracted to."""
+    return (member or archive.name).replace("/", "_")
 
 
 def local_pairs(dataset: Dataset, downloads: Downloads) -> dict[str, list[Path]]:

@@ -56,7 +56,7 @@ def default_size(dataset: str) -> str:
     """The size of models that PosNet's paper trains on a dataset; tiny for small datasets that are not the paper's."""
     if dataset.startswith(("quickstart", "debian", "study")):
         return "tiny"
-    return "iwslt" if dataset.startswith("iwslt") else "base"
+    return next((size for size in SIZES if dataset.startswith(size)), "base")
 
 
 @cache

@@ -24,6 +24,8 @@ class Size:
 SIZES = {
     # For a CPU: what the quickstart trains in minutes.
     "tiny": Size(layers=3, embed_dim=192, ffn_embed_dim=512, attention_heads=4, dropout=0.1, clip_distance=8),
+    # "Transformer-Tiny" of Wu et al. (2021), whose results on Multi30k are a benchmark.
+    "multi30k": Size(layers=4, embed_dim=128, ffn_embed_dim=256, attention_heads=4, dropout=0.3, clip_distance=8),
     # "Small" in the PosNet paper.
     "iwslt": Size(layers=6, embed_dim=512, ffn_embed_dim=1024, attention_heads=8, dropout=0.3, clip_distance=16),
     "base": Size(layers=6, embed_dim=512, ffn_embed_dim=2048, attention_heads=8, dropout=0.1, clip_distance=16),
