@@ -44,6 +44,8 @@ class Study:
         systems: in the order in which they are trained.
         seeds: of each system, by its name.
         test_sets: what they have, by name.
+        literature: settings of the :class:`~posnet_fairseq.text.tokenizers.Tokenizer` by which translations and
+            references get the form in which the literature scores them; None: they are scored as they are only.
         claims: that are tested, on the first test set.
         margin: differences in BLEU below it mean that systems are equally good.
     """
@@ -55,6 +57,7 @@ class Study:
     systems: Sequence[System]
     seeds: Mapping[str, tuple[int, ...]]
     test_sets: Mapping[str, str]
+    literature: Mapping[str, bool] | None
     claims: Sequence[Claim]
     margin: float
 
@@ -92,6 +95,7 @@ def read_study(name: str) -> Study:
         systems,
         {each: seed_numbers(about["seeds"]) for each, about in content["systems"].items()},
         content["test_sets"],
+        {name: text == "true" for name, text in content["literature"].items()} if "literature" in content else None,
         [Claim(**claim) for claim in content["claims"]],
         float(content["margin"]),
     )
