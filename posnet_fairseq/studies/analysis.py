@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from posnet_eval.metrics import get_metric
-from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions
+from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Score, deviation
 from posnet_fairseq.studies.compression import unpack
+from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
 
 RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
@@ -75,7 +75,7 @@ class Analysis:
     Attributes:
         systems: with results, in the protocol's order.
         test_sets: names.
-        language: into which is translated.
+        metrics: of posnet-score and of the literature, by name.
     """
 
     def __init__(self, study: Study, results: Mapping[str, Sequence[Result]]):
@@ -83,14 +83,10 @@ class Analysis:
         self.systems = [system.name for system in study.systems if system.name in results]
         self.baselines = [name for name in study.baselines if name in results]
         first = results[self.systems[0]][0]
-        self.language: str = first["data"]["target"]
+        self.metrics: dict[str, Metric] = metrics_of(first["data"]["target"], study.literature)
         self.test_sets = list(first["test_sets"])
         self._rows: dict[tuple[str, ...], FloatArray] = {}
         self._samples: dict[tuple[str, ...], FloatArray] = {}
-
-    def metric(self, name: str) -> Metric:
-        """A metric of posnet-score."""
-        return get_metric(name, MetricOptions(language=self.language))
 
     def title(self, test_set: str) -> str:
         """What a test set has, and its name."""
@@ -119,12 +115,12 @@ class Analysis:
         if key not in self._samples:
             pooled = self.statistics(*key).mean(0)
             sums = significance.bootstrap_sums(pooled, RESAMPLES, SEED)
-            self._samples[key] = self.metric(metric).corpus(sums)
+            self._samples[key] = self.metrics[metric].corpus(sums)
         return self._samples[key]
 
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """The mean of the runs' scores, with the interval of the bootstrap."""
-        made = self.metric(metric)
+        made = self.metrics[metric]
         values = tuple(float(made.corpus(run.sum(0))) for run in self.statistics(system, test_set, metric, precision))
         low, high = significance.interval(self._resampled(system, test_set, metric, precision))
         return Score(fmean(values), values, deviation(values), low, high, half_width=0.5 * (high - low))
@@ -171,7 +167,7 @@ class Analysis:
             last = f"–{LENGTHS[number + 1] - 1}" if number + 1 < len(LENGTHS) else "+"
             scores = {
                 system: float(
-                    self.metric(metric).corpus(self.statistics(system, test_set, metric).mean(0)[chosen].sum(0))
+                    self.metrics[metric].corpus(self.statistics(system, test_set, metric).mean(0)[chosen].sum(0))
                 )
                 for system in self.systems
             }
@@ -250,7 +246,7 @@ class Analysis:
             self.results[self.systems[0]][0]["test_sets"][test_set]["float32"][metric]["signature"]
         )
         parts = {"nrefs": details.pop("nrefs", "1"), "bs": str(RESAMPLES), "seed": str(SEED)} | details
-        return f"{self.metric(metric).label}: {'|'.join(f'{name}:{value}' for name, value in parts.items())}"
+        return f"{self.metrics[metric].label}: {'|'.join(f'{name}:{value}' for name, value in parts.items())}"
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:

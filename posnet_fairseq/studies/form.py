@@ -3,25 +3,30 @@
 import lzma
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from posnet_fairseq.studies.compression import unpack
 
-METRICS = ("bleu", "chrf")
 PRECISIONS = ("float32", "int8")
 
 
-def fault(result: Mapping[str, Any]) -> str | None:
-    """The first value of a result that is not as a run writes it, in words; None if all are."""
-    return next(_faults(result), None)
+def fault(result: Mapping[str, Any], metrics: Sequence[str]) -> str | None:
+    """Return the first value of a result that is not as a run writes it, in words; None if all are.
+
+    Args:
+        result: of a run.
+        metrics: that it has scores of.
+    """
+    return next(_faults(result, metrics), None)
 
 
-def _faults(result: Mapping[str, Any]) -> Iterator[str]:
+def _faults(result: Mapping[str, Any], metrics: Sequence[str]) -> Iterator[str]:
+    translation = {"cpu_seconds": _or_none(_is_positive), **dict.fromkeys(metrics, _SCORES)}
     yield from _differences(result, _RESULT, "")
     for name, translated in result["test_sets"].items():
-        yield from _differences(translated, dict.fromkeys(PRECISIONS, _TRANSLATION), f"test_sets.{name}.")
-        packed = [translated[precision][metric]["segments"] for precision in PRECISIONS for metric in METRICS]
+        yield from _differences(translated, dict.fromkeys(PRECISIONS, translation), f"test_sets.{name}.")
+        packed = [translated[precision][metric]["segments"] for precision in PRECISIONS for metric in metrics]
         lines = {each["shape"][0] for each in packed}
         if len(lines) > 1:
             yield f"test_sets.{name} has {' and '.join(map(str, sorted(lines)))} lines in different translations"
@@ -108,7 +113,4 @@ _RESULT = {
     "model": {"parameters": _is_positive, "folder_bytes": _is_positive},
     "test_sets": _is_mapping,
 }
-_TRANSLATION = {
-    "cpu_seconds": _or_none(_is_positive),
-    **{metric: {"signature": _is_mapping, "segments": _is_packed} for metric in METRICS},
-}
+_SCORES = {"signature": _is_mapping, "segments": _is_packed}

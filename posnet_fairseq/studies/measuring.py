@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posnet_eval.metrics.base import Metric
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
 from posnet_fairseq.runs.dataset import TranslationData
@@ -19,26 +20,30 @@ from posnet_fairseq.studies import results, update_cost
 
 
 def choose_beam(
-    settings: RunSettings, data: TranslationData, device: Device, beams: Sequence[int]
+    settings: RunSettings, data: TranslationData, device: Device, beams: Sequence[int], bleu: Metric
 ) -> tuple[int, dict[str, float]]:
-    """The beam whose translation of the validation set has the highest BLEU, the smallest of equal ones.
+    """Return the beam whose translation of the validation set has the highest BLEU, the smallest of equal ones.
 
     Returns:
-        the beam, and BLEU by beam.
+        the beam, and BLEU by beam; without BLEU if there is one beam.
     """
-    found = {}
+    found: dict[str, float] = {}
+    if len(beams) == 1:
+        return beams[0], found
     for beam in beams:
         output = f"valid.beam{beam}.{data.target}"
         command = commands.translate(dataclasses.replace(settings, beam=beam), data, device, "valid", output)
         run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
         reference = settings.data_folder / f"valid.{data.target}"
-        statistics = results.statistics_of("bleu", data.target, settings.run / output, reference)
-        found[str(beam)] = round(results.score_of("bleu", data.target, statistics), 2)
+        statistics = results.statistics_of(bleu, settings.run / output, reference)
+        found[str(beam)] = round(float(bleu.corpus(statistics.sum(0))), 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 
-def translated(settings: RunSettings, data: TranslationData, device: Device) -> dict[str, Any]:
-    """The scores of all test sets, in float32 and int8."""
+def translated(
+    settings: RunSettings, data: TranslationData, device: Device, metrics: Mapping[str, Metric]
+) -> dict[str, Any]:
+    """Return the scores of all test sets, in float32 and int8."""
     found: dict[str, Any] = {}
     for name in data.test_sets:
         found[name] = {}
@@ -47,7 +52,7 @@ def translated(settings: RunSettings, data: TranslationData, device: Device) -> 
             command = commands.translate(settings, data, device, name, output, *more)
             stage = f"{stage_of('translate', name)}-{precision}"
             run_stage(settings, data, stage, MODEL, output, command)
-            scores = results.scored(data.target, settings.run / output, settings.data_folder / f"{name}.{data.target}")
+            scores = results.scored(metrics, settings.run / output, settings.data_folder / f"{name}.{data.target}")
             speed = {
                 "cpu_seconds": cpu_seconds(settings.run / f"{stage}.json"),
                 "sentences_per_second": decoding_speed(settings.run, stage),

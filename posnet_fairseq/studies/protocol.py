@@ -61,6 +61,11 @@ class Study:
     claims: Sequence[Claim]
     margin: float
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names of :func:`posnet_fairseq.studies.metrics.metrics_of` the study."""
+        return ["bleu", "chrf", *([] if self.literature is None else ["bleu_literature"])]
+
     def system(self, name: str) -> System:
         """The system of a name."""
         return next(system for system in self.systems if system.name == name)

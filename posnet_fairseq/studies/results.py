@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from posnet_eval.metrics import get_metric
-from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
+from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_parallel, replacing
 from posnet_fairseq.shared.records import read_json
 from posnet_fairseq.studies.compression import pack
-from posnet_fairseq.studies.form import METRICS, fault
+from posnet_fairseq.studies.form import fault
 from posnet_fairseq.studies.protocol import Study
 
 
@@ -22,31 +21,25 @@ def path_of(folder: Path, system: str, seed: int) -> Path:
     return folder / f"{system}_s{seed}.json"
 
 
-def statistics_of(metric: str, language: str, hypotheses: Path, references: Path) -> FloatArray:
-    """The (N, K) statistics of a translation, see :meth:`posnet_eval.metrics.base.Metric.statistics`."""
-    made = get_metric(metric, MetricOptions(language=language))
+def statistics_of(metric: Metric, hypotheses: Path, references: Path) -> FloatArray:
+    """Return the (N, K) statistics of a translation, see :meth:`posnet_eval.metrics.base.Metric.statistics`."""
     segments = [
         Segment("", line, (wanted,)) for line, wanted in zip(*read_parallel(hypotheses, references), strict=True)
     ]
-    rows = np.empty((len(segments), made.width))
-    for part, numbers in made.statistics(segments):
+    rows = np.empty((len(segments), metric.width))
+    for part, numbers in metric.statistics(segments):
         rows[list(part)] = numbers
     return rows
 
 
-def score_of(metric: str, language: str, statistics: FloatArray) -> float:
-    """The corpus score of (N, K) statistics."""
-    return float(get_metric(metric, MetricOptions(language=language)).corpus(statistics.sum(0)))
-
-
-def scored(language: str, hypotheses: Path, references: Path) -> dict[str, Any]:
-    """The scores of a translation by metric, with the statistics of its segments packed."""
+def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) -> dict[str, Any]:
+    """Return the scores of a translation by metric, with the statistics of its segments packed."""
     found = {}
-    for metric in METRICS:
-        statistics = statistics_of(metric, language, hypotheses, references)
-        found[metric] = {
-            "score": round(score_of(metric, language, statistics), 4),
-            "signature": get_metric(metric, MetricOptions(language=language)).details(),
+    for name, metric in metrics.items():
+        statistics = statistics_of(metric, hypotheses, references)
+        found[name] = {
+            "score": round(float(metric.corpus(statistics.sum(0))), 4),
+            "signature": metric.details(),
             "segments": pack(statistics),
         }
     return found
@@ -73,7 +66,7 @@ def read(path: Path, study: Study) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
-    if wrong := fault(content):
+    if wrong := fault(content, study.metrics):
         raise UsageError(f"{path} is no result of a run of a study: {wrong}. Remove it, and run that run again.")
     right = path_of(path.parent, content["system"], content["seed"])
     if path != right:

@@ -18,6 +18,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.studies import measuring, results
+from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study, known_studies, read_study
 
 STAGES = ("train", "average", "precompute")
@@ -189,7 +190,8 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
         return
     data = TranslationData.read(job.settings.data_folder)
     device = find_device(job.settings)
-    beam, tried = measuring.choose_beam(job.settings, data, device, study.beams)
+    metrics = metrics_of(data.target, study.literature, data.lowercase)
+    beam, tried = measuring.choose_beam(job.settings, data, device, study.beams, metrics["bleu"])
     searching = dataclasses.replace(job.settings, beam=beam)
     baseline = _run_settings(study, study.baselines[0], job.settings.seed, settings)
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
@@ -200,7 +202,7 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
         "search": {"beam": beam, "validation_bleu": tried},
         "training": measuring.training_of(job.run) | {"cost": measuring.cost_of(job.settings, baseline, data, device)},
         "model": measuring.model_of(searching),
-        "test_sets": measuring.translated(searching, data, device),
+        "test_sets": measuring.translated(searching, data, device, metrics),
     }
     results.write(path, result)
     scores = ", ".join(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast
-from posnet_fairseq.studies.form import METRICS, PRECISIONS
+from posnet_fairseq.studies.form import PRECISIONS
 from posnet_fairseq.studies.protocol import Claim
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
@@ -39,7 +39,7 @@ def _table(head: Row, rows: Sequence[Row]) -> str:
 
 
 def _size(analysis: Analysis, test_set: str) -> str:
-    size = analysis.statistics(analysis.systems[0], test_set, METRICS[0]).shape[1]
+    size = analysis.statistics(analysis.systems[0], test_set, "bleu").shape[1]
     return f"{analysis.title(test_set)}, {size:,} lines"
 
 
@@ -54,8 +54,10 @@ def _label(name: str) -> str:
 def _scores(analysis: Analysis, test_set: str) -> str:
     """Scores with intervals and marks, the best system by BLEU first."""
     head = ["", "seeds", "parameters", "updates", "CPU h", "perplexity"]
-    head += [analysis.metric(name).label for name in METRICS]
-    scores = {system: [analysis.score(system, test_set, metric) for metric in METRICS] for system in analysis.systems}
+    head += [metric.label for metric in analysis.metrics.values()]
+    scores = {
+        system: [analysis.score(system, test_set, metric) for metric in analysis.metrics] for system in analysis.systems
+    }
     rows = []
     for system in sorted(scores, key=lambda name: -scores[name][0].value):
         hours = analysis.cpu_seconds(system)
@@ -67,7 +69,7 @@ def _scores(analysis: Analysis, test_set: str) -> str:
             _number(hours and hours / 3600, lambda number: f"{number:.2f}"),
             _number(analysis.mean(system, "training", "best_perplexity"), lambda number: f"{number:.2f}"),
         ]
-        for metric, score in zip(METRICS, scores[system], strict=True):
+        for metric, score in zip(analysis.metrics, scores[system], strict=True):
             parts = [decimal(score.value), f"±{score.half_width:.1f}"]
             parts += [f"σ{score.deviation:.1f}"] if score.deviation is not None else []
             cells.append(" ".join([*parts, _marks(analysis, system, test_set, metric)]).strip())
@@ -79,11 +81,12 @@ def _about_scores(analysis: Analysis, test_set: str) -> str:
     marks = ", ".join(f"{symbol} {_label(name)}" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
     if marks:
         marks = f" Different with p ≤ .05 (two-sided, as of claims below) from {marks}: ↑ better, ↓ worse."
+    signatures = "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in analysis.metrics)
     return (
         f"Means of the seeds; ±: 95% interval over sentences (paired bootstrap, {RESAMPLES:,} resamples, seed {SEED}); "
         f"σ: standard deviation over seeds.{marks} Perplexity: of the validation set, the least. CPU h: hours of a "
         "core for the updates, without validations, at the cost of an update below. Parameters are those of inference, "
-        "with stored energies.\n" + "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in METRICS)
+        "with stored energies.\n" + signatures
     )
 
 
@@ -186,7 +189,7 @@ def _power(analysis: Analysis) -> str:
     head = ["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"]
     rows = []
     for test_set in analysis.test_sets:
-        for metric in METRICS:
+        for metric in analysis.metrics:
             spread = analysis.seed_deviation(test_set, metric)
             contrasts: dict[tuple[int, int], list[Contrast]] = {}
             for place, baseline in enumerate(analysis.baselines):
@@ -197,7 +200,7 @@ def _power(analysis: Analysis) -> str:
                         contrasts.setdefault(seeds, []).append(contrast)
             for (some, others), found in sorted(contrasts.items()):
                 middle = sorted(found, key=lambda contrast: contrast.error)[len(found) // 2]
-                label = analysis.metric(metric).label
+                label = analysis.metrics[metric].label
                 cells = [
                     analysis.title(test_set),
                     label,

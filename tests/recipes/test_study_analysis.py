@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 from PIL import Image
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from scipy.stats import t
 
+from posnet_eval.metrics.base import Segment
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis, Contrast
 from posnet_fairseq.studies.compression import pack, unpack
+from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Claim
 from support.commands import ROOT, fails
 from support.study import result
@@ -363,3 +367,23 @@ def _shorten(run, *precisions):
         for metric in ("bleu", "chrf"):
             scored = run["test_sets"]["test"][precision][metric]
             scored["segments"] = pack(unpack(scored["segments"])[:-3])
+
+
+def test_literature_scores_words_of_its_tokenizer():
+    lines = ["Zwei Männer - einer sitzt: „gut“.", "Ein T-Shirt’s", "A & b"]
+    references = ['Zwei Männer – einer steht: "gut".', "ein T-Shirt", "A & B"]
+    metric = metrics_of("de", {"normalise": True, "split_hyphens": False, "lowercase": True})["bleu_literature"]
+    tokenizer = MosesTokenizer("de")
+    split = [
+        [tokenizer.tokenize(MosesPunctNormalizer("de").normalize(line), return_str=True).lower() for line in of]
+        for of in (lines, references)
+    ]
+    wanted = sacrebleu.corpus_bleu(split[0], [split[1]], tokenize="none", force=True).score
+    segments = [Segment("", line, (of,)) for line, of in zip(lines, references, strict=True)]
+    found = metric.corpus(sum(numbers.sum(0) for _, numbers in metric.statistics(segments)))
+    assert found == pytest.approx(wanted)
+    cased = sacrebleu.corpus_bleu(lines, [references]).score
+    assert found != pytest.approx(cased, abs=1)
+    assert metric.details() | {"version": ""} == {
+        **{"nrefs": "1", "case": "lc", "eff": "no", "tok": "moses (sacremoses)", "smooth": "exp", "version": ""}
+    }
