@@ -141,7 +141,9 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
         "does",
     )
     text.add_argument(
-        "--lowercase", action=argparse.BooleanOptionalAction, help=f"default: {'yes' if recipe.lowercase else 'no'}"
+        "--lowercase",
+        action=argparse.BooleanOptionalAction,
+        help=f"default: {'yes' if recipe.lowercase or recipe.lowercase_first else 'no'}",
     )
     unit = "words" if recipe.clean == "words" else "subwords"
     ratio = f"largest number of {unit} of one side per one of the other, in training (default: {recipe.max_ratio})"
@@ -180,6 +182,8 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
         raise UsageError(f"--tokenizer is for Chinese, the languages are {' and '.join(languages)}. Leave it out.")
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
+    if given.get("lowercase") is False:
+        given["lowercase_first"] = False
     chosen = replace(default, **given)
     if chosen.min_length > chosen.max_length:
         raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")

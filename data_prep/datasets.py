@@ -33,7 +33,8 @@ class Recipe:
 
     Args:
         tokenizer: tokenizer of Chinese, ``jieba`` or ``characters``; other languages are tokenised as Moses does.
-        normalise, split_hyphens, lowercase: settings of :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
+        normalise, split_hyphens, lowercase, lowercase_first: settings of
+            :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
         straighten_apostrophes: setting of the tokenizer, applied to the test set and to text to be translated only.
         clean: unit in which the lengths of training pairs are limited: ``words``, before the split and subwords, or
             ``pieces``, after them; None: pairs are not limited.
@@ -50,6 +51,7 @@ class Recipe:
     split_hyphens: bool = True
     straighten_apostrophes: bool = False
     lowercase: bool = False
+    lowercase_first: bool = False
     clean: str | None = "pieces"
     min_length: int = 1
     max_length: int = 250
@@ -313,7 +315,7 @@ for _target in ("de", "fr"):
     )
     DATASETS[f"multi30k-lc.en-{_target}"] = _multi30k(
         _target,
-        Recipe(normalise=True, split_hyphens=False, lowercase=True, clean=None),
+        Recipe(normalise=True, split_hyphens=False, lowercase_first=True, clean=None),
         "the same in lower case, tokenized as in the literature",
     )
 

@@ -13,6 +13,7 @@ from posnet_fairseq import __version__
 from posnet_fairseq.cli._mixer_tables import option_rows, overview, summary
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.transformer.sizes import SIZES
 
 logging.getLogger().setLevel(logging.WARNING)  # fairseq has lowered it
 
@@ -112,7 +113,7 @@ def _page(name: str, when: str, figures: dict[str, str]) -> str:
         for option, values, default, meaning in option_rows(mixer)
     ]
     parts += ["## Options", *(["\n".join(rows)] if len(rows) > 2 else [])]
-    parts.append(f"Architectures: `--arch {mixer.arch}_{{tiny,iwslt,base,big}}`.")
+    parts.append(f"Architectures: `--arch {mixer.arch}_{{{','.join(SIZES)}}}`.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

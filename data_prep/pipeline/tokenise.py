@@ -21,6 +21,7 @@ def tokenizer_of(language: str, recipe: Recipe) -> Tokenizer:
         split_hyphens=recipe.split_hyphens and tokenizer == "moses",
         straighten_apostrophes=recipe.straighten_apostrophes,
         lowercase=recipe.lowercase,
+        lowercase_first=recipe.lowercase_first,
     )
 
 

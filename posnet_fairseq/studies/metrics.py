@@ -23,7 +23,7 @@ class LiteratureBleu(Bleu):
 
     def details(self) -> dict[str, str]:
         """Return sacreBLEU's signature with the form of the text."""
-        changed = {"case": "lc"} if self._tokenizer.lowercase else {}
+        changed = {"case": "lc"} if self._tokenizer.is_lowercase else {}
         return super().details() | changed | {"tok": f"{self._tokenizer.tokenizer} (sacremoses)"}
 
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:

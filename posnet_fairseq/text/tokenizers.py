@@ -32,6 +32,8 @@ class Tokenizer:
         split_hyphens: ``moses`` splits words at hyphens into ``@-@`` (Moses' option -a).
         straighten_apostrophes: first, replace ’ by '.
         lowercase: finally, convert to lower case.
+        lowercase_first: instead, convert to lower case before all else, and normalize with the end of the line in
+            view: lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses in this order.
 
     Raises:
         TypeError: an argument has another type than its default.
@@ -44,6 +46,7 @@ class Tokenizer:
     split_hyphens: bool = True
     straighten_apostrophes: bool = False
     lowercase: bool = False
+    lowercase_first: bool = False
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -53,10 +56,17 @@ class Tokenizer:
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
 
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether words are in lower case."""
+        return self.lowercase or self.lowercase_first
+
     def split(self, line: str) -> str:
         """Words of a line of plain text, between single spaces; "" for a blank line."""
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
+        if self.lowercase_first:
+            line = f"{line.lower()}\n"
         if self.normalise:
             line = _UNPRINTABLE.sub(" ", _normaliser(self.language).normalize(line))
         if self.tokenizer == "moses":

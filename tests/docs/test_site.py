@@ -33,7 +33,7 @@ def test_page_of_a_mixer(site, name):
     page = (site / "mixers" / f"{name}.html").read_text()
     for heading in ("When to use it", "Cost", "Options"):
         assert f"<h2>{heading}<" in page
-    assert "_{tiny,iwslt,base,big}" in page
+    assert "_{tiny,multi30k,iwslt,base,big}" in page
     words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
     assert re.search(r"Parameters of \w+_base with 43,650 words: [\d.]+M", words)
     assert "Multiplications of a layer: " in words

@@ -42,8 +42,9 @@ def test_hyperparameters_are_those_of_the_size_and_flags_win():
 
 
 def test_every_size_has_every_hyperparameter():
-    names = {name for name in RunSettings.fields() if name in hyperparameters("tiny")}
-    assert all(set(hyperparameters(size)) == names for size in SIZES)
+    fields = set(RunSettings.fields())
+    names = fields & set(hyperparameters("tiny"))
+    assert all(names <= set(hyperparameters(size)) <= fields for size in SIZES)
 
 
 def test_every_hyperparameter_has_a_remark():
@@ -77,7 +78,9 @@ def test_variables_are_read_by_recipes_only(monkeypatch, folder):
     assert (found.size, found.data_folder, found.runs_folder) == ("tiny", Path("corpus"), Path("runs/corpus"))
     assert read("--size", "big").size == "big"
     monkeypatch.setenv("SIZE", "tny")
-    with pytest.raises(UsageError, match=r"^SIZE=tny: choose one of tiny iwslt base big\. Did you mean tiny\?"):
+    with pytest.raises(
+        UsageError, match=r"^SIZE=tny: choose one of .* big\. Did you mean tiny\?"
+    ):
         read()
 
 
@@ -103,7 +106,7 @@ def test_another_posnet_run_is_told_the_same():
         (["wmt14.en-de", "--mixr", "rposnet"], "--mixr: there is no such option; .* Did you mean --mixer?"),
         (["wmt14.en-de", "--mixr=rposnet"], "--mixr: there is no such option"),
         (["wmt14.en-de", "--mixer", "rposnt"], "--mixer rposnt: choose one of .* Did you mean rposnet?"),
-        (["wmt14.en-de", "--size", "smal"], "--size smal: choose one of tiny iwslt base big"),
+        (["wmt14.en-de", "--size", "smal"], "--size smal: choose one of tiny multi30k iwslt base big"),
         (["wmt14.en-de", "trian"], "trian: choose from prepare train .* Did you mean train?"),
         (["wmt14.en-de", "--seed", "0"], "--seed 0: give a whole number, 1 to 9999999"),
         (["corpus"], "no data is named: give --dataset quickstart.en-de, or --data FOLDER"),

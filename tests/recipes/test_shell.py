@@ -23,7 +23,7 @@ RECIPES = commands.ROOT / "recipes"
 SCRIPTS = sorted(
     [*RECIPES.rglob("*.sh"), *RECIPES.glob("*.sbatch"), commands.ROOT / "tests/run.sh", commands.ROOT / ".ci/run"]
 )
-DATASETS = ("iwslt14.de-en", "wmt14.en-de", "wmt14.en-fr", "wmt18.en-zh")
+DATASETS = ("iwslt14.de-en", "wmt14.en-de", "wmt14.en-fr", "wmt18.en-zh", "multi30k.en-de", "multi30k.en-fr")
 
 
 def recipe(name, *arguments, code=0, **environment):
@@ -56,7 +56,7 @@ def test_shellcheck_has_nothing_to_say(script):
         ("corpus", (), {"DATA": "/no/such"}, "/no/such: posnet-prepare has not made this folder"),
         ("corpus", ("train",), {"DATA": "/no/such"}, "/no/such: there is no dataset yet. Run the stage prepare first"),
         ("wmt14.en-de", ("trian",), {}, "wmt14.en-de: error: trian: choose from prepare train average"),
-        ("wmt14.en-de", (), {"SIZE": "huge"}, "SIZE=huge: choose one of tiny iwslt base big"),
+        ("wmt14.en-de", (), {"SIZE": "huge"}, "SIZE=huge: choose one of tiny multi30k iwslt base big"),
         ("wmt14.en-de", (), {"SEED": "x"}, "SEED=x: give a whole number"),
         ("wmt14.en-de", (), {"UPDATES": "1e5"}, "UPDATES=1e5: give a whole number"),
         ("wmt14.en-de", (), {"MIXER": "a b"}, "MIXER=a b: name one mixer"),

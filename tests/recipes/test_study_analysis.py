@@ -372,10 +372,10 @@ def _shorten(run, *precisions):
 def test_literature_scores_words_of_its_tokenizer():
     lines = ["Zwei Männer - einer sitzt: „gut“.", "Ein T-Shirt’s", "A & b"]
     references = ['Zwei Männer – einer steht: "gut".', "ein T-Shirt", "A & B"]
-    metric = metrics_of("de", {"normalise": True, "split_hyphens": False, "lowercase": True})["bleu_literature"]
+    metric = metrics_of("de", {"normalise": True, "split_hyphens": False, "lowercase_first": True})["bleu_literature"]
     tokenizer = MosesTokenizer("de")
     split = [
-        [tokenizer.tokenize(MosesPunctNormalizer("de").normalize(line), return_str=True).lower() for line in of]
+        [tokenizer.tokenize(MosesPunctNormalizer("de").normalize(f"{line.lower()}\n"), return_str=True) for line in of]
         for of in (lines, references)
     ]
     wanted = sacrebleu.corpus_bleu(split[0], [split[1]], tokenize="none", force=True).score
