@@ -85,8 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
     )
-    place = default_path()
-    parser.add_argument("--cache", type=a_path, default=place, help=f"file of cached statistics (default: {place})")
+    parser.add_argument("--cache", type=a_path, help=f"file of cached statistics (default: {default_path()})")
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
     return parser

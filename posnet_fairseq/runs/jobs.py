@@ -19,7 +19,7 @@ from posnet_fairseq.runs.machine import Share
 from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training import progress
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar
@@ -138,17 +138,17 @@ class JobPool:
             process = self._start(job, share, task, bar)
             if process is None:
                 return ""
-            done, last = 0, ""
+            done, said = 0, [""]
             for line in map(str.rstrip, process.stderr or ()):
                 done += self._pass_on(line)
-                last = line if "error: " in line or "error: " not in last else last
+                said.append(line)
             code = process.wait()
         finally:
             self._running.pop(job, None)
             self._progress.update(task, visible=False)  # not removed: it may be looked at just now
         if done >= len(job.stages):  # more with several test sets
             self._progress.console.print(f"{job.run.name} is done", markup=False)
-        return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
+        return (last_error("\n".join(said)) or said[-1] or f"exit code {code}").rstrip(".") if code else ""
 
     def _start(self, job: RunJob, share: Share, task: TaskID, bar: Bar) -> subprocess.Popen[str] | None:
         """The process of a job; None if all is stopped."""

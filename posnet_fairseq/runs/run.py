@@ -47,13 +47,17 @@ def run(settings: RunSettings) -> None:
 
 
 def check_metrics(settings: TrainingSettings) -> None:
-    """Refuse metrics that are not installed before days of training, not after.
+    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after.
 
     Raises:
-        UsageError: one is not.
+        UsageError: one is missing.
     """
+    options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in settings.metrics.replace(",", " ").split():
-        get_metric(name, MetricOptions()).check_installed()
+        metric = get_metric(name, options)
+        metric.check_installed()
+        if not settings.dry_run:
+            metric.fetch()
 
 
 def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device) -> None:
@@ -75,8 +79,8 @@ def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device
             command = commands.score(settings, data, device, name, report)
             made = f"{report.name}/report.html"
             run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command)
-            if not settings.dry_run:
-                print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+        for name in data.test_sets if not settings.dry_run else ():  # when all are done: perhaps nobody reads
+            print((folder / stage_of("report", name) / "report.md").read_text(encoding="utf-8"), end="", flush=True)
 
 
 def stage_of(stage: str, test_set: str) -> str:

@@ -67,6 +67,12 @@ def test_file_has_the_settings_that_no_flag_gives(folder):
     assert (found.stages, found.tensorboard, found.beam) == (("train", "score"), False, 5)
 
 
+@pytest.mark.parametrize("word", ["off", "no", "False", "0"])
+def test_a_switch_that_is_off_in_a_file_is_off(folder, word):
+    (folder / "run.yaml").write_text(f"dry_run: {word}\n")
+    assert not read("--config", "run.yaml").dry_run
+
+
 def test_variables_are_read_by_recipes_only(monkeypatch, folder):
     monkeypatch.setenv("SIZE", "tiny")
     monkeypatch.setenv("DATA", "corpus")
@@ -131,7 +137,10 @@ def test_misuse_is_one_sentence_that_speaks_of_flags(folder, capsys, words, sent
         ("size: tny", "Did you mean tiny?"),
         ("- a", "run.yaml has no settings"),
         ("", "run.yaml has no settings"),
-        ("a: [", "run.yaml is no YAML file"),
+        ("a: [", "run.yaml is not YAML in line 1"),
+        ("size: tiny\nseed: 2\nsize: big", "run.yaml is not YAML in line 3: 'size' is there twice. Correct it."),
+        ("max-tokens: 600\nmax_tokens: 700", "run.yaml: max_tokens: this setting is there twice. Leave one out."),
+        ("dry_run: maybe", "--dry-run maybe: give one of 1 true yes on 0 false no off."),
         ("size: {a: b}", "run.yaml: size: give one value"),
         ("seed: [1, [2]]", "run.yaml: seed: give one value"),
         ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),
