@@ -11,6 +11,7 @@ from posnet_data_prep.sources.compressed import plain_suffix
 from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
+from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.processes import check_workers, cores
 
@@ -33,26 +34,9 @@ def check(options: argparse.Namespace) -> None:
     check_numbers(options, **{name: (1, MOST) for name in given})
     if options.dataset is not None:
         check_workers(options.workers)
-        _check_out(options.out)
+        check_for_fairseq(options.out, f"--out {options.out}", True)
     if getattr(options, "valid_every", None) == 1:
         raise UsageError("--valid-every 1: no training pair would be left. Give 2 or more.")
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a folder that fairseq's commands could not be given later.
-
-    Raises:
-        UsageError: the folder has such a name.
-    """
-    name, reason = str(out), ""
-    if ":" in name:
-        reason = "fairseq takes a colon for the end of one folder and the start of the next"
-    elif name.startswith("-"):
-        reason = "other commands take it for an option"
-    elif "${" in name or name.endswith("\\"):
-        reason = "fairseq reads ${ and a last backslash in its own way"
-    if reason:
-        raise UsageError(f"--out {name}: {reason}. Choose another name.")
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -136,7 +136,7 @@ def _files(text: str, given: str) -> tuple[Path, ...]:
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
     """Return the last parts of each path, without suffix: as few as make all names different."""
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
+        names = ["/".join([*path.parts[:-1], path.stem or "/"][-depth:]) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]

@@ -194,18 +194,30 @@ class JobPool:
         self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
-def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]) -> None:
-    """Do jobs, some side by side; see :class:`JobPool`.
+def do_all(
+    jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str], tolerated: str | None = None
+) -> Collection[RunJob]:
+    """Do jobs, some side by side.
+
+    Args:
+        jobs, shares, settings: see :class:`JobPool`.
+        tolerated: words in the sentence about a failure that does not matter; None: every failure does.
+
+    Returns:
+        the jobs with such a failure.
 
     Raises:
-        UsageError: some failed.
+        UsageError: others failed.
     """
     failed = JobPool(jobs, shares, settings).work()
-    if failed:
-        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
+    passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
+    sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]
+    if sentences:
         raise UsageError(
-            f"{len(failed)} of {len(jobs)} runs failed ({sentences}). The others are kept; fix the cause and run again."
+            f"{len(sentences)} of {len(jobs)} runs failed ({'; '.join(sentences)}). The others are kept; fix the cause "
+            "and run again."
         )
+    return passed_over
 
 
 def progress_of(job: RunJob) -> tuple[int, dict[str, Any] | None]:

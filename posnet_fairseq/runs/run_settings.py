@@ -25,6 +25,7 @@ from posnet_fairseq.runs.values import (
 )  # fmt: skip
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.yaml_files import read_yaml
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -216,10 +217,10 @@ class TrainingSettings(Settings):
                     self.dataset,
                     f"give the name of a dataset; a folder is given by {self.given('data', 'FOLDER')}.",
                 )
-        if ":" in f"{data}{self._runs()}":
-            raise UsageError(
-                f"{data}, {self._runs()}: one of them has a colon in its name, at which fairseq splits paths."
-            )
+        is_made = bool(self.dataset) and not (data / "dataset.json").exists()
+        for name in ("data", "runs", "init_from"):
+            if path := getattr(self, name, None):
+                check_for_fairseq(short(path), self.given(name, path), name == "data" and is_made)
 
     def _data(self) -> Path:
         return self.data or _folder(f"{root()}/data/{self.dataset}")
