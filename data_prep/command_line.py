@@ -80,8 +80,8 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--valid", nargs="+", type=a_path, metavar="FILE", help="files as for --train (or give --valid-every)"
     )
     parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
-    parser.add_argument("-s", "--source-lang", help="two-letter code (default: the suffix of the first file)")
-    parser.add_argument("-t", "--target-lang", help="two-letter code (default: the suffix of the second file)")
+    parser.add_argument("-s", "--source-lang", help="code of two or three letters (default: the suffix of the first file, of two)")
+    parser.add_argument("-t", "--target-lang", help="code of two or three letters (default: the suffix of the second file, of two)")
     parser.add_argument(
         "--like",
         type=a_path,
@@ -186,10 +186,13 @@ def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -
     found = [_suffix(path) for path in texts[:2]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]
     for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
-        letters = "[a-z]{2,3}" if getattr(options, name) else "[a-z]{2}"  # .txt, .src and the like are no languages
-        if not re.fullmatch(letters, language):
-            seen = f"{language!r} is no language" if language else "the files' names do not tell the language"
-            raise UsageError(f"{seen}. Give {flag(name)} and its two-letter code, such as de.")
+        given = getattr(options, name)
+        if given and not re.fullmatch("[a-z]{2,3}", given):
+            raise UsageError(f"{flag(name)} {given}: give a code of two or three letters, such as de or gsw.")
+        if not re.fullmatch("[a-z]{2}", language) and not given:  # three letters may be a language, or txt, src, tok
+            seen = f"the ending {language!r} is taken for no language, as only those of two letters are"
+            seen = seen if language else "the files' names do not tell the language"
+            raise UsageError(f"{seen}. Give {flag(name)} and its code of two or three letters, such as de or gsw.")
         if language in ("zho", "chi", "cmn"):
             raise UsageError(f"{flag(name)} {language}: Chinese is called zh here, so that it is split as Chinese.")
     if chosen[0] == chosen[1]:

@@ -68,4 +68,12 @@ def main(options: argparse.Namespace) -> None:
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
         print(f"{checkpoint.path} ({checkpoint.updates} updates{valid})")
-    print(f"averaged into {options.out}")
+    moving = state["extra_state"].get("moving", 0)
+    if moving and moving < len(chosen):
+        print(
+            f"posnet-average: only {moving} of them have moving averages (--store-ema), so the weights as they were "
+            "trained are averaged.",
+            file=sys.stderr,
+        )
+    of = "moving averages of the weights (--store-ema) " if moving == len(chosen) else ""
+    print(f"{of}averaged into {options.out}")

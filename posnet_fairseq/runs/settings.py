@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import difflib
 import os
+import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path
@@ -139,8 +140,10 @@ class Settings:
     @classmethod
     def environment(cls) -> dict[str, str]:
         """The texts of environment variables, by setting."""
-        names = cls.environment_names()
-        return {name: os.environ[variable] for variable, name in names.items() if os.environ.get(variable)}
+        given = {name: os.environ.get(variable, "") for variable, name in cls.environment_names().items()}
+        if os.environ.get("WSL_DISTRO_NAME") and given.get("name") == platform.node():
+            del given["name"]  # WSL gives every shell a NAME, that of the machine
+        return {name: text for name, text in given.items() if text}
 
     @classmethod
     def environment_names(cls) -> dict[str, str]:

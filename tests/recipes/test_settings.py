@@ -1,6 +1,7 @@
 """Settings of runs: one declaration for flags, YAML files and environment variables."""
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli.run import find_target, main
+from posnet_fairseq.cli.run import _set_up_processes, find_target, main
 from posnet_fairseq.runs.compare import ComparisonSettings
 from posnet_fairseq.runs.language_models import LanguageModelSettings
 from posnet_fairseq.runs.quickstart import QuickstartSettings
@@ -85,6 +86,22 @@ def test_variables_are_read_by_recipes_only(monkeypatch, folder):
     monkeypatch.setenv("SIZE", "tny")
     with pytest.raises(UsageError, match=r"^SIZE=tny: choose one of tiny iwslt base big\. Did you mean tiny\?"):
         read()
+
+
+def test_the_name_that_wsl_gives_every_shell_is_no_runs(monkeypatch, folder):
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes/corpus.sh"))
+    monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu")
+    monkeypatch.setenv("NAME", platform.node())
+    assert read().name is None
+    monkeypatch.setenv("NAME", "mine")
+    assert read().name == "mine"
+
+
+def test_the_programs_of_this_environment_stand_first(monkeypatch):
+    monkeypatch.setenv("PATH", f"/usr/bin:{Path(sys.executable).parent}")
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    _set_up_processes()
+    assert os.environ["PATH"].split(":")[0] == str(Path(sys.executable).parent)
 
 
 def test_folders_of_a_recipe_lie_in_its_checkout_but_those_given_where_the_caller_is(monkeypatch, folder):
