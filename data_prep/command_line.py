@@ -11,8 +11,8 @@ from posnet_data_prep.sources.compressed import plain_suffix
 from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
-from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import check_workers, cores
 
 MOST = 10**9  # of anything that is counted
@@ -80,8 +80,12 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--valid", nargs="+", type=a_path, metavar="FILE", help="files as for --train (or give --valid-every)"
     )
     parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
-    parser.add_argument("-s", "--source-lang", help="code of two or three letters (default: the suffix of the first file, of two)")
-    parser.add_argument("-t", "--target-lang", help="code of two or three letters (default: the suffix of the second file, of two)")
+    parser.add_argument(
+        "-s", "--source-lang", help="code of two or three letters (default: the suffix of the first file, of two)"
+    )
+    parser.add_argument(
+        "-t", "--target-lang", help="code of two or three letters (default: the suffix of the second file, of two)"
+    )
     parser.add_argument(
         "--like",
         type=a_path,

@@ -62,7 +62,9 @@ def evaluate(
     with contextlib.closing(_open_cache(cache, cached_only, report)) as segments:
         comparison = compare(plan, texts, segments, report, workers, cpu, cached_only)
         if segments.full:
-            report.say(f"the cache {segments.path} could not be written ({segments.full}): the next run computes this again.")
+            report.say(
+                f"the cache {segments.path} could not be written ({segments.full}): the next run computes this again."
+            )
     return Result(**vars(comparison))
 
 

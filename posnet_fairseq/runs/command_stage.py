@@ -150,7 +150,9 @@ class CommandStage(Step):
 
     def _last_words(self) -> str:
         text = last_attempt(self.log)
-        lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line) and "ChildFailedError" not in line]
+        lines = [
+            line.strip() for line in text.splitlines() if re.search(r"\w", line) and "ChildFailedError" not in line
+        ]
         words = [last_error(text)] if last_error(text) else [line for line in lines if "Error: " in line] or lines
         return f"{words[-1]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
 

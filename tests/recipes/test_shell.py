@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -295,6 +296,15 @@ def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch,
     found = settings.parsed({name: text for name, text in texts.items() if name in settings.fields()})
     with pytest.raises(UsageError, match=r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'"):
         function(found)
+
+
+def test_missing_tokenizer_of_a_language_is_noticed_before_the_training(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    (card(tmp_path / "data", target_lang="ja") / "test.de").touch()
+    found = RunSettings.parsed({"data": str(tmp_path / "data"), "cpus": "1", "dry_run": "1"})
+    with pytest.raises(UsageError, match="tokeniser for ja is not installed") as raised:
+        run(found)
+    assert "--tokenize" not in str(raised.value)  # posnet-run has no such option
 
 
 def test_two_vocabularies_leave_two_embeddings(tmp_path):
