@@ -26,7 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-average",
         description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
-        "or the last ones where fewer follow.",
+        "or the last ones where fewer follow. Where all have moving averages of the weights (--store-ema), these are "
+        "averaged.",
     )
     parser.add_argument("folder", type=path_text, help="the run's --save-dir")
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
