@@ -65,20 +65,20 @@ def average(paths: Sequence[Path]) -> State:
             f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
             "checkpoints of the training, then precompute the result."
         )
-    others = {path: read_checkpoint(path) for path in paths}
-    moving = {path: ema for path, other in others.items() if (ema := _moving_averages(path, other))}
-    weights = moving if len(moving) == len(paths) else {path: other["model"] for path, other in others.items()}
+    moving = sum(bool(_moving_averages(path, read_checkpoint(path))) for path in paths)
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names: dict[Any, list[str]] = {}
     for name, tensor in state["model"].items():
         names.setdefault((tensor.data_ptr(), tensor.shape), []).append(name)
     sums: dict[str, torch.Tensor] = {}
-    for path, other in others.items():
+    for path in paths:
+        other = read_checkpoint(path)
         _check_same_model(paths[-1], state, path, other)
         _check_same_run(paths[-1], state, path, other)
-        refuse_not_finite(weights[path], path)
+        weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
+        refuse_not_finite(weights, path)
         for name, *_ in names.values():
-            tensor = weights[path][name].double()
+            tensor = weights[name].double()
             sums[name] = sums[name] + tensor if name in sums else tensor
     model: dict[str, torch.Tensor] = {}
     for first, *others in names.values():
@@ -88,7 +88,7 @@ def average(paths: Sequence[Path]) -> State:
         mean = (sums[first] / len(paths)).to(dtype)
         model |= dict.fromkeys((first, *others), mean)
     refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
-    extra = {"moving": len(moving)} if moving else {}
+    extra = {"moving": moving} if moving else {}
     return for_inference(state, model, averaged=[str(path) for path in paths], **extra)
 
 
