@@ -306,7 +306,7 @@ def test_advice_of_a_training_names_settings_of_the_run(monkeypatch, tmp_path):
     monkeypatch.setattr("posnet_fairseq.runs.run.train", diverge)
     card(tmp_path / "data")
     texts = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "cpus": "1", "stages": "train"}
-    with pytest.raises(UsageError, match=r"lower --lr, a longer --warmup or --options=--clip-norm 1, .*\(--init-from\)"):
+    with pytest.raises(UsageError, match=r"--lr, a longer --warmup or --options=--clip-norm 1, .*\(--init-from\)"):
         run(RunSettings.parsed(texts))
 
 
