@@ -12,6 +12,7 @@ from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import check_workers, cores
 
 MOST = 10**9  # of anything that is counted
@@ -33,26 +34,9 @@ def check(options: argparse.Namespace) -> None:
     check_numbers(options, **{name: (1, MOST) for name in given})
     if options.dataset is not None:
         check_workers(options.workers)
-        _check_out(options.out)
+        check_for_fairseq(options.out, f"--out {options.out}", True)
     if getattr(options, "valid_every", None) == 1:
         raise UsageError("--valid-every 1: no training pair would be left. Give 2 or more.")
-
-
-def _check_out(out: Path) -> None:
-    """Refuse a folder that fairseq's commands could not be given later.
-
-    Raises:
-        UsageError: the folder has such a name.
-    """
-    name, reason = str(out), ""
-    if ":" in name:
-        reason = "fairseq takes a colon for the end of one folder and the start of the next"
-    elif name.startswith("-"):
-        reason = "other commands take it for an option"
-    elif "${" in name or name.endswith("\\"):
-        reason = "fairseq reads ${ and a last backslash in its own way"
-    if reason:
-        raise UsageError(f"--out {name}: {reason}. Choose another name.")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -96,8 +80,12 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--valid", nargs="+", type=a_path, metavar="FILE", help="files as for --train (or give --valid-every)"
     )
     parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
-    parser.add_argument("-s", "--source-lang", help="two-letter code (default: the suffix of the first file)")
-    parser.add_argument("-t", "--target-lang", help="two-letter code (default: the suffix of the second file)")
+    parser.add_argument(
+        "-s", "--source-lang", help="code of two or three letters (default: the suffix of the first file, of two)"
+    )
+    parser.add_argument(
+        "-t", "--target-lang", help="code of two or three letters (default: the suffix of the second file, of two)"
+    )
     parser.add_argument(
         "--like",
         type=a_path,
@@ -206,10 +194,13 @@ def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -
     found = [_suffix(path) for path in texts[:2]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]
     for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
-        letters = "[a-z]{2,3}" if getattr(options, name) else "[a-z]{2}"  # .txt, .src and the like are no languages
-        if not re.fullmatch(letters, language):
-            seen = f"{language!r} is no language" if language else "the files' names do not tell the language"
-            raise UsageError(f"{seen}. Give {flag(name)} and its two-letter code, such as de.")
+        given = getattr(options, name)
+        if given and not re.fullmatch("[a-z]{2,3}", given):
+            raise UsageError(f"{flag(name)} {given}: give a code of two or three letters, such as de or gsw.")
+        if not re.fullmatch("[a-z]{2}", language) and not given:  # three letters may be a language, or txt, src, tok
+            seen = f"the ending {language!r} is taken for no language, as only those of two letters are"
+            seen = seen if language else "the files' names do not tell the language"
+            raise UsageError(f"{seen}. Give {flag(name)} and its code of two or three letters, such as de or gsw.")
         if language in ("zho", "chi", "cmn"):
             raise UsageError(f"{flag(name)} {language}: Chinese is called zh here, so that it is split as Chinese.")
     if chosen[0] == chosen[1]:

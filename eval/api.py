@@ -39,7 +39,7 @@ class Result(Comparison):
 def evaluate(
     plan: Plan,
     texts: Sequence[Texts],
-    cache: Path,
+    cache: Path | None,
     report: ProgressReporter,
     workers: int = 1,
     cpu: bool = False,
@@ -50,7 +50,7 @@ def evaluate(
     Args:
         plan: what to compare, and how.
         texts: texts of each test set of the plan.
-        cache: file of cached statistics.
+        cache: file of cached statistics; None: the default one, or none where that cannot be used.
         report: reporter of progress.
         workers: number of processes that count n-grams and edits.
         cpu: do not use GPUs.
@@ -59,11 +59,24 @@ def evaluate(
     Raises:
         UsageError: a metric cannot run, or the cache cannot be read.
     """
-    with contextlib.closing(SegmentCache(cache)) as segments:
+    with contextlib.closing(_open_cache(cache, cached_only, report)) as segments:
         comparison = compare(plan, texts, segments, report, workers, cpu, cached_only)
         if segments.full:
-            report.say(f"the cache {cache} could not be written ({segments.full}): the next run computes this again.")
+            report.say(
+                f"the cache {segments.path} could not be written ({segments.full}): the next run computes this again."
+            )
     return Result(**vars(comparison))
+
+
+def _open_cache(path: Path | None, needed: bool, report: ProgressReporter) -> SegmentCache:
+    """Open the cache at a path, else the default one, which one can do without unless it is needed."""
+    try:
+        return SegmentCache(path or default_path())
+    except UsageError as error:
+        if path or needed:
+            raise
+        report.say(f"no statistics are cached: {default_path()} cannot be used ({error.__cause__}).")
+        return SegmentCache(None)
 
 
 TextLike = PathLike[str] | Iterable[str]
@@ -148,7 +161,7 @@ def score(
             comet_encoder=comet_encoder,
             **baselines,
         )
-        place = default_path() if cache is None else Path(cache)
+        place = None if cache is None else Path(cache)
         return evaluate(
             plan, load(plan, skip_missing), place, ProgressReporter(not progress), workers, cpu, cached_only
         )

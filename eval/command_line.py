@@ -85,8 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
     )
-    place = default_path()
-    parser.add_argument("--cache", type=a_path, default=place, help=f"file of cached statistics (default: {place})")
+    parser.add_argument("--cache", type=a_path, help=f"file of cached statistics (default: {default_path()})")
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
     return parser
@@ -137,7 +136,7 @@ def _files(text: str, given: str) -> tuple[Path, ...]:
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
     """Return the last parts of each path, without suffix: as few as make all names different."""
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
+        names = ["/".join([*path.parts[:-1], path.stem or "/"][-depth:]) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]

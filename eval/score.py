@@ -31,12 +31,15 @@ def main(options: Namespace) -> None:
     else:
         check_stdout()
     result = evaluate(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
-    if options.json:
-        print(as_json(result), end="")
-    else:
-        show(result, Console(highlight=False))
+    try:
+        if options.out:  # first: perhaps nobody reads what is printed
+            publish(result, options.out, options.latex_intervals)
+    finally:
+        if options.json:
+            print(as_json(result), end="")
+        else:
+            show(result, Console(highlight=False))
     if options.out:
-        publish(result, options.out, options.latex_intervals)
         report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json, segments.tsv)")
 
 

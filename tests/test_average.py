@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from posnet_fairseq.cli.average import main
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
 from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint, gap, lost_best, numbered_checkpoints
@@ -116,6 +117,22 @@ def test_shared_tensors_are_saved_once(tmp_path):
     paths = [checkpoint(tmp_path / f"checkpoint_1_{i}.pt", updates=i) for i in (1, 2)]
     mean = average(paths)["model"]
     assert mean["encoder.embed_tokens.weight"] is mean["decoder.output_projection.weight"]
+
+
+@pytest.mark.parametrize(("number", "says"), [(2, "moving averages of the weights"), (1, "only 1 of them have moving")])
+def test_moving_averages_are_averaged_where_all_have_them(tmp_path, capsys, number, says):
+    name, paths = "encoder.embed_tokens.weight", []
+    for update in (1, 2):
+        paths.append(checkpoint(tmp_path / f"checkpoint_1_{update}.pt", updates=update))
+        if update <= number:
+            state = torch.load(paths[-1], weights_only=True)
+            state["extra_state"]["ema"] = {each: tensor * update * 10 for each, tensor in state["model"].items()}
+            torch.save(state, paths[-1])
+    main([str(tmp_path), "--num", "2", "--out", str(tmp_path / "averaged.pt")])
+    assert says in "".join(capsys.readouterr())
+    first, second = (torch.load(path, weights_only=True)["model"][name].double() for path in paths)
+    expected = (10 * first + 20 * second) / 2 if number == 2 else (first + second) / 2
+    torch.testing.assert_close(torch.load(tmp_path / "averaged.pt", weights_only=True)["model"][name], expected.float())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -51,6 +51,9 @@ def test_command_prints_it(data, capsys):
 def test_command_refuses_other_folders(data, capsys, tmp_path):
     assert "no/such: there is no such directory" in fails(capsys, command.main, "no/such")
     assert "holds no binarised training set" in fails(capsys, command.main, tmp_path)
+    for language in ("xx", "yy"):
+        (tmp_path / f"train.xx-yy.{language}").write_text("a\n")
+    assert "has its training set as text (--dataset-impl raw)" in fails(capsys, command.main, tmp_path)
     assert "holds no binarised training set" in fails(capsys, command.main, data / "one", "-s", "xx", "-t", "zz")
 
 

@@ -9,11 +9,9 @@ from pathlib import Path
 from reprlib import repr  # short, where anchors in a small file stand for thousands of values
 from typing import Any, NoReturn
 
-import yaml
-
 from posnet_eval.inputs.plan import Fact, Plan, TestSet, default_baselines, language_pair
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.yaml_files import PlainLoader, read_yaml
 
 # Keys of the file that are fields of a Plan, with their types.
 _SIMPLE: dict[str, type] = {
@@ -22,7 +20,6 @@ _SIMPLE: dict[str, type] = {
 }  # fmt: skip
 _KEYS = ("systems", "test_sets", "metrics", "baselines", "columns", "notes", "pictures", *_SIMPLE)
 _PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
-_MOST_KEYS = 10_000  # of a mapping
 _TEST_SET_KEYS = ("languages", "source", "reference", "test_set", "outputs")
 
 
@@ -32,57 +29,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         UsageError: the file is missing or not YAML, or has unknown keys or values that are not allowed.
     """
-    text = "\n".join(read_lines(path))
-    try:
-        content = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
-        raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}. Correct it.") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply to be a comparison. Correct it.") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of dates, tags
-        raise UsageError(f"{path} has a value that YAML cannot read ({error}). Put it in quotes.") from error
-    return _Reader(path).plan(content)
-
-
-class _Loader(yaml.SafeLoader):
-    """Loader of plain data that refuses duplicate keys, of which YAML would take the last one."""
-
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        """Return a mapping as it is written: keys that come from ``<<`` may be there again, with other values.
-
-        Raises:
-            yaml.MarkedYAMLError: a key occurs twice.
-        """
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if (key.tag, key.value) in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=node.start_mark)
-            seen.add((key.tag, key.value))
-        return node
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge what ``<<`` refers to, up to a number of keys that does not fill the memory.
-
-        PyYAML before 6.0.4 repeats the keys of a mapping for each of its aliases.
-        """
-        super().flatten_mapping(node)
-        if len(node.value) > _MOST_KEYS:
-            problem = f"a mapping has more than {_MOST_KEYS:,} keys"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-
-    def number_or_time(self, node: yaml.ScalarNode) -> object:
-        """Return a number, or a text with a colon as it is: YAML would read 12:30 as 750."""
-        text = self.construct_scalar(node)
-        if ":" in text:
-            return text
-        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
-
-
-for _kind in ("int", "float"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.number_or_time)
+    return _Reader(path).plan(read_yaml(path, PlainLoader))
 
 
 class _Reader:

@@ -180,7 +180,7 @@ def plan_of_one_test_set(
         raise UsageError("give either --reference or --test-set.")
     if source is not None and test_set:
         raise UsageError("--source beside --test-set: a test set brings its own. Leave one out.")
-    name = test_set or (references[0].stem if isinstance(references[0], Path) else "test")
+    name = test_set or (isinstance(references[0], Path) and references[0].stem) or "test"
     pair = language_pair(languages) if languages else ("", "")
     return Plan(
         systems={system: system for system in outputs},

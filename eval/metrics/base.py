@@ -86,6 +86,13 @@ class Metric(ABC):
             UsageError: one is not.
         """
 
+    def fetch(self) -> None:  # noqa: B027  (most have none)
+        """Download the model, if there is one and it is not here yet.
+
+        Raises:
+            UsageError: it cannot be fetched, or is no such model.
+        """
+
     @abstractmethod
     def details(self) -> dict[str, str]:
         """Return what scores depend on beside the text, for the signature and as part of the cache's keys.

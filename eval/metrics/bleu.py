@@ -1,10 +1,14 @@
 """BLEU: n-gram precisions with a brevity penalty (Papineni et al., 2002), as sacreBLEU computes it."""
 
+import re
+import shlex
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.utils import SACREBLEU_DIR
 
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.ngrams import Characters, as_characters, counts, lengths, matches
@@ -31,10 +35,14 @@ class Bleu(SacrebleuMetric):
             sacrebleu = BLEU(
                 lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.language
             )
-        except (RuntimeError, ImportError, OSError) as error:
+        except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
+            what = f"BLEU's tokeniser {options.tokenize or f'for {options.language}'}"
+            if package := re.search(r"pip install (\S+)", str(error)):
+                install = f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(package[1])}"
+                raise UsageError(f"{what} is not installed. Run {install}") from error
             raise UsageError(
-                f"BLEU's tokeniser for {options.language or options.tokenize} is not installed "
-                f"({str(error).strip().splitlines()[0]}). Install it, or choose another one with --tokenize."
+                f"{what} is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy "
+                "that folder from a machine with network, or choose another one with --tokenize."
             ) from error
         super().__init__(options, sacrebleu)
 

@@ -11,6 +11,7 @@ from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.networks import batches, load_weights, map_on_networks, quiet, read_weights, reading
 from posnet_eval.metrics.neural_metric import NeuralMetric
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.yaml_files import PlainLoader
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +141,7 @@ def _settings(path: Path) -> dict[str, Any]:
     import yaml
 
     with reading(path.parent, path.name):
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        settings = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)
     kind = settings.get("class_identifier") if isinstance(settings, dict) else None
     if kind != "regression_metric":
         raise UsageError(

@@ -68,11 +68,13 @@ class ModelKind:
         return f"{self.owner}/{name}" if self.owner and "/" not in name else name
 
     def how_to_copy(self, name: str) -> str:
-        """Return what to do where the hub cannot be reached."""
+        """Return what to do where the hub cannot be reached, with whatever command."""
+        from huggingface_hub.constants import HF_HUB_CACHE
+
         include = f" --include {self.include}" if self.include else ""
         return (
-            f"run huggingface-cli download {name}{include} --local-dir DIR where there is network, copy DIR here and "
-            f"give {self.flag} DIR"
+            f"run huggingface-cli download {name}{include} where there is network, and copy models--"
+            f"{name.replace('/', '--')} from ~/.cache/huggingface/hub there to {HF_HUB_CACHE} here"
         )
 
 
@@ -180,6 +182,6 @@ def _download(name: str, kind: ModelKind, also: str) -> Path:
         # Without network, an interrupted download's part in the cache is returned as if it were whole.
         raise Missing(
             f"{name} as fetched to {folder} is not {kind.what}: there is no {missing} in it",
-            f"If the hub cannot be reached from here, {kind.how_to_copy(name)}{also}; else give another {kind.flag}.",
+            f"If the hub cannot be reached from here, {kind.how_to_copy(name)}{also}.",
         )
     return folder

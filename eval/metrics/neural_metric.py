@@ -60,6 +60,10 @@ class NeuralMetric(MeanMetric):
                 f"{self.label} needs the package {self.package}, which is not installed", how_to_install(self.extra)
             ) from error
 
+    def fetch(self) -> None:
+        """Download the model, see :meth:`Metric.fetch`."""
+        self.find()
+
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""
         return dict(self._details)

@@ -54,8 +54,8 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
         check_place(path, inputs=inputs)
         if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(path, known, begun)):
             raise UsageError(
-                f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or choose "
-                "another --out."
+                f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let "
+                "the report be written elsewhere."
             )
 
 

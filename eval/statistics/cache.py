@@ -39,7 +39,7 @@ class SegmentCache:
     """Statistics of segments in a file.
 
     Args:
-        path: file, which is created with its folder if it is missing.
+        path: file, which is created with its folder if it is missing; None: memory.
 
     Attributes:
         full: why the cache can no longer be written, as when the disk is full; "" while it can.
@@ -48,14 +48,15 @@ class SegmentCache:
         UsageError: the file can be neither read nor created, or is no such cache.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self.full = ""
         with self._explaining():
-            if self.path.exists() and not self.path.is_file():  # SQLite would leave files of its own beside a device
+            if path and path.exists() and not path.is_file():  # SQLite would leave files of its own beside a device
                 raise OSError(errno.EINVAL, "no regular file")
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(self.path, timeout=PATIENCE)
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(path or ":memory:", timeout=PATIENCE)
             self._database.executescript(_TABLES)
 
     def get(self, keys: Sequence[bytes], width: int) -> FloatArray:

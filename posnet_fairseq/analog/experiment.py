@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from posnet_eval.api import Result, score
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.analog.hardware import Hardware, seconds
 from posnet_fairseq.analog.translating import CrossbarTranslation
 from posnet_fairseq.inference.model_folder import WEIGHTS
@@ -112,6 +114,7 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
         experiment.data,
         experiment.text,
     )
+    get_metric("bleu", MetricOptions(translation.vocabulary.languages[1]))  # refused now, not after hours
     placed = translation.place(experiment.adc_bits[0])
     record = experiment.describe() | {
         "test": [hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in (source, reference)],
@@ -135,7 +138,7 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     for name, (time, bits) in experiment.cells.items():
         outputs[name] = [read_lines(experiment.place(time, bits, number)) for number in numbers]
     result = score(
-        outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=False
+        outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=True
     )
     # Remarks about every programming would hide the table.
     (only,) = result.test_sets

@@ -26,7 +26,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-average",
         description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
-        "or the last ones where fewer follow.",
+        "or the last ones where fewer follow. Where all have moving averages of the weights (--store-ema), these are "
+        "averaged.",
     )
     parser.add_argument("folder", type=path_text, help="the run's --save-dir")
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
@@ -68,4 +69,12 @@ def main(options: argparse.Namespace) -> None:
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
         print(f"{checkpoint.path} ({checkpoint.updates} updates{valid})")
-    print(f"averaged into {options.out}")
+    moving = state["extra_state"].get("moving", 0)
+    if moving and moving < len(chosen):
+        print(
+            f"posnet-average: only {moving} of them have moving averages (--store-ema), so the weights as they were "
+            "trained are averaged.",
+            file=sys.stderr,
+        )
+    of = "moving averages of the weights (--store-ema) " if moving == len(chosen) else ""
+    print(f"{of}averaged into {options.out}")

@@ -95,9 +95,8 @@ def find_target(name: str) -> Target:
 
 def _set_up_processes() -> None:
     """What the commands of a run need: their programs, and threads and memory that suit training on CPUs."""
-    programs = str(Path(sys.executable).parent)
-    if programs not in os.environ.get("PATH", "").split(os.pathsep):
-        os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    # Those of this environment, whatever stands in front of them in PATH.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down. And freed
     # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training. oneDNN keeps
     # the code of products by their shapes, 1,024 of them otherwise: gigabytes that save no time.

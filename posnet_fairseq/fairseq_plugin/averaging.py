@@ -10,6 +10,7 @@ import torch
 from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.inference.checkpoints import (
     State,
+    Weights,
     for_inference,
     model_arch,
     model_options,
@@ -46,8 +47,14 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
 def average(paths: Sequence[Path]) -> State:
     """The content of a checkpoint for inference whose weights are the mean of several checkpoints.
 
+    Where all of them have moving averages of the weights (--store-ema), it is the mean of these.
+
     Args:
         paths: checkpoints of one run.
+
+    Returns:
+        the content; its ``extra_state`` has the number of checkpoints with moving averages as "moving", if there are
+        any.
 
     Raises:
         UsageError: the checkpoints are of different architectures, sizes or runs, or their weights are not finite.
@@ -58,6 +65,7 @@ def average(paths: Sequence[Path]) -> State:
             f"{paths[-1]} is precomputed: the mean of its tables is not the table of mean weights. Average the "
             "checkpoints of the training, then precompute the result."
         )
+    moving = sum(bool(_moving_averages(path, read_checkpoint(path))) for path in paths)
     # Names of one shared tensor, as of embeddings, stay names of one tensor.
     names: dict[Any, list[str]] = {}
     for name, tensor in state["model"].items():
@@ -67,9 +75,10 @@ def average(paths: Sequence[Path]) -> State:
         other = read_checkpoint(path)
         _check_same_model(paths[-1], state, path, other)
         _check_same_run(paths[-1], state, path, other)
-        refuse_not_finite(other["model"], path)
+        weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
+        refuse_not_finite(weights, path)
         for name, *_ in names.values():
-            tensor = other["model"][name].double()
+            tensor = weights[name].double()
             sums[name] = sums[name] + tensor if name in sums else tensor
     model: dict[str, torch.Tensor] = {}
     for first, *others in names.values():
@@ -79,11 +88,24 @@ def average(paths: Sequence[Path]) -> State:
         mean = (sums[first] / len(paths)).to(dtype)
         model |= dict.fromkeys((first, *others), mean)
     refuse_not_finite(model, f"the mean of {', '.join(map(str, paths))}")
-    return for_inference(state, model, averaged=[str(path) for path in paths])
+    extra = {"moving": moving} if moving else {}
+    return for_inference(state, model, averaged=[str(path) for path in paths], **extra)
 
 
-def _shapes(state: State) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in state["model"].items()}
+def _moving_averages(path: Path, state: State) -> Weights:
+    """The moving averages of weights that fairseq keeps with --store-ema, none if there are none.
+
+    Raises:
+        UsageError: they are not of the model's names and shapes.
+    """
+    found = (state.get("extra_state") or {}).get("ema") or {}
+    if found and not (isinstance(found, dict) and _shapes(found) == _shapes(state["model"])):
+        raise UsageError(f"{path}: its moving averages (--store-ema) are not of the model's weights. Take another one.")
+    return found
+
+
+def _shapes(weights: Weights) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(getattr(tensor, "shape", ())) for name, tensor in weights.items()}
 
 
 def _check_same_model(path: Path, state: State, other_path: Path, other: State) -> None:
@@ -93,7 +115,7 @@ def _check_same_model(path: Path, state: State, other_path: Path, other: State) 
         )
     sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "option": (model_options(state), model_options(other)),
-        "size of": (_shapes(state), _shapes(other)),
+        "size of": (_shapes(state["model"]), _shapes(other["model"])),
     }
     for what, (ours, theirs) in sides.items():
         if ours != theirs:

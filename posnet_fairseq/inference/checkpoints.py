@@ -52,8 +52,15 @@ def read_checkpoint(path: str | Path) -> State:
     state = load_content(path)
     arch = model_arch(state)
     if not isinstance(state, dict) or arch not in (*arch_names(), *gpt_arch_names()):
-        what = f"the model {arch:.100}" if arch else "no fairseq model"
+        other = arch or _legacy_name(state, "model", "arch")
+        what = f"the model {other:.100}" if other else "no fairseq model"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
+    task = _legacy_name(state, "task", "task")
+    if task:
+        raise UsageError(
+            f"{path} was trained with --task {task:.100}; posnet's commands work with models of the tasks translation "
+            "and language_modeling only. Use fairseq's commands with --user-dir."
+        )
     missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
     if missing or not isinstance(state["cfg"].get("task"), dict):
         raise UsageError(f"{path} lacks {', '.join(missing) or 'its task'}: no complete checkpoint of fairseq-train.")
@@ -159,6 +166,20 @@ def model_arch(state: object) -> str | None:
     model = config.get("model") if isinstance(config, dict) else None
     arch = model.get("_name") if isinstance(model, dict) else None
     return arch if isinstance(arch, str) else None
+
+
+def _legacy_name(state: object, part: str, option: str) -> str | None:
+    """The name of a model or task in a checkpoint's content that fairseq has no dataclass for, or None.
+
+    Args:
+        state: the content.
+        part: of its configuration: "model" or "task".
+        option: of the command line that names it.
+    """
+    config = state.get("cfg") if isinstance(state, dict) else None
+    found = config.get(part) if isinstance(config, dict) else state.get("args") if isinstance(state, dict) else None
+    name = vars(found).get(option) if isinstance(found, Namespace) else None
+    return name if isinstance(name, str) else None
 
 
 def is_language_model(state: State) -> bool:

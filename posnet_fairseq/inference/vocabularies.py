@@ -161,10 +161,19 @@ def other_dictionary(state: State, vocabulary: Vocabulary, folder: Path) -> tupl
 
 
 def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:
-    """The directory of a model's dictionaries, and who says so."""
-    if data:
-        return Path(data), "--data"
-    return data_folder(state), "the model's folder" if is_folder(state) else "the directory of its training"
+    """The directory of a model's dictionaries, and who says so.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    folder = Path(data) if data else data_folder(state)
+    given = "--data" if data else "the model's folder" if is_folder(state) else "the directory of its training"
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder} ({given}): there is no such directory{'' if folder.is_absolute() else ' from here'}. Give the "
+            "directory with the dictionaries by --data."
+        )
+    return folder, given
 
 
 def _read_dictionary(folder: Path, name: str, given: str) -> Dictionary:

@@ -26,7 +26,7 @@ from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.criterions import fairseq_name
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, flag, last_error
 from posnet_fairseq.shared.progress import amount, shown
 
 # Options that a run must leave as they are by default, and why.
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
             return options.parse_args_and_arch(options.get_training_parser(), input_args=list(arguments))
     except SystemExit as error:
-        sentence = complaints.getvalue().strip().split("\n")[-1].partition("error: ")[2]
+        sentence = last_error(complaints.getvalue())
         if sentence.startswith("argument --arch"):
             sentence = f"{sentence.partition(' (choose')[0]} (posnet-mixers lists the mixers)"
         raise UsageError(f"fairseq-train: {sentence or 'its options were not understood'}.") from error

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from posnet_fairseq.runs.record import Record, last_attempt, settings_of
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.stages import StageRunner, Step
@@ -149,11 +149,12 @@ class CommandStage(Step):
             return process.returncode, usage, interruption
 
     def _last_words(self) -> str:
-        lines = last_attempt(self.log).splitlines()
-        lines = [line.strip() for line in lines if re.search(r"\w", line) and "ChildFailedError" not in line]
-        errors = [line for line in lines if "error: " in line] or [line for line in lines if "Error: " in line]
-        words = (errors or lines)[-1:]
-        return f"{words[0]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
+        text = last_attempt(self.log)
+        lines = [
+            line.strip() for line in text.splitlines() if re.search(r"\w", line) and "ChildFailedError" not in line
+        ]
+        words = [last_error(text)] if last_error(text) else [line for line in lines if "Error: " in line] or lines
+        return f"{words[-1]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
 
 
 def do(

@@ -16,6 +16,7 @@ from posnet_fairseq.runs.model_differences import differences, options_of
 from posnet_fairseq.runs.record import Record, last_attempt
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.runs.training_log import records, training_speed
+from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
@@ -191,6 +192,8 @@ class Comparison:
         curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
         score = ["posnet-score", "--config", str(path), "--out", str(self.folder / "report")]
         done = subprocess.run(score, preexec_fn=ending_with_this())
+        if done.returncode == NO_READER:
+            raise BrokenPipeError  # the report is written
         if done.returncode:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 

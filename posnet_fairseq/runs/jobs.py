@@ -19,7 +19,7 @@ from posnet_fairseq.runs.machine import Share
 from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training import progress
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar
@@ -138,17 +138,17 @@ class JobPool:
             process = self._start(job, share, task, bar)
             if process is None:
                 return ""
-            done, last = 0, ""
+            done, said = 0, [""]
             for line in map(str.rstrip, process.stderr or ()):
                 done += self._pass_on(line)
-                last = line if "error: " in line or "error: " not in last else last
+                said.append(line)
             code = process.wait()
         finally:
             self._running.pop(job, None)
             self._progress.update(task, visible=False)  # not removed: it may be looked at just now
         if done >= len(job.stages):  # more with several test sets
             self._progress.console.print(f"{job.run.name} is done", markup=False)
-        return (last.partition("error: ")[2] or last or f"exit code {code}").rstrip(".") if code else ""
+        return (last_error("\n".join(said)) or said[-1] or f"exit code {code}").rstrip(".") if code else ""
 
     def _start(self, job: RunJob, share: Share, task: TaskID, bar: Bar) -> subprocess.Popen[str] | None:
         """The process of a job; None if all is stopped."""
@@ -194,18 +194,30 @@ class JobPool:
         self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
-def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]) -> None:
-    """Do jobs, some side by side; see :class:`JobPool`.
+def do_all(
+    jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str], tolerated: str | None = None
+) -> Collection[RunJob]:
+    """Do jobs, some side by side.
+
+    Args:
+        jobs, shares, settings: see :class:`JobPool`.
+        tolerated: words in the sentence about a failure that does not matter; None: every failure does.
+
+    Returns:
+        the jobs with such a failure.
 
     Raises:
-        UsageError: some failed.
+        UsageError: others failed.
     """
     failed = JobPool(jobs, shares, settings).work()
-    if failed:
-        sentences = "; ".join(f"{each.run.name}: {sentence}" for each, sentence in failed.items())
+    passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
+    sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]
+    if sentences:
         raise UsageError(
-            f"{len(failed)} of {len(jobs)} runs failed ({sentences}). The others are kept; fix the cause and run again."
+            f"{len(sentences)} of {len(jobs)} runs failed ({'; '.join(sentences)}). The others are kept; fix the cause "
+            "and run again."
         )
+    return passed_over
 
 
 def progress_of(job: RunJob) -> tuple[int, dict[str, Any] | None]:

@@ -21,10 +21,18 @@ from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.runs.training import LENGTH, check, train
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, name_arguments
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import digest
+
+# Settings by the options of fairseq-train that they give, for sentences that advise on these.
+GIVES = {
+    **{"--warmup-updates": "warmup", "--max-update": "updates", "--save-interval-updates": "interval"},
+    **{"--max-source-positions": "max_positions", "--max-target-positions": "max_positions"},
+    **{"--lr": "lr", "--max-tokens": "max_tokens", "--update-freq": "tokens", "--seed": "seed"},
+    **{"--finetune-from-model": "init_from", "--restore-file": "init_from"},
+}
 
 
 def run(settings: RunSettings) -> None:
@@ -47,13 +55,17 @@ def run(settings: RunSettings) -> None:
 
 
 def check_metrics(settings: TrainingSettings) -> None:
-    """Refuse metrics that are not installed before days of training, not after.
+    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after.
 
     Raises:
-        UsageError: one is not.
+        UsageError: one is missing.
     """
+    options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in settings.metrics.replace(",", " ").split():
-        get_metric(name, MetricOptions()).check_installed()
+        metric = get_metric(name, options)
+        metric.check_installed()
+        if not settings.dry_run:
+            metric.fetch()
 
 
 def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device) -> None:
@@ -75,8 +87,8 @@ def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device
             command = commands.score(settings, data, device, name, report)
             made = f"{report.name}/report.html"
             run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command)
-            if not settings.dry_run:
-                print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+        for name in data.test_sets if not settings.dry_run else ():  # when all are done: perhaps nobody reads
+            print((folder / stage_of("report", name) / "report.md").read_text(encoding="utf-8"), end="", flush=True)
 
 
 def stage_of(stage: str, test_set: str) -> str:
@@ -179,13 +191,19 @@ def _train(settings: RunSettings, data: TranslationData, device: Device) -> None
         more = {"tokens an update": str(settings.tokens), "dataset": data.key}
         if settings.init_from:
             more["weights at the beginning"] = digest(settings.init_from, "sha256")
-        train(
-            settings.run,
-            training.launch,
-            training.arguments,
-            settings.average,
-            training.world,
-            more,
-            _places(settings),
-            f"Give this run a name of its own ({name}), or remove that folder.",
-        )
+        remedy = f"Give this run a name of its own ({name}), or remove that folder."
+        try:
+            train(
+                settings.run,
+                training.launch,
+                training.arguments,
+                settings.average,
+                training.world,
+                more,
+                _places(settings),
+                remedy,
+            )
+        except UsageError as error:
+            called = {flag: settings.called(name) for flag, name in GIVES.items()}
+            called["--clip-norm"] = f"{settings.called('options')}=--clip-norm"
+            raise UsageError(name_arguments(str(error), called)) from error

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-import yaml
-
 from posnet_eval.metrics import METRICS
 from posnet_fairseq.runs.settings import Settings, recipe, root, setting
 from posnet_fairseq.runs.values import (
@@ -27,6 +25,8 @@ from posnet_fairseq.runs.values import (
 )  # fmt: skip
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.output_paths import check_for_fairseq
+from posnet_fairseq.shared.yaml_files import read_yaml
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
@@ -62,8 +62,7 @@ def default_size(dataset: str) -> str:
 @cache
 def hyperparameters(size: str) -> dict[str, str]:
     """The hyperparameters of a size, by name, as ``hyperparameters.yaml`` has them."""
-    text = Path(__file__).with_name("hyperparameters.yaml").read_text(encoding="utf-8")
-    sizes = yaml.load(text, yaml.BaseLoader)  # numbers stay as they are written
+    sizes = read_yaml(Path(__file__).with_name("hyperparameters.yaml"))
     return sizes["all"] | sizes[size]
 
 
@@ -218,10 +217,10 @@ class TrainingSettings(Settings):
                     self.dataset,
                     f"give the name of a dataset; a folder is given by {self.given('data', 'FOLDER')}.",
                 )
-        if ":" in f"{data}{self._runs()}":
-            raise UsageError(
-                f"{data}, {self._runs()}: one of them has a colon in its name, at which fairseq splits paths."
-            )
+        is_made = bool(self.dataset) and not (data / "dataset.json").exists()
+        for name in ("data", "runs", "init_from"):
+            if path := getattr(self, name, None):
+                check_for_fairseq(short(path), self.given(name, path), name == "data" and is_made)
 
     def _data(self) -> Path:
         return self.data or _folder(f"{root()}/data/{self.dataset}")

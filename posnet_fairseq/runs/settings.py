@@ -8,16 +8,15 @@ import argparse
 import dataclasses
 import difflib
 import os
+import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
-import yaml
-
 from posnet_fairseq.runs.values import Parse, nearest
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.yaml_files import read_yaml
 
 # Names of environment variables that other programs have, close to those of settings.
 USUAL_VARIABLES = frozenset({"CPU", "FNAME", "HNAME", "JOB", "LNAME", "NODE", "TOKEN", "UNAME"})
@@ -141,8 +140,10 @@ class Settings:
     @classmethod
     def environment(cls) -> dict[str, str]:
         """The texts of environment variables, by setting."""
-        names = cls.environment_names()
-        return {name: os.environ[variable] for variable, name in names.items() if os.environ.get(variable)}
+        given = {name: os.environ.get(variable, "") for variable, name in cls.environment_names().items()}
+        if os.environ.get("WSL_DISTRO_NAME") and given.get("name") == platform.node():
+            del given["name"]  # WSL gives every shell a NAME, that of the machine
+        return {name: text for name, text in given.items() if text}
 
     @classmethod
     def environment_names(cls) -> dict[str, str]:
@@ -220,10 +221,7 @@ class Settings:
 
     @classmethod
     def _of_file(cls, path: Path) -> dict[str, str]:
-        try:
-            content = yaml.load("\n".join(read_lines(path)), yaml.BaseLoader)  # all scalars are text
-        except yaml.YAMLError as error:
-            raise UsageError(f"{path} is no YAML file ({' '.join(str(error).split())}).") from error
+        content = read_yaml(path)
         if not isinstance(content, dict):
             raise UsageError(f"{path} has no settings. Write one a line, as size: base.")
         texts = {}
@@ -231,6 +229,8 @@ class Settings:
             name = str(key).replace("-", "_")
             if name not in cls.fields():
                 raise UsageError(f"{path}: {key}: there is no such setting.{nearest(name, cls.fields())}")
+            if name in texts:  # max-tokens and max_tokens
+                raise UsageError(f"{path}: {key}: this setting is there twice. Leave one out.")
             if isinstance(value, dict) or (
                 isinstance(value, list) and not all(isinstance(each, str) for each in value)
             ):

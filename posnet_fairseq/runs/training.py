@@ -10,7 +10,7 @@ from posnet_fairseq.runs.checkpoints_kept import remove_old
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.record import Record, settings_of
 from posnet_fairseq.runs.training_log import records
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 
@@ -137,5 +137,5 @@ def check(*arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=ending_with_this())
     if done.returncode:
         *_, last = done.stderr.strip().split("\n")
-        raise UsageError(last.partition("error: ")[2] or last or "the check before the training was killed.")
+        raise UsageError(last_error(done.stderr) or last or "the check before the training was killed.")
     return done.stdout

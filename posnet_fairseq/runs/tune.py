@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from posnet_fairseq.runs.systems import System, chosen
 from posnet_fairseq.runs.training_log import best_validation
 from posnet_fairseq.runs.values import fraction, rate, several, whole_number
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import shown
 
@@ -56,13 +58,13 @@ class Trial:
 
     Attributes:
         values: by option.
-        perplexity: of the validation set, the least.
+        perplexity: of the validation set, the least; None if the training diverged.
         updates: until then.
     """
 
     values: dict[str, str]
-    perplexity: float
-    updates: int
+    perplexity: float | None = None
+    updates: int | None = None
 
 
 def has_clip_distance(system: System) -> bool:
@@ -104,19 +106,31 @@ def tune(settings: TuneSettings) -> Path:
             if option in best[system.name]
         }
         todo = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
-        do_all(todo, parts, settings.variables())
+        diverged = do_all(todo, parts, settings.variables(), DIVERGED)
         if settings.dry_run:
             continue
         for system, its_jobs in tried.items():
             for each, value in zip(its_jobs, getattr(settings, field), strict=True):
-                perplexity, updates = best_validation(each.run / "train.log")
-                trials[system][each.run.name] = Trial(best[system] | {option: value}, perplexity, updates)
-            best[system] = min(trials[system].values(), key=lambda trial: trial.perplexity).values
+                if each in todo:
+                    found = () if each in diverged else best_validation(each.run / "train.log")
+                    trials[system][each.run.name] = Trial(best[system] | {option: value}, *found)
+            best[system] = min(trials[system].values(), key=_perplexity).values
     if not settings.dry_run:
-        _write(folder, systems, best, trials)
+        lost = [name for name, its in trials.items() if all(trial.perplexity is None for trial in its.values())]
+        _write(folder, [system for system in systems if system.name not in lost], best, trials)
         _print(best, trials)
         say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")
+        if lost:
+            raise UsageError(
+                f"{', '.join(lost)}: all trainings diverged, so tuned.txt is without it. Give lower rates "
+                f"({settings.called('lrs')}), or a longer {settings.called('warmup')}."
+            )
     return folder
+
+
+def _perplexity(trial: Trial) -> float:
+    """What orders trials."""
+    return math.inf if trial.perplexity is None else trial.perplexity
 
 
 def _refuse_chosen(jobs: Sequence[RunJob], settings: TuneSettings) -> None:
@@ -175,5 +189,6 @@ def _print(best: Mapping[str, Mapping[str, str]], trials: Mapping[str, Mapping[s
         for trial in its.values():
             values = (trial.values.get(option, "") for option in OPTIONS.values())
             mark = "chosen" if trial.values == best[name] else ""
-            table.add_row(name, *values, f"{trial.perplexity:.2f}", f"{trial.updates:,}", mark)
+            found = ("diverged", "") if trial.perplexity is None else (f"{trial.perplexity:.2f}", f"{trial.updates:,}")
+            table.add_row(name, *values, *found, mark)
     Console(highlight=False).print(table)

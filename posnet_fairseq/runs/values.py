@@ -29,8 +29,11 @@ def number(text: str) -> str:
 
 
 def switch(text: str) -> bool:
-    """Whether a switch is on: any value but ``0``, ``false`` and ``no``."""
-    return text.lower() not in ("0", "false", "no")
+    """Whether a switch is on, as YAML and shells write it."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(f"give one of {' '.join(words)}.")
+    return words[text.lower()]
 
 
 def one_of(*names: str) -> Parse:

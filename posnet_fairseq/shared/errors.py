@@ -40,6 +40,12 @@ def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) ->
     return re.sub(r"(?<![\w./-])--[a-z0-9][a-z0-9-]*[a-z0-9](?![\w/-]|\.\w)", argument, sentence)
 
 
+def last_error(text: str) -> str:
+    """Return the last error in what a program has printed, with all lines that belong to it; "" if there is none."""
+    found = re.findall(r"^.*?(?<!\w)error: (.*(?:\n  .*)*)", text, re.MULTILINE)
+    return found[-1] if found else ""
+
+
 class UsageError(ValueError):
     """An error in the input. Its text states what was given, what is allowed and what to do."""
 

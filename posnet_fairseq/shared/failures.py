@@ -11,6 +11,8 @@ from posnet_fairseq.shared.errors import causes, usage_error_in
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
+DIVERGED = "the training diverged"
+
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
 # Texts of errors that fairseq raises, as regular expressions, and the sentences shown instead.
@@ -61,7 +63,7 @@ _FAIRSEQ = (
         # The last one is the failure of --amp on CPUs.
         r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
         r"|'GradScaler' object has no attribute '_backoff_factor'",
-        "the training diverged: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
+        f"{DIVERGED}: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
         "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file).",
     ),
     (

@@ -96,8 +96,11 @@ def read_parallel(*paths: str | Path) -> list[list[str]]:
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that posnet can make or download again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posnet"
+    """Return the folder for files that posnet can make or download again: temporary if this user has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "posnet"
+    except RuntimeError:
+        return Path(tempfile.gettempdir(), f"posnet-{os.getuid()}")
 
 
 def path_text(text: str) -> str:

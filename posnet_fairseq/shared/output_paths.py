@@ -11,6 +11,30 @@ from pathlib import Path
 from posnet_fairseq.shared.errors import UsageError
 
 
+def check_for_fairseq(path: Path, given: str, is_made: bool) -> None:
+    """Check that fairseq's commands can be given a path.
+
+    Args:
+        path: as they would be given it.
+        given: the path as the user gave it, with its option, for the error's text.
+        is_made: whether fairseq-preprocess will make the folder.
+
+    Raises:
+        UsageError: they would read it in another way.
+    """
+    name, reason = str(path), ""
+    if ":" in name:
+        reason = "fairseq takes a colon for the end of one folder and the start of the next"
+    elif is_made and "," in name:
+        reason = "fairseq takes a comma for the end of one path and the start of the next"
+    elif name.startswith("-"):
+        reason = "other commands take it for an option"
+    elif "${" in name or name.endswith("\\"):
+        reason = "fairseq reads ${ and a last backslash in its own way"
+    if reason:
+        raise UsageError(f"{given}: {reason}. Choose another name.")
+
+
 def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
     """Return where a path leads, and whether it is a stream (device, pipe, open file), which is written to directly.
 

@@ -175,14 +175,17 @@ class Analysis:
         return groups
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
-        """Updates, and the perplexity of the validation set after them: geometric means over seeds."""
+        """Updates, and the perplexity of the validation set after them: geometric means over seeds, one's as it is."""
         courses = [result["training"]["validation"] for result in self.results[system]]
         shared = sorted(set.intersection(*(set(course["updates"]) for course in courses)))
-        values = [
-            [dict(zip(course["updates"], course["perplexity"], strict=True))[update] for update in shared]
-            for course in courses
-        ]
-        return np.array(shared, dtype=np.float64), np.exp(np.log(values).mean(0))
+        values = np.array(
+            [
+                [dict(zip(course["updates"], course["perplexity"], strict=True))[update] for update in shared]
+                for course in courses
+            ]
+        )
+        means = np.exp(np.log(values).mean(0)) if len(values) > 1 else values[0]
+        return np.array(shared, dtype=np.float64), means
 
     @cached_property
     def baseline_seconds(self) -> float | None:

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from posnet_fairseq.runs.systems import System, check
 from posnet_fairseq.runs.values import nearest, seed_numbers
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.yaml_files import read_yaml
 
 PROTOCOLS = Path(__file__).parent
 
@@ -87,8 +86,7 @@ def read_study(name: str) -> Study:
             f"{name}: there is no such study. Choose one of {', '.join(known_studies())}."
             f"{nearest(name, known_studies())}"
         )
-    text = (PROTOCOLS / f"{name}.yaml").read_text(encoding="utf-8")
-    content = yaml.load(text, yaml.BaseLoader)  # numbers stay as they are written
+    content = read_yaml(PROTOCOLS / f"{name}.yaml")
     systems = [System(each, about["mixer"], about["options"]) for each, about in content["systems"].items()]
     check(systems, f"{name}.yaml")
     first, second = content["baselines"].split()

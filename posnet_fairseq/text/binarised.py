@@ -100,6 +100,11 @@ def binarised_set(folder: Path, split: Literal["train", "valid"], languages: tup
         stem = folder / f"{split}.{pair}"
         if all(Path(f"{stem}.{language}.{end}").exists() for language in languages for end in ("idx", "bin")):
             return stem
+        if all(Path(f"{stem}.{language}").is_file() for language in languages):
+            raise UsageError(
+                f"{folder} has its {_SETS[split]} set as text (--dataset-impl raw), which is not binarised. Run "
+                "fairseq-preprocess without that option, and give its directory."
+            )
     raise UsageError(
         f"{folder} holds no binarised {_SETS[split]} set ({split}.SRC-TGT.SRC.idx and .bin). "
         f"Give a directory that fairseq-preprocess wrote with --{split}pref."

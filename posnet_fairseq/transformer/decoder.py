@@ -108,8 +108,8 @@ class Decoder(CausalDecoder):
         """
         if self._length_ratio == UNKNOWN:
             raise UsageError(
-                "the length ratio of source to target is unknown: the data directory holds no training set to measure "
-                "it on. Give --length-ratio a number, or binarise the training set there."
+                "the length ratio of source to target is unknown: it could not be measured in the data directory "
+                "(posnet-length-ratio DIRECTORY says why). Give --length-ratio a number, or binarise the training set."
             )
         return self._length_ratio
 

@@ -26,7 +26,7 @@ def test_models_that_are_not_there():
     comet, bleurt = found()
     assert not comet.works
     assert comet.says == "Unbabel/wmt20-comet-da is not in the hub's cache"
-    assert "--comet-model DIR; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.fix
+    assert "here; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.fix
     assert not bleurt.works
     assert bleurt.says == "lucadiliello/BLEURT-20 is not in the hub's cache"
     assert "fetched when first used" in bleurt.fix

@@ -169,5 +169,18 @@ def test_unknown_metric():
 
 def test_tokeniser_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
-    with pytest.raises(UsageError, match="tokeniser for ja is not installed"):
+    with pytest.raises(
+        UsageError, match=r"tokeniser for ja is not installed\. Run \S+ -m pip install 'sacrebleu\[ja\]'$"
+    ):
         get_metric("bleu", MetricOptions(language="ja"))
+
+
+@pytest.mark.parametrize("failure", [OSError("no route to host"), SystemExit(1)])
+def test_tokeniser_that_cannot_be_downloaded(monkeypatch, tmp_path, failure):
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.download_file", fail)
+    with pytest.raises(UsageError, match=r"tokeniser flores200 is not in .* and cannot be fetched"):
+        get_metric("bleu", MetricOptions(tokenize="flores200"))

@@ -1,6 +1,7 @@
 """posnet-score: tables, scores, runs and marks."""
 
 import csv
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import yaml
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
+from posnet_eval.score import main
+from posnet_fairseq.shared.files import cache_folder
 from support.scoring import FILES, SIZE, SYSTEMS, USUAL, refused, report, run, write
 
 
@@ -125,6 +128,38 @@ def test_again_from_the_cache(data, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
     write(data / "good.txt", [*Path("good.txt").read_text().splitlines()[:-1], "something else"])
     assert "error: 1 of " in refused(capsys, *USUAL, "--cached-only")
+
+
+def test_the_report_is_there_though_nobody_reads_what_is_printed(data, monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with monkeypatch.context() as patch, open(writing, "w") as stream:
+        patch.setattr("sys.stdout", stream)
+        with pytest.raises(SystemExit) as end:
+            main([*USUAL, "--workers", "1", "--out", "report"])
+    assert end.value.code == 141
+    assert sorted(path.name for path in Path("report").iterdir()) == FILES
+
+
+def test_where_no_cache_can_be_written_scores_are_not_lost(data, capsys, monkeypatch):
+    expected = run(capsys, *USUAL).out
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    shown = run(capsys, *USUAL)
+    assert shown.out == expected
+    assert "no statistics are cached: /dev/null/posnet/scores.sqlite cannot be used" in shown.err
+    for needed in (["--cached-only"], ["--cache", "/dev/null/x"]):
+        assert "Choose another place with --cache" in refused(capsys, *USUAL, *needed)
+
+
+def test_a_user_without_a_home_has_a_temporary_cache(monkeypatch, tmp_path, capsys):
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # no passwd entry
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert not end.value.code
+    assert cache_folder().parent == tmp_path
 
 
 def test_lowercase_and_tokeniser_show_in_the_signature(data, capsys):

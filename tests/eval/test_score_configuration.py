@@ -214,7 +214,7 @@ def test_a_column_may_be_called_as_a_metric_that_is_not_there(data, capsys):
 
 def test_a_key_that_is_there_twice(data, capsys):
     write(data / "twice.yaml", ["systems: [base]", "test_sets:", "  news: {a: 1}", "  news: {b: 2}"])
-    assert "is not YAML in line 3: 'news' is there twice" in refused(capsys, "--config", "twice.yaml")
+    assert "is not YAML in line 4: 'news' is there twice" in refused(capsys, "--config", "twice.yaml")
 
 
 def test_a_merged_key_may_be_there_with_another_value(data, capsys):

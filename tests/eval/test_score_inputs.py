@@ -123,6 +123,13 @@ def test_bytes_that_are_no_text(data, capsys):
     assert "good.txt is not UTF-8: line 2 has an invalid byte at offset 5" in refused(capsys, *USUAL)
 
 
+@pytest.mark.parametrize(
+    "given", [["--reference", "test.de", "--system", "/"], ["--reference", "/", "--system", "base.txt"]]
+)
+def test_a_folder_without_a_name(data, capsys, given):
+    assert "/: Is a directory. Check the path." in refused(capsys, *given)
+
+
 def test_missing_systems(data, capsys):
     Path("base.txt").unlink()
     Path("other.txt").unlink()

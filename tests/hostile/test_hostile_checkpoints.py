@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import zipfile
+from argparse import Namespace
 
 import pytest
 import torch
@@ -100,6 +101,12 @@ CONTENTS = [
     ("ten million layers", option("decoder_layers", 10**7), "10000000 layers of the decoder, and it has weights of 2"),
     ("an architecture that is none", option("_name", ["rposnet_tiny"]), "bad.pt holds no fairseq model"),
     ("an architecture without end", option("_name", "x" * 10**7), "holds the model x{100};"),
+    ("a model of fairseq's", changed(lambda s: s["cfg"].update(model=Namespace(arch="lstm"))), "holds the model lstm;"),
+    (
+        "a task of several languages",
+        changed(lambda state: state["cfg"].update(task=Namespace(task="multilingual_translation"))),
+        "bad.pt was trained with --task multilingual_translation; posnet's commands work with models of the tasks tr",
+    ),
     ("no task", changed(lambda state: state["cfg"].pop("task")), "bad.pt lacks its task"),
     ("a folder that is none", changed(lambda s: s["cfg"]["task"].update(data=5)), "its task's data is no text"),
     ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),

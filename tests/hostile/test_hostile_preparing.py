@@ -125,6 +125,7 @@ BREAKS = [("a1\u2028a2", "b1 b2"), ("a1\ra2", "b1\x0bb2"), ("a1 \ufeffa2", "b1\x
 ROWS = [
     # names that fairseq cannot be given
     Row("a colon", EVERY.replace("--out out", "--out a:b"), r"--out a:b: fairseq takes a colon for the end"),
+    Row("a comma above", EVERY.replace("--out out", "--out a,b/out"), "--out a,b/out: fairseq takes a comma for"),
     Row("a leading dash", EVERY.replace("--out out", "--out=-out"), "--out -out: other commands take it for an option"),
     Row("braces", EVERY.replace("--out out", "--out '${out}'"), r"--out \$\{out\}: fairseq reads \$\{"),
     Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),

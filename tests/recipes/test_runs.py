@@ -224,7 +224,7 @@ def test_finished_run_is_left_alone(world, one):
 def test_other_options_are_refused(world, one):
     output = finish(start(world, "runs", "train", LR="1e-3", OPTIONS=SETTINGS["OPTIONS"] + " --gate none"), code=2)
     assert "train was finished with other options (" in output
-    assert "--lr: 2e-3 then, 1e-3 now" in output
+    assert "LR: 2e-3 then, 1e-3 now" in output
     assert "--gate: not given then, none now" in output
     assert "NAME=" in output
 
@@ -493,7 +493,7 @@ def test_a_finished_run_can_be_lengthened(world, one):
     found = record(run, "train")
     assert found["seconds"] == pytest.approx(sum(attempt["seconds"] for attempt in found["attempts"]), abs=0.1)
     output = finish(start(world, "lengthened", "train", UPDATES="6"), code=2)
-    assert "--max-update: 8 then, 6 now" in output
+    assert "UPDATES: 8 then, 6 now" in output
 
 
 def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):

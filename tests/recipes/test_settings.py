@@ -1,6 +1,7 @@
 """Settings of runs: one declaration for flags, YAML files and environment variables."""
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli.run import find_target, main
+from posnet_fairseq.cli.run import _set_up_processes, find_target, main
 from posnet_fairseq.runs.compare import ComparisonSettings
 from posnet_fairseq.runs.language_models import LanguageModelSettings
 from posnet_fairseq.runs.quickstart import QuickstartSettings
@@ -68,6 +69,12 @@ def test_file_has_the_settings_that_no_flag_gives(folder):
     assert (found.stages, found.tensorboard, found.beam) == (("train", "score"), False, 5)
 
 
+@pytest.mark.parametrize("word", ["off", "no", "False", "0"])
+def test_a_switch_that_is_off_in_a_file_is_off(folder, word):
+    (folder / "run.yaml").write_text(f"dry_run: {word}\n")
+    assert not read("--config", "run.yaml").dry_run
+
+
 def test_variables_are_read_by_recipes_only(monkeypatch, folder):
     monkeypatch.setenv("SIZE", "tiny")
     monkeypatch.setenv("DATA", "corpus")
@@ -82,6 +89,22 @@ def test_variables_are_read_by_recipes_only(monkeypatch, folder):
         UsageError, match=r"^SIZE=tny: choose one of .* big\. Did you mean tiny\?"
     ):
         read()
+
+
+def test_the_name_that_wsl_gives_every_shell_is_no_runs(monkeypatch, folder):
+    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes/corpus.sh"))
+    monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu")
+    monkeypatch.setenv("NAME", platform.node())
+    assert read().name is None
+    monkeypatch.setenv("NAME", "mine")
+    assert read().name == "mine"
+
+
+def test_the_programs_of_this_environment_stand_first(monkeypatch):
+    monkeypatch.setenv("PATH", f"/usr/bin:{Path(sys.executable).parent}")
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    _set_up_processes()
+    assert os.environ["PATH"].split(":")[0] == str(Path(sys.executable).parent)
 
 
 def test_folders_of_a_recipe_lie_in_its_checkout_but_those_given_where_the_caller_is(monkeypatch, folder):
@@ -134,7 +157,10 @@ def test_misuse_is_one_sentence_that_speaks_of_flags(folder, capsys, words, sent
         ("size: tny", "Did you mean tiny?"),
         ("- a", "run.yaml has no settings"),
         ("", "run.yaml has no settings"),
-        ("a: [", "run.yaml is no YAML file"),
+        ("a: [", "run.yaml is not YAML in line 1"),
+        ("size: tiny\nseed: 2\nsize: big", "run.yaml is not YAML in line 3: 'size' is there twice. Correct it."),
+        ("max-tokens: 600\nmax_tokens: 700", "run.yaml: max_tokens: this setting is there twice. Leave one out."),
+        ("dry_run: maybe", "--dry-run maybe: give one of 1 true yes on 0 false no off."),
         ("size: {a: b}", "run.yaml: size: give one value"),
         ("seed: [1, [2]]", "run.yaml: seed: give one value"),
         ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),

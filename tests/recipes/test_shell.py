@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +17,7 @@ from posnet_fairseq.runs import machine
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
 from support import commands
 from support.hostile import contents
 
@@ -295,6 +297,26 @@ def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch,
     found = settings.parsed({name: text for name, text in texts.items() if name in settings.fields()})
     with pytest.raises(UsageError, match=r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'"):
         function(found)
+
+
+def test_advice_of_a_training_names_settings_of_the_run(monkeypatch, tmp_path):
+    def diverge(*_):
+        raise UsageError(explain(FloatingPointError("gradients are Nan/Inf")))
+
+    monkeypatch.setattr("posnet_fairseq.runs.run.train", diverge)
+    card(tmp_path / "data")
+    texts = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "cpus": "1", "stages": "train"}
+    with pytest.raises(UsageError, match=r"--lr, a longer --warmup or --options=--clip-norm 1, .*\(--init-from\)"):
+        run(RunSettings.parsed(texts))
+
+
+def test_missing_tokenizer_of_a_language_is_noticed_before_the_training(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    (card(tmp_path / "data", target_lang="ja") / "test.de").touch()
+    found = RunSettings.parsed({"data": str(tmp_path / "data"), "cpus": "1", "dry_run": "1"})
+    with pytest.raises(UsageError, match="tokeniser for ja is not installed") as raised:
+        run(found)
+    assert "--tokenize" not in str(raised.value)  # posnet-run has no such option
 
 
 def test_two_vocabularies_leave_two_embeddings(tmp_path):

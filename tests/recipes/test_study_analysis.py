@@ -149,6 +149,13 @@ def test_lengths_part_the_sentences(found):
     assert groups[-1][2]["good"] == pytest.approx(bleu(longest))
 
 
+def test_the_course_of_one_run_is_its_own(found):
+    (run,) = found.results["other"]
+    for value in (9.7, 14.74, 17.69):  # exp(log(x)) is another number
+        run["training"]["validation"]["perplexity"] = [value] * len(run["training"]["validation"]["updates"])
+        assert found.course("other")[1].tolist() == run["training"]["validation"]["perplexity"]
+
+
 def test_courses_are_compared_at_equal_updates_and_equal_time(found):
     updates, values = found.course("good")
     assert list(updates) == [250, 500, 750, 1000]

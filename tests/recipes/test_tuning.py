@@ -22,6 +22,7 @@ case $* in *"--lr 4e-3"*) a=1 ;; *) a=3 ;; esac
 case $* in *"--clip-distance 16"*) c=100 ;; *) c=300 ;; esac
 run=$runs/$(basename "$data")/${name}_tiny_s$seed
 mkdir -p "$run"
+case $* in *"--lr 8"*) echo "posnet-run: error: train: the training diverged: it has no gradients." >&2; exit 2 ;; esac
 echo "$name" >> "$data/trained"
 for update in 5 10; do
     values="\\"valid_ppl\\": \\"$((a + c + 20 - update)).5\\", \\"valid_num_updates\\": \\"$update\\""
@@ -77,6 +78,19 @@ def test_one_option_after_the_other_is_chosen(search, capsys):
         ["rposnet", "4e-3", "0.1"],
         ["fouriernet", "4e-3", "0.1"],
     ]
+
+
+def test_a_training_that_diverges_is_the_worst_trial(search, capsys):
+    folder, _ = search(mixers="fouriernet", lrs="8 4e-3", dropouts="0.1 0.2")
+    assert read_systems(folder / "tuned.txt") == [System("fouriernet", "fouriernet", "--lr 4e-3 --dropout 0.1")]
+    trials = json.loads((folder / "trials.json").read_text())["fouriernet"]["trials"]
+    assert [trial["perplexity"] for trial in trials.values()] == [None, 311.5, 311.5]
+    assert re.search(r"fouriernet +8 +0\.1 +diverged", capsys.readouterr().out)
+
+
+def test_a_system_whose_trainings_all_diverge_is_not_chosen(search):
+    with pytest.raises(UsageError, match=r"fouriernet: all trainings diverged.* lower rates \(--lrs\)"):
+        search(lrs="8", systems="", mixers="fouriernet")
 
 
 def test_a_system_keeps_options_of_its_own(search, tmp_path):
