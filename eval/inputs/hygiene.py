@@ -21,6 +21,20 @@ COMMON = 0.02  # share of a reference's letters from which on a script belongs t
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on an output is not plain text
 
+# Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
+# tokenizers that are made for languages in them, by code.
+UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
+    "CJK": ("Chinese", {"zh": "zh", "ja": "ja-mecab"}),
+    "HIRAGANA": ("Japanese", {"ja": "ja-mecab"}),
+    "KATAKANA": ("Japanese", {"ja": "ja-mecab"}),
+    "HANGUL": ("Korean", {"ko": "ko-mecab"}),
+    "THAI": ("Thai", {}),
+    "LAO": ("Lao", {}),
+    "KHMER": ("Khmer", {}),
+    "MYANMAR": ("Burmese", {}),
+    "TIBETAN": ("Tibetan", {}),
+}
+
 _MARKED = re.compile(r"\S@@( |$)|▁")
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
 _MAYBE_SUBWORDS = re.compile(r"@@|▁|</?s>|<unk>")
@@ -118,6 +132,25 @@ def _repeats(line: str) -> bool:
 def _outlier(line: str, reference: str) -> bool:
     longer, shorter = max(len(line), len(reference)), min(len(line), len(reference))
     return not is_blank(line) and longer - shorter > SHORT and longer > OUTLIER * shorter
+
+
+def unspaced_script(lines: Sequence[str]) -> str | None:
+    """Return the script, a key of :data:`UNSPACED`, of most lines; None if most are in other scripts.
+
+    Names and numbers in between do not count: a quarter of a line's letters is enough.
+    """
+    counts: Counter[str] = Counter()
+    chosen = 0
+    for of_line in map(_letters, lines):
+        of_unspaced = sum(of_line[script] for script in UNSPACED)
+        if of_unspaced and 4 * of_unspaced >= sum(of_line.values()):
+            chosen += 1
+            counts.update(of_line)
+    if 2 * chosen <= sum(not is_blank(line) for line in lines):
+        return None
+    if counts["HIRAGANA"] >= COMMON * sum(counts.values()):  # Japanese has Chinese characters, too
+        return "HIRAGANA"
+    return max(UNSPACED, key=lambda script: counts[script])
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference

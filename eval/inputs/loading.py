@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_eval.inputs.hygiene import is_segmented
+from posnet_eval.inputs.hygiene import UNSPACED, is_segmented, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
+from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.progress import shown
 
-_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU's tokenizers of all scripts
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class _Loader:
                 continue
             outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
         languages = self._languages(test_set)
-        self._check_language(languages, references, test_set.name)
+        self._check_language(languages[1], references, test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
 
     def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
@@ -156,15 +157,24 @@ class _Loader:
             return test_set.languages
         return _ending(test_set.source), _ending(test_set.references[0])
 
-    def _check_language(self, languages: tuple[str, str], references: Sequence[Lines], name: str) -> None:
-        if languages[1] or self._plan.tokenize or not references or not {"bleu", "ter"} & set(self._plan.metrics):
+    def _check_language(self, language: str, references: Sequence[Lines], name: str) -> None:
+        """Refuse metrics that would take whole lines for words."""
+        tokenizer, metrics = self._plan.tokenize, self._plan.metrics
+        script = unspaced_script(references[0]) if references else None
+        if script is None or tokenizer == "none" or (script == "HANGUL" and tokenizer):
             return
-        asian = sum(bool(_ASIAN.search(line)) for line in references[0])
-        if asian > len(references[0]) / 2:
+        looks, own = UNSPACED[script]
+        code = MetricOptions(language=language).code
+        start = f"the reference of {name} looks {looks}, whose words are not split"
+        pair = "".join(f", or --language-pair (languages in a configuration file) as en-{code}" for code in own)
+        if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
+            choice = ", ".join((*own.values(), *_SPLIT_ALL))
             self.problems.append(
-                f"the reference of {name} looks Chinese, Japanese or Korean, which are split into words in their own "
-                "ways. Give the pair of languages (--language-pair; languages in a configuration file), as en-zh."
+                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. Give --tokenize ({choice}; none for words between "
+                f"spaces){pair}."
             )
+        if "ter" in metrics and script != "HANGUL" and code not in own:
+            self.problems.append(f"{start} by TER. Leave ter out of the metrics{pair}.")
 
 
 def _ending(text: Text | None) -> str:

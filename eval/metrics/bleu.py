@@ -29,11 +29,11 @@ class Bleu(SacrebleuMetric):
         try:
             # force: no warning of text that looks tokenised, which is among the remarks
             sacrebleu = BLEU(
-                lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.language
+                lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.code
             )
         except (RuntimeError, ImportError, OSError) as error:
             raise UsageError(
-                f"BLEU's tokeniser for {options.language or options.tokenize} is not installed "
+                f"BLEU's tokeniser for {options.tokenize or options.language} is not installed "
                 f"({str(error).strip().splitlines()[0]}). Install it, or choose another one with --tokenize."
             ) from error
         super().__init__(options, sacrebleu)

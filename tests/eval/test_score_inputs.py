@@ -195,6 +195,40 @@ def test_mistakes_on_the_command_line(data, capsys, arguments, expected):
     assert expected in refused(capsys, *arguments)
 
 
+CHINESE, JAPANESE, KOREAN = ["我们今天去看GitHub。", "他说你好。"], ["今日は天気がいい。"], ["오늘은 날씨가 좋다"]
+SOUTHEAST = {"th": "วันนี้อากาศดี", "lao_Laoo": "ມື້ນີ້ອາກາດດີ", "khm": "ថ្ងៃនេះអាកាសធាតុល្អ", "my": "ဒီနေ့ ရာသီဥတုသာယာတယ်။"}
+UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give --tokenize (flores200, flores101, spm, spBLEU-1K, char;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "expected"),
+    [
+        *((CHINESE, ("-l", pair), "tok:zh") for pair in ("en-zho", "eng_Latn-zho_Hans", "en-cmn", "en-zh-TW")),
+        (CHINESE, ("--metrics", "ter", "-l", "eng-zho"), "asian:yes"),
+        (CHINESE, ("-l", "en-de"), "BLEU's tokenizer 13a. Give --tokenize (zh, ja-mecab, flores200, "),
+        (CHINESE, ("-l", "en-zh", "--tokenize", "13a"), "BLEU's tokenizer 13a."),
+        (CHINESE, ("--tokenize", "none"), "tok:none"),
+        (CHINESE, ("--tokenize", "zh", "--metrics", "ter"), "by TER. Leave ter out of the metrics, or --language-pair"),
+        (JAPANESE, ("-l", "en-zh"), "looks Japanese"),
+        (JAPANESE, ("-l", "eng-jpn", "--metrics", "ter"), "asian:yes"),
+        (KOREAN, (), "looks Korean"),
+        (KOREAN, ("--tokenize", "13a"), "tok:13a"),
+        *(([line], ("-l", f"en-{code}"), UNSPLIT) for code, line in SOUTHEAST.items()),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "zh"), "BLEU's tokenizer zh"),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "char"), "tok:char"),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf,ter"), "by TER. Leave ter out of the metrics."),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf"), "chrF: "),
+    ],
+)
+def test_text_without_spaces(data, capsys, lines, arguments, expected):
+    """It is split by a tokenizer of its language, or refused: each line would be a word, and BLEU 0."""
+    write(data / "reference", lines * 6)
+    write(data / "output", lines * 6)
+    arguments = ("--reference", "reference", "--system", "output", *arguments)
+    said = refused(capsys, *arguments) if ":" not in expected else run(capsys, *arguments).out
+    assert expected in said
+
+
 def test_no_line_and_one_line(data, capsys):
     for name in ("none.de", "none.txt"):
         write(data / name, [])
