@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from posnet_data_prep.datasets import SETS
-from posnet_data_prep.sources.compressed import has_compressed_name, plain_suffix
 from posnet_data_prep.sources.parallel import Part, write_set
 from posnet_data_prep.sources.readers import Reader
+from posnet_fairseq.shared.compressed import has_compressed_name, plain_suffix
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
@@ -53,7 +53,7 @@ def _parts(paths: Sequence[Path]) -> list[Part]:
         if is_table(path):
             parts.append(Part(shown(path.name), "table", [path]))
         else:
-            parts.append(Part(shown(path.name), "plain", [path, next(rest)]))
+            parts.append(Part(shown(path.name), "own", [path, next(rest)]))
     return parts
 
 
@@ -106,7 +106,7 @@ def _sets_of_one_text(path: Path) -> dict[str, list[str]]:
 
 
 def _lines_with_text(path: Path) -> list[str]:
-    return [line for line in Reader(strict=True).plain(path) if not is_blank(line)]
+    return [line for line in Reader(strict=True).own(path) if not is_blank(line)]
 
 
 def _check_files(paths: Sequence[Path]) -> None:

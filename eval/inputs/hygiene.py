@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from posnet_eval.inputs.similarity import looks_misaligned
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.text.plain import PlainText, has_subwords
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
@@ -18,8 +19,6 @@ OFTEN = 3  # occurrences in a row from which on a word or phrase counts as repea
 PHRASE = 4  # words of the longest phrase searched for
 LETTERS = 3  # of a script, from which on a line is in that script
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
-
-SEGMENTED = 0.05  # share of lines with marks of subwords from which on an output is not plain text
 
 # Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
 # tokenizers that are made for languages in them, by code.
@@ -35,12 +34,10 @@ UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
     "TIBETAN": ("Tibetan", {}),
 }
 
-_MARKED = re.compile(r"\S@@( |$)|▁")
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
 _MAYBE_SUBWORDS = re.compile(r"@@|▁|</?s>|<unk>")
 _ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
-_SPACED_STOP = re.compile(r" [.!?]$")
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,7 @@ class Remark:
 
 def is_segmented(lines: Sequence[str], references: Sequence[str]) -> bool:
     """Return whether an output still has the marks of BPE (``@@``) or SentencePiece (``▁``), and the reference none."""
-    marked = sum(bool(_MARKED.search(line)) for line in lines)
-    return marked > SEGMENTED * len(lines) and not any(map(_MARKED.search, references))
+    return PlainText(lines).is_segmented and not any(map(has_subwords, references))
 
 
 def remarks(system: str, lines: Sequence[str], references: Sequence[str], sources: Sequence[str] = ()) -> list[Remark]:
@@ -115,9 +111,12 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[s
             "its lines are no more like their own references than like other lines': is it the output for another test "
             "set, or in another order?"
         )
-    spaced = sum(bool(_SPACED_STOP.search(line)) for line in lines)
-    if spaced > 0.3 * len(lines) and spaced > 3 * sum(bool(_SPACED_STOP.search(line)) for line in references):
-        yield f"{spaced:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain text"
+    plain = PlainText(lines)
+    if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
+        yield (
+            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain "
+            "text"
+        )
 
 
 def _repeats(line: str) -> bool:

@@ -28,9 +28,7 @@ class Bleu(SacrebleuMetric):
             )
         try:
             # force: no warning of text that looks tokenised, which is among the remarks
-            sacrebleu = BLEU(
-                lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.code
-            )
+            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.code)
         except (RuntimeError, ImportError, OSError) as error:
             raise UsageError(
                 f"BLEU's tokeniser for {options.tokenize or options.language} is not installed "

@@ -10,11 +10,12 @@ import numpy as np
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_parallel, replacing
+from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import read_json
 from posnet_fairseq.studies.compression import pack
 from posnet_fairseq.studies.form import METRICS, fault
 from posnet_fairseq.studies.protocol import Study
+from posnet_fairseq.text.plain import read_parallel
 
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
