@@ -5,7 +5,7 @@ import operator
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from posnet_eval.inputs.similarity import looks_misaligned
@@ -18,6 +18,8 @@ SHORT = 20  # characters that do not make a line an outlier
 OFTEN = 3  # occurrences in a row from which on a word or phrase counts as repeated
 PHRASE = 4  # words of the longest phrase searched for
 LETTERS = 3  # of a script, from which on a line is in that script
+UNLIKE = 0.05  # difference of the shares of lines in a normal form from which on it is said
+CASED = 0.3  # difference of the shares of lines in lower or upper case from which on it is said
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
 
 # Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
@@ -55,12 +57,34 @@ class Remark:
     lines: tuple[int, ...] = ()
 
 
-def is_segmented(lines: Sequence[str], references: Sequence[str]) -> bool:
-    """Return whether an output still has the marks of BPE (``@@``) or SentencePiece (``▁``), and the reference none."""
-    return PlainText(lines).is_segmented and not any(map(has_subwords, references))
+def is_segmented(lines: Sequence[str], others: Iterable[str]) -> bool:
+    """Return whether a text still has the marks of BPE (``@@``) or SentencePiece (``▁``), and other texts none."""
+    return PlainText(lines).is_segmented and not any(map(has_subwords, others))
 
 
-def remarks(system: str, lines: Sequence[str], references: Sequence[str], sources: Sequence[str] = ()) -> list[Remark]:
+def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -> Iterator[Remark]:
+    """Yield remarks on the source and the reference translations."""
+    several = len(references) > 1
+    texts = {f"reference {number}" if several else "the reference": text for number, text in enumerate(references, 1)}
+    for name, lines in {"the source": sources, **texts}.items():
+        empty = [place for place, line in enumerate(lines, 1) if is_blank(line)]
+        if empty:
+            counts = ", which metrics take for a translation without words" if several and name in texts else ""
+            yield Remark("", f"{_count(empty)} empty in {name}{counts}", tuple(empty[:SHOWN]))
+        plain = PlainText(lines)
+        if plain.is_segmented:
+            yield Remark("", f"{plain.segmented:,} lines in {name} have marks of subwords: scores are for plain text")
+        if plain.is_tokenized:
+            yield Remark("", f"{plain.tokenized:,} lines in {name} end in a space and a full stop: it looks tokenized")
+
+
+def remarks(
+    system: str,
+    lines: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str] = (),
+    lowercase: bool = False,
+) -> list[Remark]:
     """Return remarks on the output of a system.
 
     Args:
@@ -68,12 +92,16 @@ def remarks(system: str, lines: Sequence[str], references: Sequence[str], source
         lines: N lines of its output.
         references: N lines of the first reference translation.
         sources: N lines of the source, or none.
+        lowercase: whether scores ignore case.
     """
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
         "empty": lambda line, reference, source: is_blank(line),
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
+        "equal to the reference but for spaces": lambda line, reference, source: (
+            line != reference and line.split() != reference.split() and _glued(line) == _glued(reference)
+        ),
         f"with something said {OFTEN} times or more in a row": lambda line, reference, source: (
             _repeats(line) and not _repeats(reference)
         ),
@@ -98,12 +126,19 @@ def remarks(system: str, lines: Sequence[str], references: Sequence[str], source
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
         if odd:
-            lines_are = "line" if len(odd) == 1 else "lines"
-            found.append(Remark(system, f"{len(odd):,} {lines_are} {text}", tuple(odd[:SHOWN])))
-    return found + [Remark(system, text) for text in _of_the_whole(lines, references)]
+            found.append(Remark(system, f"{_count(odd)} {text}", tuple(odd[:SHOWN])))
+    return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
 
 
-def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[str]:
+def _count(lines: Sequence[int]) -> str:
+    return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
+
+
+def _glued(line: str) -> str:
+    return "".join(line.split())
+
+
+def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
     if lines and list(lines) == list(references):
         yield "all lines are those of the reference"
     elif looks_misaligned(lines, references):
@@ -111,6 +146,20 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[s
             "its lines are no more like their own references than like other lines': is it the output for another test "
             "set, or in another order?"
         )
+    for form in ("NFC", "NFKC"):
+        odd, usual = (sum(not unicodedata.is_normalized(form, line) for line in text) for text in (lines, references))
+        if abs(odd - usual) > UNLIKE * len(lines):
+            yield (
+                f"{odd:,} of its lines are not in Unicode's normal form {form}, of the reference's {usual:,}: the same "
+                "letters count as different ones"
+            )
+            break
+    pairs = zip(lines, references, strict=True)
+    cased = [] if lowercase else [pair for pair in pairs if all(text != text.swapcase() for text in pair)]
+    for name, change in (("lower", str.lower), ("upper", str.upper)):
+        odd, usual = (sum(pair[side] == change(pair[side]) for pair in cased) for side in (0, 1))
+        if abs(odd - usual) > CASED * len(lines):
+            yield f"{odd:,} of its lines have no letter but in {name} case, of the reference's {usual:,}"
     plain = PlainText(lines)
     if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
         yield (

@@ -1,5 +1,6 @@
 """Loading of a plan's texts, all of which are checked before anything is computed."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,9 @@ class _Loader:
                     )
                 continue
             outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
+        if any(itertools.chain(*outputs.values())):
+            for lines, name in zip(references, self._names(test_set), strict=False):  # sacreBLEU's own need no check
+                self._check_subwords(name, lines, itertools.chain(*itertools.chain(*outputs.values())))
         languages = self._languages(test_set)
         self._check_language(languages[1], references, test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
@@ -104,13 +108,16 @@ class _Loader:
         lines = self._read(read_output, runs[number], name)
         if lines is not None and references:
             self._check_length(name, lines, references[0])
-            if is_segmented(lines, references[0]):
-                self.problems.append(
-                    f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
-                    "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
-                    "and detokenise."
-                )
+            self._check_subwords(name, lines, references[0])
         return lines or ()
+
+    def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
+        if is_segmented(lines, others):
+            self.problems.append(
+                f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
+                "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
+                "and detokenise."
+            )
 
     def _sources_and_references(self, test_set: TestSet) -> tuple[Lines, tuple[Lines, ...]]:
         """Return source and references, empty if they cannot be read."""
@@ -120,10 +127,7 @@ class _Loader:
             except UsageError as error:
                 self.problems.append(str(error))
                 return (), ()
-        names = [
-            f"reference {text if isinstance(text, Path) else number}"
-            for number, text in enumerate(test_set.references, 1)
-        ]
+        names = self._names(test_set)
         source = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
         sources = self._read(read_lines, test_set.source, source) if test_set.source is not None else ()
         read = [self._read(read_lines, text, name) for text, name in zip(test_set.references, names, strict=True)]
@@ -138,6 +142,11 @@ class _Loader:
         if test_set.source is not None and references[0]:
             self._check_length(source, sources, references[0])
         return sources, references
+
+    def _names(self, test_set: TestSet) -> list[str]:
+        """Return names of the reference translations in sentences."""
+        texts = enumerate(test_set.references, 1)
+        return [f"reference {text if isinstance(text, Path) else number}" for number, text in texts]
 
     def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
         """Return the lines of a text, or None, and note why it cannot be used."""

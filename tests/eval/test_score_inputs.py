@@ -65,6 +65,13 @@ def test_an_output_in_subwords_is_refused(data, capsys, form, cut):
     assert not Path("report").exists()
 
 
+def test_a_reference_in_subwords_is_refused(data, capsys):
+    write(data / "test.de", [line.replace("e", "e@@ ") for line in Path("test.de").read_text().splitlines()])
+    said = refused(capsys, *USUAL)
+    assert said.count("reference test.de is split into subwords") == 1
+    assert "system" not in said
+
+
 def test_texts_about_subwords_are_scored(data, capsys):
     for name in ("test.de", "base.txt"):
         write(data / name, [f"{line} a@@ b ▁c" for line in Path(name).read_text().splitlines()])
@@ -181,6 +188,13 @@ def test_empty_lines_are_scored_and_said(data, capsys):
     lines = Path("good.txt").read_text().splitlines()
     write(data / "good.txt", ["", *lines[1:30], "", *lines[31:]])
     assert "note: good on test: 2 lines empty (1, 31)" in run(capsys, *USUAL).out
+
+
+def test_gaps_of_a_further_reference_are_said(data, capsys):
+    lines = Path("test.de").read_text().splitlines()
+    write(data / "further", ["", *lines[1:]])
+    shown = run(capsys, "--reference", "test.de", "further", "--system", "base.txt").out
+    assert "note: test: 1 line empty in reference 2, which metrics take for a translation without words (1)" in shown
 
 
 def test_only_newlines_end_lines(data, capsys):
