@@ -136,7 +136,12 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     for name, (time, bits) in experiment.cells.items():
         outputs[name] = [read_lines(experiment.place(time, bits, number)) for number in numbers]
     result = score(
-        outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=False
+        outputs,
+        reference,
+        baseline=DIGITAL,
+        language_pair="-".join(translation.vocabulary.languages),
+        lowercase=translation.lowercase,
+        progress=False,
     )
     # Remarks about every programming would hide the table.
     (only,) = result.test_sets

@@ -32,8 +32,7 @@ def choose_beam(
         command = commands.translate(dataclasses.replace(settings, beam=beam), data, device, "valid", output)
         run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
         reference = settings.data_folder / f"valid.{data.target}"
-        statistics = results.statistics_of("bleu", data.target, settings.run / output, reference)
-        found[str(beam)] = round(results.score_of("bleu", data.target, statistics), 2)
+        found[str(beam)] = round(results.scored(data, settings.run / output, reference)["bleu"]["score"], 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 
@@ -47,7 +46,7 @@ def translated(settings: RunSettings, data: TranslationData, device: Device) -> 
             command = commands.translate(settings, data, device, name, output, *more)
             stage = f"{stage_of('translate', name)}-{precision}"
             run_stage(settings, data, stage, MODEL, output, command)
-            scores = results.scored(data.target, settings.run / output, settings.data_folder / f"{name}.{data.target}")
+            scores = results.scored(data, settings.run / output, settings.data_folder / f"{name}.{data.target}")
             speed = {
                 "cpu_seconds": cpu_seconds(settings.run / f"{stage}.json"),
                 "sentences_per_second": decoding_speed(settings.run, stage),

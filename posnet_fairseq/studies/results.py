@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
+from posnet_eval.metrics.base import MetricOptions, Segment
+from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import read_json
@@ -23,33 +24,23 @@ def path_of(folder: Path, system: str, seed: int) -> Path:
     return folder / f"{system}_s{seed}.json"
 
 
-def statistics_of(metric: str, language: str, hypotheses: Path, references: Path) -> FloatArray:
-    """The (N, K) statistics of a translation, see :meth:`posnet_eval.metrics.base.Metric.statistics`."""
-    made = get_metric(metric, MetricOptions(language=language))
-    segments = [
-        Segment("", line, (wanted,)) for line, wanted in zip(*read_parallel(hypotheses, references), strict=True)
-    ]
-    rows = np.empty((len(segments), made.width))
-    for part, numbers in made.statistics(segments):
-        rows[list(part)] = numbers
-    return rows
+def scored(data: TranslationData, hypotheses: Path, references: Path) -> dict[str, Any]:
+    """The scores of a translation by metric, with the statistics of its segments packed.
 
-
-def score_of(metric: str, language: str, statistics: FloatArray) -> float:
-    """The corpus score of (N, K) statistics."""
-    return float(get_metric(metric, MetricOptions(language=language)).corpus(statistics.sum(0)))
-
-
-def scored(language: str, hypotheses: Path, references: Path) -> dict[str, Any]:
-    """The scores of a translation by metric, with the statistics of its segments packed."""
+    Args:
+        data: of the texts, which says whether case counts.
+        hypotheses, references: files.
+    """
+    texts = zip(*read_parallel(hypotheses, references), strict=True)
+    segments = [Segment("", line, (reference,)) for line, reference in texts]
     found = {}
-    for metric in METRICS:
-        statistics = statistics_of(metric, language, hypotheses, references)
-        found[metric] = {
-            "score": round(score_of(metric, language, statistics), 4),
-            "signature": get_metric(metric, MetricOptions(language=language)).details(),
-            "segments": pack(statistics),
-        }
+    for name in METRICS:
+        metric = get_metric(name, MetricOptions(language=data.target, lowercase=data.lowercase))
+        rows = np.empty((len(segments), metric.width))
+        for part, numbers in metric.statistics(segments):
+            rows[list(part)] = numbers
+        score = round(float(metric.corpus(rows.sum(0))), 4)
+        found[name] = {"score": score, "signature": metric.details(), "segments": pack(rows)}
     return found
 
 
