@@ -76,8 +76,8 @@ class Translator:
         unknown = [token.removesuffix("@@").lstrip("▁") for token in tokens.split() if token not in dictionary]
         if unknown:
             raise UsageError(
-                f"--prefix: line {number} has {' '.join(dict.fromkeys(unknown))}, which the model's vocabulary lacks and "
-                "its translations cannot have. Leave it out."
+                f"--prefix: line {number} has {' '.join(dict.fromkeys(unknown))}, which the model's vocabulary lacks, "
+                "so that no translation has it. Leave it out."
             )
         return dictionary.encode_line(tokens)[:-1]
 
