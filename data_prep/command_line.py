@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, SMALL_TEXT, STUDY, Recipe
-from posnet_data_prep.sources.compressed import plain_suffix
 from posnet_data_prep.sources.own_files import is_table
+from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.numbers import check_numbers

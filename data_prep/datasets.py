@@ -1,6 +1,6 @@
 """The published datasets: where they are, what they contain, and how PosNet's paper prepares them (Table 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posnet_data_prep.sources.archives import AptIndex, Archive, Wheel
@@ -86,7 +86,7 @@ class Dataset:
 
     source_lang: str
     target_lang: str
-    sets: dict[str, tuple[Corpus, ...]]
+    sets: Mapping[str, tuple[Corpus, ...]]
     recipe: Recipe
     published: dict[str, int]
     title: str = "as in PosNet's paper"
@@ -221,7 +221,7 @@ ARCHIVES = {
 }
 
 # Of task 1, one description of each image. The test sets of later years have other licences or no German.
-_MULTI30K = {
+_MULTI30K: dict[str, tuple[Corpus, ...]] = {
     "train": (Corpus("multi30k.train.{lang}", lines=29),),
     "valid": (Corpus("multi30k.val.{lang}", lines=1),),
     "test": (Corpus("multi30k.test_2016_flickr.{lang}", lines=1),),

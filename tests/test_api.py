@@ -27,7 +27,13 @@ def path(tmp_path_factory):
     (folder / "dataset.json").write_text(json.dumps(card))
     with open(folder / "codes.bpe", "w") as file:
         learn_bpe(["w1 w2 w3 w10 w11 w12"] * 5, file, 10)
-    return checkpoint(folder / "averaged.pt", "rposnet")
+    averaged = checkpoint(folder / "averaged.pt", "rposnet")
+    known = (folder / "dict.yy.txt").read_text()
+    for number, piece in enumerate(("E@@", "i@@", "n@@", "e"), 30):  # of docs/python-api.md
+        known = known.replace(f"w{number} ", f"{piece} ")
+    for language in words:
+        (folder / f"dict.{language}.txt").write_text(known)
+    return averaged
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +133,7 @@ def test_precisions(path, arguments):
         ({"temperature": 0}, "temperature 0: give 0.001 or more"),
         ({"min_len": 9, "max_len_b": 8}, r"min_len 9: the translations of this batch end .* \(max_len_a, max_len_b\)"),
         ({"prefix": ["w1", "w2"]}, "prefix: 2 are given for 1 lines. Give one for each"),
+        ({"prefix": "w1 ☃ w2 ☃ ♥"}, "prefix: line 1 has ☃ ♥, which the model's vocabulary lacks"),
         ({"prefix": b"w1"}, "prefix is b'w1', not text"),
         ({"prefix": [1]}, "prefix 1 is 1, not text"),
         ({"attention": True}, "attention is returned with translations: give nbest too"),

@@ -1,7 +1,8 @@
 import pytest
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_lines, read_parallel, replacing, write_lines
+from posnet_fairseq.shared.files import read_lines, replacing, write_lines
+from posnet_fairseq.text.plain import read_parallel
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import gzip
 import os
 
 import pytest
@@ -79,6 +80,12 @@ def test_nul(pipe):
     with pytest.raises(UsageError, match="has a NUL byte in line 2"):
         lines.take(1)
     write(b"")
+
+
+def test_a_compressed_file(tmp_path):
+    (tmp_path / "file").write_bytes(gzip.compress(b"a\n"))
+    with pytest.raises(UsageError, match="file is compressed"):
+        IncomingLines(tmp_path / "file").take(1)
 
 
 @pytest.mark.parametrize(("name", "says"), [("none", "No such file"), (".", "Is a directory")])

@@ -12,7 +12,7 @@ from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeat
 from posnet_data_prep.pipeline.binarise import binarise
 from posnet_data_prep.pipeline.clean import Limits, dropped_pairs
 from posnet_data_prep.pipeline.lines import LineFunction, map_lines
-from posnet_data_prep.pipeline.notes import notes_on_subwords, notes_on_text
+from posnet_data_prep.pipeline.notes import notes_on_subwords, notes_on_text, notes_on_tokens
 from posnet_data_prep.pipeline.split import split
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
 from posnet_data_prep.pipeline.tokenise import tokenise, tokenizer_of
@@ -112,8 +112,9 @@ class DatasetPipeline:
         card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
         card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
         # The folders of earlier stages may have been removed after the last stage was done.
-        read = self._runner.record(self._read)
-        for name, digest in (read or {"counts": {}})["counts"].get("digests", {}).items():
+        read = (self._runner.record(self._read) or {"counts": {}})["counts"]
+        card.notes += notes_on_tokens({name: read.get(name, {}) for name in counts})
+        for name, digest in read.get("digests", {}).items():
             card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
         divided = self._runner.record(self._split)
         if divided is not None:

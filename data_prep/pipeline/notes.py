@@ -1,5 +1,6 @@
 """Notes on a dataset, for its card and its user."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,22 @@ def notes_on_subwords(counts: Mapping[str, Any], recipe: Recipe) -> Iterator[str
     for asked, learnt, unit in found:
         if learnt < asked:
             yield f"only {learnt:,} of {asked:,} {unit} could be learnt from the training text"
+
+
+def notes_on_tokens(counts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each file that seems to be tokenized already.
+
+    Args:
+        counts: counts of each set that was read.
+    """
+    found: Counter[str] = Counter()
+    for of_set in counts.values():
+        found.update(of_set.get("tokenized", {}))
+    for file, lines in found.items():
+        yield (
+            f"{file} looks tokenized: {lines:,} lines end in a space and a full stop. A model of such text "
+            "translates text that is tokenized in the same way; give plain text for others"
+        )
 
 
 def notes_on_text(counts: Mapping[str, Mapping[str, int]], unit: str) -> Iterator[str]:

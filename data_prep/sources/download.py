@@ -94,7 +94,7 @@ class Downloads:
             return path
         if given:
             raise UsageError(
-                f"{path} is not the {path.name} that is needed: it has another content. Replace it, or leave out "
+                f"{path} is not the {Path(archive.name).name} that is needed: it has another content. Replace it, or leave out "
                 "--mirror to download it."
             )
         problems = [self._set_aside(path, archive, path)] if path else []

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from posnet_data_prep.sources.compressed import DAMAGED, open_binary
+from posnet_fairseq.shared.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import Bar
 

@@ -1,19 +1,21 @@
 """The stages that read the user's own files: sentence pairs, or text of one language."""
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posnet_data_prep.datasets import SETS
-from posnet_data_prep.sources.compressed import has_compressed_name, plain_suffix
-from posnet_data_prep.sources.parallel import Part, write_set
+from posnet_data_prep.sources.parallel import Part, tokenized_lines, write_set
 from posnet_data_prep.sources.readers import Reader
+from posnet_fairseq.shared.compressed import has_compressed_name, plain_suffix
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import Stage
+from posnet_fairseq.text.plain import PlainText
 
 COMPRESSION = 3.5  # bytes of text for each byte of a compressed file, about
 # Share of a text without validation and test sets that becomes each of them: one part of 20.
@@ -53,7 +55,7 @@ def _parts(paths: Sequence[Path]) -> list[Part]:
         if is_table(path):
             parts.append(Part(shown(path.name), "table", [path]))
         else:
-            parts.append(Part(shown(path.name), "plain", [path, next(rest)]))
+            parts.append(Part(shown(path.name), "own", [path, next(rest)]))
     return parts
 
 
@@ -76,11 +78,13 @@ def own_text(train: Path, valid: Path | None, test: Path | None, ending: str, se
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         sets = _given_sets(files) if len(files) == len(SETS) else _sets_of_one_text(train)
-        for name, lines in sets.items():
+        found = {}
+        for (name, lines), path in zip(sets.items(), itertools.cycle(files), strict=False):
+            found[name] = {"lines": len(lines), "tokenized": tokenized_lines(PlainText(lines), path)}
             if seed is not None:
                 random.Random(seed).shuffle(lines)
             write_lines(folder / f"{name}.{ending}", lines)
-        return {name: {"lines": len(lines)} for name, lines in sets.items()}
+        return found
 
     options = {"files": [digest(path, "sha256") for path in files], "shuffle": seed}
     return Stage("read", read, options, size=sum(map(_plain_size, files)))
@@ -106,7 +110,7 @@ def _sets_of_one_text(path: Path) -> dict[str, list[str]]:
 
 
 def _lines_with_text(path: Path) -> list[str]:
-    return [line for line in Reader(strict=True).plain(path) if not is_blank(line)]
+    return [line for line in Reader(strict=True).own(path) if not is_blank(line)]
 
 
 def _check_files(paths: Sequence[Path]) -> None:

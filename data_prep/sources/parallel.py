@@ -9,7 +9,8 @@ from typing import Any
 
 from posnet_data_prep.sources.readers import Reader
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.text.plain import PlainText
 
 BETWEEN_REPORTS = 10_000  # lines
 
@@ -52,9 +53,14 @@ def write_set(
         report: shows progress.
 
     Returns:
-        ``lines``, the number of pairs, and ``corpora``, that of each part by its title.
+        ``lines``, the number of pairs; ``corpora``, that of each part by its title; and ``tokenized``, the lines of
+        each file that seems to be tokenized already.
+
+    Raises:
+        UsageError: a file is malformed, or split into subwords.
     """
     counts: dict[str, int] = {}
+    tokenized: dict[str, int] = {}
     with ExitStack() as stack:
         files = [
             stack.enter_context(open(folder / f"{name}.{language}", "w", encoding="utf-8", newline="\n"))
@@ -62,16 +68,34 @@ def write_set(
         ]
         for part in parts:
             lines = 0
+            watched = [PlainText() for _ in languages]
             with report.stage(f"read {part.title}") as bar:
                 for pair in part.pairs(reader):
-                    for file, line in zip(files, pair, strict=True):
+                    for file, text, line in zip(files, watched, pair, strict=True):
+                        text.add(line)
                         file.write(f"{line}\n")
                     lines += 1
                     if lines % BETWEEN_REPORTS == 0:
                         bar.move_to(lines)
                 bar.move_to(lines)
             counts[part.title] = counts.get(part.title, 0) + lines
-    return {"lines": sum(counts.values()), "corpora": counts}
+            for number, text in enumerate(watched):
+                tokenized |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
+    return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
+
+
+def tokenized_lines(text: PlainText, path: Path) -> dict[str, int]:
+    """The number of lines of a file that seems to be tokenized already, by its name; nothing for other files.
+
+    Raises:
+        UsageError: the file is split into subwords.
+    """
+    if text.is_segmented:
+        raise UsageError(
+            f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "
+            "split again. Give the plain text that it was made of."
+        )
+    return {shown(path.name): text.tokenized} if text.is_tokenized else {}
 
 
 def _aligned(columns: Sequence[Iterator[str]], paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from posnet_data_prep.sources.compressed import DAMAGED, open_binary
+from posnet_fairseq.shared.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import refuse_nul
+from posnet_fairseq.text import plain
 
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
-_SEGMENT = re.compile(r"<seg[^>]*>(.*)</seg>")
 
 
 class Reader:
@@ -63,6 +63,10 @@ class Reader:
             refuse_nul(text, path, number)
         return text
 
+    def own(self, path: Path) -> Iterator[str]:
+        """Lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
+        return plain.plain_lines(self.plain(path), path)
+
     def tagged(self, path: Path) -> Iterator[str]:
         """Sentences of IWSLT's training text, with titles and descriptions, without addresses and keywords."""
         for line in self.plain(path):
@@ -70,19 +74,11 @@ class Reader:
                 yield _KEPT_TAGS.sub("", line)
 
     def segments(self, path: Path) -> Iterator[str]:
-        """Text between <seg> and </seg>, with single spaces: IWSLT's xml and WMT's sgm, which is no XML.
+        """Segments of IWSLT's xml and WMT's sgm, which is no XML, see :func:`posnet_fairseq.text.plain.segments`.
 
         Entities stay unchanged, as sacreBLEU leaves them.
-
-        Raises:
-            UsageError: a segment does not end in its line.
         """
-        for line in self.plain(path):
-            if "<seg" in line:
-                match = _SEGMENT.search(line)
-                if match is None:
-                    raise UsageError(f"{path}: a segment does not end in its line: {line[:80]!r}. Fix the file.")
-                yield " ".join(match[1].split())
+        return plain.segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
         """IWSLT's test text: :meth:`segments` with ’ replaced by ', as the original script does on both sides."""

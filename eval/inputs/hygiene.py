@@ -5,28 +5,42 @@ import operator
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from posnet_eval.inputs.similarity import looks_misaligned
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.text.plain import PlainText, has_subwords
 
+MOST = 1000  # lines that tell the script of a text
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
 SHORT = 20  # characters that do not make a line an outlier
 OFTEN = 3  # occurrences in a row from which on a word or phrase counts as repeated
 PHRASE = 4  # words of the longest phrase searched for
 LETTERS = 3  # of a script, from which on a line is in that script
+UNLIKE = 0.05  # difference of the shares of lines in a normal form from which on it is said
+CASED = 0.3  # difference of the shares of lines in lower or upper case from which on it is said
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
 
-SEGMENTED = 0.05  # share of lines with marks of subwords from which on an output is not plain text
+# Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
+# tokenizers that are made for languages in them, by code.
+UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
+    "CJK": ("Chinese", {"zh": "zh", "ja": "ja-mecab"}),
+    "HIRAGANA": ("Japanese", {"ja": "ja-mecab"}),
+    "KATAKANA": ("Japanese", {"ja": "ja-mecab"}),
+    "HANGUL": ("Korean", {"ko": "ko-mecab"}),
+    "THAI": ("Thai", {}),
+    "LAO": ("Lao", {}),
+    "KHMER": ("Khmer", {}),
+    "MYANMAR": ("Burmese", {}),
+    "TIBETAN": ("Tibetan", {}),
+}
 
-_MARKED = re.compile(r"\S@@( |$)|▁")
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
 _MAYBE_SUBWORDS = re.compile(r"@@|▁|</?s>|<unk>")
 _ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
-_SPACED_STOP = re.compile(r" [.!?]$")
 
 
 @dataclass(frozen=True)
@@ -44,13 +58,34 @@ class Remark:
     lines: tuple[int, ...] = ()
 
 
-def is_segmented(lines: Sequence[str], references: Sequence[str]) -> bool:
-    """Return whether an output still has the marks of BPE (``@@``) or SentencePiece (``▁``), and the reference none."""
-    marked = sum(bool(_MARKED.search(line)) for line in lines)
-    return marked > SEGMENTED * len(lines) and not any(map(_MARKED.search, references))
+def is_segmented(lines: Sequence[str], others: Iterable[str]) -> bool:
+    """Return whether a text still has the marks of BPE (``@@``) or SentencePiece (``▁``), and other texts none."""
+    return PlainText(lines).is_segmented and not any(map(has_subwords, others))
 
 
-def remarks(system: str, lines: Sequence[str], references: Sequence[str], sources: Sequence[str] = ()) -> list[Remark]:
+def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -> Iterator[Remark]:
+    """Yield remarks on the source and the reference translations."""
+    several = len(references) > 1
+    texts = {f"reference {number}" if several else "the reference": text for number, text in enumerate(references, 1)}
+    for name, lines in {"the source": sources, **texts}.items():
+        empty = [place for place, line in enumerate(lines, 1) if is_blank(line)]
+        if empty:
+            counts = ", which metrics take for a translation without words" if several and name in texts else ""
+            yield Remark("", f"{_count(empty)} empty in {name}{counts}", tuple(empty[:SHOWN]))
+        plain = PlainText(lines)
+        if plain.is_segmented:
+            yield Remark("", f"{plain.segmented:,} lines in {name} have marks of subwords: scores are for plain text")
+        if plain.is_tokenized:
+            yield Remark("", f"{plain.tokenized:,} lines in {name} end in a space and a full stop: it looks tokenized")
+
+
+def remarks(
+    system: str,
+    lines: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str] = (),
+    lowercase: bool = False,
+) -> list[Remark]:
     """Return remarks on the output of a system.
 
     Args:
@@ -58,12 +93,16 @@ def remarks(system: str, lines: Sequence[str], references: Sequence[str], source
         lines: N lines of its output.
         references: N lines of the first reference translation.
         sources: N lines of the source, or none.
+        lowercase: whether scores ignore case.
     """
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
         "empty": lambda line, reference, source: is_blank(line),
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
+        "equal to the reference but for spaces": lambda line, reference, source: (
+            line != reference and line.split() != reference.split() and _glued(line) == _glued(reference)
+        ),
         f"with something said {OFTEN} times or more in a row": lambda line, reference, source: (
             _repeats(line) and not _repeats(reference)
         ),
@@ -88,12 +127,19 @@ def remarks(system: str, lines: Sequence[str], references: Sequence[str], source
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
         if odd:
-            lines_are = "line" if len(odd) == 1 else "lines"
-            found.append(Remark(system, f"{len(odd):,} {lines_are} {text}", tuple(odd[:SHOWN])))
-    return found + [Remark(system, text) for text in _of_the_whole(lines, references)]
+            found.append(Remark(system, f"{_count(odd)} {text}", tuple(odd[:SHOWN])))
+    return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
 
 
-def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[str]:
+def _count(lines: Sequence[int]) -> str:
+    return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
+
+
+def _glued(line: str) -> str:
+    return "".join(line.split())
+
+
+def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
     if lines and list(lines) == list(references):
         yield "all lines are those of the reference"
     elif looks_misaligned(lines, references):
@@ -101,9 +147,26 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str]) -> Iterator[s
             "its lines are no more like their own references than like other lines': is it the output for another test "
             "set, or in another order?"
         )
-    spaced = sum(bool(_SPACED_STOP.search(line)) for line in lines)
-    if spaced > 0.3 * len(lines) and spaced > 3 * sum(bool(_SPACED_STOP.search(line)) for line in references):
-        yield f"{spaced:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain text"
+    for form in ("NFC", "NFKC"):
+        odd, usual = (sum(not unicodedata.is_normalized(form, line) for line in text) for text in (lines, references))
+        if abs(odd - usual) > UNLIKE * len(lines):
+            yield (
+                f"{odd:,} of its lines are not in Unicode's normal form {form}, of the reference's {usual:,}: the same "
+                "letters count as different ones"
+            )
+            break
+    pairs = zip(lines, references, strict=True)
+    cased = [] if lowercase else [pair for pair in pairs if all(text != text.swapcase() for text in pair)]
+    for name, change in (("lower", str.lower), ("upper", str.upper)):
+        odd, usual = (sum(pair[side] == change(pair[side]) for pair in cased) for side in (0, 1))
+        if abs(odd - usual) > CASED * len(lines):
+            yield f"{odd:,} of its lines have no letter but in {name} case, of the reference's {usual:,}"
+    plain = PlainText(lines)
+    if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
+        yield (
+            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain "
+            "text"
+        )
 
 
 def _repeats(line: str) -> bool:
@@ -118,6 +181,26 @@ def _repeats(line: str) -> bool:
 def _outlier(line: str, reference: str) -> bool:
     longer, shorter = max(len(line), len(reference)), min(len(line), len(reference))
     return not is_blank(line) and longer - shorter > SHORT and longer > OUTLIER * shorter
+
+
+def unspaced_script(lines: Sequence[str]) -> str | None:
+    """Return the script, a key of :data:`UNSPACED`, of most lines; None if most are in other scripts.
+
+    Names and numbers in between do not count: a quarter of a line's letters is enough.
+    """
+    counts: Counter[str] = Counter()
+    chosen = 0
+    lines = lines[:: len(lines) // MOST + 1]
+    for of_line in map(_letters, lines):
+        of_unspaced = sum(of_line[script] for script in UNSPACED)
+        if of_unspaced and 4 * of_unspaced >= sum(of_line.values()):
+            chosen += 1
+            counts.update(of_line)
+    if 2 * chosen <= sum(not is_blank(line) for line in lines):
+        return None
+    if counts["HIRAGANA"] >= COMMON * sum(counts.values()):  # Japanese has Chinese characters, too
+        return "HIRAGANA"
+    return max(UNSPACED, key=lambda script: counts[script])
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference

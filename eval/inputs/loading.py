@@ -1,19 +1,23 @@
 """Loading of a plan's texts, all of which are checked before anything is computed."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_eval.inputs.hygiene import is_segmented
+from posnet_eval.inputs.hygiene import UNSPACED, is_segmented, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
+from posnet_eval.metrics.base import MetricOptions
+from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.text.plain import plain_lines
 
-_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU's tokenizers of all scripts
 
 
 @dataclass(frozen=True)
@@ -90,24 +94,30 @@ class _Loader:
                     )
                 continue
             outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
+        if any(itertools.chain(*outputs.values())):
+            for lines, name in zip(references, self._names(test_set), strict=False):  # sacreBLEU's own need no check
+                self._check_subwords(name, lines, itertools.chain(*itertools.chain(*outputs.values())))
         languages = self._languages(test_set)
-        self._check_language(languages, references, test_set.name)
+        self._check_language(languages[1], references, test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
 
     def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
-        lines = self._read(read_output, runs[number])
+        name = f"system {system}{f', run {number + 1}' if len(runs) > 1 else ''}"
+        if isinstance(runs[number], Path):
+            name = f"system {system}: {runs[number]}"
+        lines = self._read(read_output, runs[number], name)
         if lines is not None and references:
-            name = f"system {system}{f', run {number + 1}' if len(runs) > 1 else ''}"
-            if isinstance(runs[number], Path):
-                name = f"system {system}: {runs[number]}"
             self._check_length(name, lines, references[0])
-            if is_segmented(lines, references[0]):
-                self.problems.append(
-                    f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
-                    "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
-                    "and detokenise."
-                )
+            self._check_subwords(name, lines, references[0])
         return lines or ()
+
+    def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
+        if is_segmented(lines, others):
+            self.problems.append(
+                f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
+                "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
+                "and detokenise."
+            )
 
     def _sources_and_references(self, test_set: TestSet) -> tuple[Lines, tuple[Lines, ...]]:
         """Return source and references, empty if they cannot be read."""
@@ -117,27 +127,31 @@ class _Loader:
             except UsageError as error:
                 self.problems.append(str(error))
                 return (), ()
-        sources = self._read(read_lines, test_set.source) if test_set.source is not None else ()
-        read = [self._read(read_lines, text) for text in test_set.references]
+        names = self._names(test_set)
+        source = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
+        sources = self._read(read_lines, test_set.source, source) if test_set.source is not None else ()
+        read = [self._read(read_lines, text, name) for text, name in zip(test_set.references, names, strict=True)]
         references = tuple(lines for lines in read if lines is not None)
         if sources is None or len(references) < len(read):
             return (), ()
-        for number, (text, lines) in enumerate(zip(test_set.references, references, strict=True), 1):
-            name = f"reference {text if isinstance(text, Path) else number}"
+        for name, lines in zip(names, references, strict=True):
             if not lines:
                 self.problems.append(f"{name} is empty. Give one with text.")
             else:
                 self._check_length(name, lines, references[0])
         if test_set.source is not None and references[0]:
-            name = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
-            self._check_length(name, sources, references[0])
+            self._check_length(source, sources, references[0])
         return sources, references
 
-    def _read(self, read: Callable[[Path], Iterable[str]], text: Text) -> Lines | None:
-        if not isinstance(text, Path):
-            return text
+    def _names(self, test_set: TestSet) -> list[str]:
+        """Return names of the reference translations in sentences."""
+        texts = enumerate(test_set.references, 1)
+        return [f"reference {text if isinstance(text, Path) else number}" for number, text in texts]
+
+    def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
+        """Return the lines of a text, or None, and note why it cannot be used."""
         try:
-            return tuple(read(text))
+            return tuple(plain_lines(read(text) if isinstance(text, Path) else text, name))
         except UsageError as error:
             self.problems.append(str(error))
             return None
@@ -156,17 +170,29 @@ class _Loader:
             return test_set.languages
         return _ending(test_set.source), _ending(test_set.references[0])
 
-    def _check_language(self, languages: tuple[str, str], references: Sequence[Lines], name: str) -> None:
-        if languages[1] or self._plan.tokenize or not references or not {"bleu", "ter"} & set(self._plan.metrics):
+    def _check_language(self, language: str, references: Sequence[Lines], name: str) -> None:
+        """Refuse metrics that would take whole lines for words."""
+        tokenizer, metrics = self._plan.tokenize, self._plan.metrics
+        script = unspaced_script(references[0]) if references else None
+        if script is None or tokenizer == "none" or (script == "HANGUL" and tokenizer):
             return
-        asian = sum(bool(_ASIAN.search(line)) for line in references[0])
-        if asian > len(references[0]) / 2:
+        looks, own = UNSPACED[script]
+        code = MetricOptions(language=language).code
+        start = f"the reference of {name} looks {looks}, whose words are not split"
+        pairs = " or ".join(f"en-{code}" for code in own)
+        pair = f"the pair of languages (--language-pair; languages in a configuration file), as {pairs}, or "
+        give = f"Give {pair if own else ''}"
+        if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
+            choice = ", ".join((*own.values(), *_SPLIT_ALL))
             self.problems.append(
-                f"the reference of {name} looks Chinese, Japanese or Korean, which are split into words in their own "
-                "ways. Give the pair of languages (--language-pair; languages in a configuration file), as en-zh."
+                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give}--tokenize: {choice}, none for words "
+                "between spaces."
             )
+        if "ter" in metrics and script != "HANGUL" and code not in own:
+            self.problems.append(f"{start} by TER. {give}--metrics without ter.")
 
 
 def _ending(text: Text | None) -> str:
     """Return the two-letter ending of a file's name without its dot, or ""."""
-    return text.suffix[1:] if isinstance(text, Path) and re.fullmatch(r"\.[a-z]{2}", text.suffix) else ""
+    suffix = plain_suffix(text) if isinstance(text, Path) else ""
+    return suffix[1:] if re.fullmatch(r"\.[a-z]{2}", suffix) else ""

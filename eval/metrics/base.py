@@ -1,5 +1,6 @@
 """The interface of a metric: statistics of each segment, and scores from sums of statistics."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+
+# Two-letter codes of languages with a way of their own to split text, by codes of ISO 639-2 and 639-3.
+_CODES = {**dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"), "jpn": "ja", "kor": "ko"}
 
 
 class Segment(NamedTuple):
@@ -24,7 +28,7 @@ class MetricOptions:
     """Settings of all metrics; each metric reads those that concern it.
 
     Attributes:
-        language: target language, as "de"; "" if it is not known.
+        language: target language, as "de", "zho_Hans" or "zh-TW"; "" if it is not known.
         references: number of reference translations.
         lowercase: lower-case translations and references before scoring (TER always does).
         tokenize: sacreBLEU's tokeniser for BLEU; None: chosen by the language.
@@ -45,6 +49,12 @@ class MetricOptions:
     comet_model: str = "Unbabel/wmt20-comet-da"
     comet_encoder: str | None = None
     cpu: bool = False
+
+    @property
+    def code(self) -> str:
+        """The code that sacreBLEU has for the language, without script and country: "zh" for "zho_Hans"."""
+        first = re.split("[-_]", self.language)[0].lower()
+        return _CODES.get(first, first)
 
 
 class Metric(ABC):

@@ -11,6 +11,8 @@ from sacrebleu.metrics.base import Metric as Sacrebleu
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
 from posnet_fairseq.shared.processes import in_order
 
+logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # the remarks on the data say what it warns of
+
 BLOCK = 256  # segments that a process is given at once
 
 
@@ -24,7 +26,6 @@ class SacrebleuMetric(Metric):
 
     def __init__(self, options: MetricOptions, sacrebleu: Sacrebleu) -> None:
         super().__init__(options)
-        logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # the remarks on the data say what it warns of
         self._sacrebleu = sacrebleu
         self._sacrebleu.num_refs = options.references
 

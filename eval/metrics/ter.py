@@ -17,7 +17,7 @@ class Ter(SacrebleuMetric):
     width = 2
 
     def __init__(self, options: MetricOptions) -> None:
-        characters = options.language in WITHOUT_SPACES
+        characters = options.code in WITHOUT_SPACES
         super().__init__(options, TER(normalized=characters, asian_support=characters))
 
     def corpus(self, sums: FloatArray) -> FloatArray:

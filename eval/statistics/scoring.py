@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -84,7 +83,7 @@ def _metric_run(
 ) -> MetricRun:
     models = {key: getattr(plan, key) for key in ("bleurt_model", "comet_model", "comet_encoder")}
     options = MetricOptions(
-        language=re.split("[-_]", texts.languages[1])[0].lower(),
+        language=texts.languages[1],
         references=len(texts.references),
         lowercase=plan.lowercase,
         tokenize=plan.tokenize,

@@ -74,7 +74,7 @@ def summarise(plan: Plan, texts: Texts, runs: Sequence[MetricRun]) -> TestSetRes
         differences=differences,
         missing=texts.missing,
         by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], pooled)),
-        remarks=tuple(_remarks(texts)),
+        remarks=tuple(_remarks(texts, plan.lowercase)),
         sources=texts.sources,
         references=texts.references,
         outputs=texts.outputs,
@@ -123,10 +123,11 @@ def _exchanged(
     )
 
 
-def _remarks(texts: Texts) -> Iterator[hygiene.Remark]:
+def _remarks(texts: Texts, lowercase: bool) -> Iterator[hygiene.Remark]:
+    yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
         for number, lines in enumerate(runs, 1):
-            for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources):
+            for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources, lowercase):
                 yield replace(remark, text=f"run {number}: {remark.text}") if len(runs) > 1 else remark
 
 

@@ -17,10 +17,11 @@ from posnet_fairseq.analog.translating import CrossbarTranslation
 from posnet_fairseq.inference.model_folder import WEIGHTS
 from posnet_fairseq.inference.search.settings import RECORDED
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_lines, read_parallel, write_lines
+from posnet_fairseq.shared.files import read_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest, installed_versions, read_json
 from posnet_fairseq.shared.stages import changed
+from posnet_fairseq.text.plain import read_parallel
 
 RECORD, REPORT, DIGITAL = "record.json", "report.json", "digital"
 
@@ -138,7 +139,12 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     for name, (time, bits) in experiment.cells.items():
         outputs[name] = [read_lines(experiment.place(time, bits, number)) for number in numbers]
     result = score(
-        outputs, reference, baseline=DIGITAL, language_pair="-".join(translation.vocabulary.languages), progress=True
+        outputs,
+        reference,
+        baseline=DIGITAL,
+        language_pair="-".join(translation.vocabulary.languages),
+        lowercase=translation.lowercase,
+        progress=True,
     )
     # Remarks about every programming would hide the table.
     (only,) = result.test_sets

@@ -15,6 +15,7 @@ from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.transformer.model import Transformer
 
@@ -38,6 +39,7 @@ class CrossbarTranslation:
     Attributes:
         vocabulary: of the model.
         settings: of the search.
+        lowercase: whether the data's target side is in lower case.
         longest: tokens of the longest source, and most tokens of its translation.
 
     Raises:
@@ -59,6 +61,9 @@ class CrossbarTranslation:
         self._parts, self._hardware, self._renormalise, self._seed = parts, hardware, renormalise, seed
         (self._digital,), self.vocabulary, folder, recorded = load_models([model], data)
         self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **text)
+        self.lowercase = (Path(folder) / CARD).exists() and DatasetCard.read(folder).is_lowercase(
+            self.vocabulary.target_lang
+        )
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
         self.settings.check(len(self.vocabulary.target_dictionary))
         translator = self._translator(self._digital)

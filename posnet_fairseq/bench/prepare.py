@@ -11,7 +11,7 @@ from rich.table import Table
 from posnet_fairseq.bench.commands import CommandCost, measure
 from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_parallel
+from posnet_fairseq.text.plain import read_parallel
 
 EVERY, MERGES, LONGEST, RATIO = 100, 10_000, 250, 1.5
 

@@ -11,8 +11,9 @@ from posnet_fairseq.cli._search import lines_of, settings_of, take_dtype
 from posnet_fairseq.cli._text import files_of_data, files_of_models, text_options
 from posnet_fairseq.generation import TextModel
 from posnet_fairseq.inference.translator import BLANK, Batches, Translation
-from posnet_fairseq.shared.files import check_place, check_stdout, read_lines, save_lines
+from posnet_fairseq.shared.files import check_place, check_stdout, save_lines
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.text.plain import read_text
 
 
 @torch.inference_mode()
@@ -35,7 +36,7 @@ def generate(options: argparse.Namespace) -> None:
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
 
-    batches = Batches(read_lines(options.input), generator, options.max_tokens)
+    batches = Batches(read_text(options.input), generator, options.max_tokens)
     generator.check(batches)
     start, tokens = time.perf_counter(), 0
     with ProgressReporter().bar("generating", "texts", batches.sentences) as bar:

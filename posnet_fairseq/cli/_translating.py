@@ -24,10 +24,11 @@ from posnet_fairseq.inference.packing.pack import (
 )
 from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_place, check_stdout, read_lines, save_lines
+from posnet_fairseq.shared.files import check_place, check_stdout, save_lines
 from posnet_fairseq.shared.incoming import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.text.plain import PlainText, read_text
 
 
 class Work:
@@ -158,8 +159,14 @@ def translate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
         return
     if options.prefix == "-" == options.input:
         raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
-    lines = read_lines(options.input)
-    prefixes = read_lines(options.prefix) if options.prefix else None
+    lines = read_text(options.input)
+    if not options.pretokenized and PlainText(lines).is_segmented:
+        print(
+            "posnet-translate: the input has marks of subwords (@@ or ▁), and is split again. With --pretokenized it "
+            "stays as it is",
+            file=sys.stderr,
+        )
+    prefixes = read_text(options.prefix) if options.prefix else None
     batches = Batches(lines, translator, options.max_tokens, options.on_long, prefixes)
     translator.check(batches)
     for note in batches.notes:

@@ -62,9 +62,24 @@ class Translator:
         """(M,) token ids of a line of plain text, with the end symbol."""
         return self.vocabulary.encode(self.pipeline.encode(line))
 
-    def encode_prefix(self, line: str) -> Tensor:
-        """(P,) token ids of plain text that a translation begins with, without end symbol."""
-        return self.vocabulary.target_dictionary.encode_line(self.pipeline.encode_target(line))[:-1]
+    def encode_prefix(self, line: str, number: int = 1) -> Tensor:
+        """(P,) token ids of plain text that a translation begins with, without end symbol.
+
+        Args:
+            line: the text.
+            number: of the line, for the error's text.
+
+        Raises:
+            UsageError: the model's vocabulary lacks a part of it.
+        """
+        dictionary, tokens = self.vocabulary.target_dictionary, self.pipeline.encode_target(line)
+        unknown = [token.removesuffix("@@").lstrip("▁") for token in tokens.split() if token not in dictionary]
+        if unknown:
+            raise UsageError(
+                f"--prefix: line {number} has {' '.join(dict.fromkeys(unknown))}, which the model's vocabulary lacks, "
+                "so that no translation has it. Leave it out."
+            )
+        return dictionary.encode_line(tokens)[:-1]
 
     def translate(self, batch: "Batch") -> list[list[Translation]]:
         """Translations of each source of a batch, best first."""
@@ -143,7 +158,8 @@ class Batches:
         sentences: lines that are translated; blank and skipped ones are not.
 
     Raises:
-        UsageError: a line is too long, and `on_long` is ``error``; or the numbers of prefixes and lines differ.
+        UsageError: a line is too long, and `on_long` is ``error``; the numbers of prefixes and lines differ; or a
+            prefix has what the vocabulary lacks.
     """
 
     def __init__(
@@ -166,7 +182,7 @@ class Batches:
         self._lines, self.sentences = len(lines), len(chosen)
         self._prefixes = None
         if prefixes is not None:
-            self._prefixes = {index: translator.encode_prefix(prefixes[index]) for index in chosen}
+            self._prefixes = {index: translator.encode_prefix(prefixes[index], index + 1) for index in chosen}
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -53,4 +53,4 @@ class TranslationData:
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
         source, target, key = map(str, found)
         tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
-        return cls(source, target, key, tests, target in card.words and card.words[target].is_lowercase)
+        return cls(source, target, key, tests, card.is_lowercase(target))

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.shared.errors import visible
-from posnet_fairseq.shared.files import read_parallel
+from posnet_fairseq.text.plain import read_parallel
 
 SAMPLES = 6
 

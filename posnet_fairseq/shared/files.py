@@ -15,6 +15,7 @@ from pathlib import Path
 
 import regex
 
+from posnet_fairseq.shared.compressed import decompressed
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is_same_file, resolved
@@ -53,10 +54,10 @@ def read_lines(path: str | Path) -> list[str]:
     """Return the lines of a UTF-8 file, or of standard input for ``-``, without line ends.
 
     Only "\\n" ends a line (str.splitlines would also split at U+2028, vertical tabs and other characters of real
-    text). A "\\r" in front of it is dropped, as is a byte order mark.
+    text). A "\\r" in front of it is dropped, as is a byte order mark. Files of gzip, bzip2 and xz are decompressed.
 
     Raises:
-        UsageError: the file is missing, is not UTF-8, or has NUL bytes.
+        UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes.
     """
     name = "standard input" if str(path) == "-" else str(path)
     try:
@@ -65,6 +66,7 @@ def read_lines(path: str | Path) -> list[str]:
         data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"{name}: {error.strerror or error}. Check the path.") from error
+    data = decompressed(data, name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -80,19 +82,6 @@ def read_lines(path: str | Path) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
-
-
-def read_parallel(*paths: str | Path) -> list[list[str]]:
-    """Return the lines of several files that belong together line by line.
-
-    Raises:
-        UsageError: the files have different numbers of lines, or one cannot be read (see :func:`read_lines`).
-    """
-    files = [read_lines(path) for path in paths]
-    if len({len(lines) for lines in files}) > 1:
-        counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
-        raise UsageError(f"{counts}, but they belong together line by line. Nothing was done; correct the files first.")
-    return files
 
 
 def cache_folder() -> Path:

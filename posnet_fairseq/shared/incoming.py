@@ -5,6 +5,7 @@ import select
 import sys
 from pathlib import Path
 
+from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import refuse_nul
 
@@ -75,6 +76,10 @@ class IncomingLines:
             data = os.read(self._file, _READ)
         except OSError as error:
             raise self._unreadable(error) from error
+        if not self._number and not self._data:
+            refuse_other_formats(data, self._name)
+            if opener_of(data):
+                raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
         self._ended = not data
 

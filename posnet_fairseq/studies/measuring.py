@@ -35,8 +35,8 @@ def choose_beam(
         command = commands.translate(dataclasses.replace(settings, beam=beam), data, device, "valid", output)
         run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
         reference = settings.data_folder / f"valid.{data.target}"
-        statistics = results.statistics_of(bleu, settings.run / output, reference)
-        found[str(beam)] = round(float(bleu.corpus(statistics.sum(0))), 2)
+        scored = results.scored({"bleu": bleu}, settings.run / output, reference)["bleu"]
+        found[str(beam)] = round(scored["score"], 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from posnet_eval.metrics.base import FloatArray, Metric, Segment
+from posnet_eval.metrics.base import Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_parallel, replacing
+from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import read_json
 from posnet_fairseq.studies.compression import pack
 from posnet_fairseq.studies.form import fault
 from posnet_fairseq.studies.protocol import Study
+from posnet_fairseq.text.plain import read_parallel
 
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
@@ -21,27 +22,17 @@ def path_of(folder: Path, system: str, seed: int) -> Path:
     return folder / f"{system}_s{seed}.json"
 
 
-def statistics_of(metric: Metric, hypotheses: Path, references: Path) -> FloatArray:
-    """Return the (N, K) statistics of a translation, see :meth:`posnet_eval.metrics.base.Metric.statistics`."""
-    segments = [
-        Segment("", line, (wanted,)) for line, wanted in zip(*read_parallel(hypotheses, references), strict=True)
-    ]
-    rows = np.empty((len(segments), metric.width))
-    for part, numbers in metric.statistics(segments):
-        rows[list(part)] = numbers
-    return rows
-
-
 def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) -> dict[str, Any]:
     """Return the scores of a translation by metric, with the statistics of its segments packed."""
+    texts = zip(*read_parallel(hypotheses, references), strict=True)
+    segments = [Segment("", line, (reference,)) for line, reference in texts]
     found = {}
     for name, metric in metrics.items():
-        statistics = statistics_of(metric, hypotheses, references)
-        found[name] = {
-            "score": round(float(metric.corpus(statistics.sum(0))), 4),
-            "signature": metric.details(),
-            "segments": pack(statistics),
-        }
+        rows = np.empty((len(segments), metric.width))
+        for part, numbers in metric.statistics(segments):
+            rows[list(part)] = numbers
+        score = round(float(metric.corpus(rows.sum(0))), 4)
+        found[name] = {"score": score, "signature": metric.details(), "segments": pack(rows)}
     return found
 
 

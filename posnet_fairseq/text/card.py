@@ -110,6 +110,10 @@ class DatasetCard:
             raise TypeError(f"files is {card.files!r:.50}, no dict of dicts")
         return card
 
+    def is_lowercase(self, language: str) -> bool:
+        """Whether the text of a language is in lower case, and so are translations into it: scores must ignore case."""
+        return language in self.words and self.words[language].is_lowercase
+
     def to_entries(self) -> dict[str, Any]:
         """The entries of ``dataset.json``: a dict that json can write, without entries that are missing."""
         entries = {name: getattr(self, name) for name in _KINDS}

@@ -7,6 +7,8 @@ import pytest
 from posnet_fairseq.analog import hardware
 from posnet_fairseq.cli import analog, translate
 from posnet_fairseq.shared.parts import PARTS
+from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed
 from support.commands import fails
 
@@ -79,6 +81,19 @@ def test_the_report_has_all_parameters_and_scores(folder, tmp_path):
     }
     hour = next(row for row in found["scores"] if row["system"] == "1h")
     assert (hour["seconds"], hour["adc_bits"], hour["runs"], hour["baseline"]) == (3600, 8, 3, "digital")
+
+
+def test_scores_ignore_case_if_the_data_does(folder, tmp_path):
+    words = {name: Tokenizer(name, lowercase=True) for name in ("xx", "yy")}
+    for name in ("model.pt", "fast.pt", "dict.xx.txt", "dict.yy.txt", "x.xx"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    DatasetCard(source_lang="xx", target_lang="yy", words=words).save(tmp_path)
+    run(folder, tmp_path / "first", *IDEAL)
+    (tmp_path / "x.yy").write_text(files(tmp_path / "first")["digital.txt"].upper())
+    run(tmp_path, tmp_path / "out", *IDEAL, "--data", str(tmp_path))
+    digital = [row for row in report(tmp_path / "out")["scores"] if row["system"] == "digital"]
+    assert [row["score"] for row in digital] == pytest.approx([100, 100])
+    assert all("case:lc" in row["signature"] for row in digital)
 
 
 def test_the_beam_is_the_one_of_posnet_translate(folder, tmp_path):

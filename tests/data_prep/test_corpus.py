@@ -15,7 +15,7 @@ from posnet_data_prep import prepare
 from posnet_data_prep.pipeline import publish
 from posnet_fairseq.shared import disk as disks
 from posnet_fairseq.text.pipeline import pipeline_of
-from support import archives
+from support import archives, markup
 
 PAIRS = [
     (f"The cat number {n} sleeps under the old house.", f"Die Katze Nummer {n} schläft unter dem alten Haus.")
@@ -54,7 +54,7 @@ def test_every_twentythird_line_as_awk_counts(files, tmp_path):
             assert text_of(data, f"{name}.{language}") == subprocess.check_output(["awk", rule, path], text=True)
 
 
-@pytest.mark.parametrize("compress", ["gz", "bz2", "xz", "tsv", "tsv.gz"])
+@pytest.mark.parametrize("compress", ["gz", "bz2", "xz", "tsv", "tsv.gz", "sgm", "xml.gz"])
 def test_every_form_gives_the_same(files, tmp_path, compress):
     plain = make(tmp_path, "--train", *files, "--valid-every", "23", name="plain")
     function = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(compress.split(".")[-1], bytes)
@@ -62,8 +62,9 @@ def test_every_form_gives_the_same(files, tmp_path, compress):
         given = [write(tmp_path / f"my.{compress}", ["\t".join(pair) for pair in PAIRS], function)]
         given += ["--source-lang", "en", "--target-lang", "de"]
     else:
+        form = {"sgm": markup.sgml, "xml.gz": markup.xml}.get(compress, list)
         given = [
-            write(path.with_name(f"{path.name}.{compress}"), text_of(tmp_path, path.name).splitlines(), function)
+            write(path.with_name(f"{path.name}.{compress}"), form(text_of(tmp_path, path.name).splitlines()), function)
             for path in files
         ]
     assert contents(make(tmp_path, "--train", *given, "--valid-every", "23")) == contents(plain)
@@ -241,6 +242,14 @@ def refused(capsys, folder, *arguments, card=False):
     return said
 
 
+def test_tokenized_text_is_noted(files, tmp_path, capsys):
+    spaced = write(tmp_path / "spaced.de", [line.replace(".", " .") for _, line in PAIRS])
+    data = make(tmp_path, "--train", files[0], spaced, "--valid", *files, "-t", "de")
+    (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]
+    assert note.startswith("spaced.de looks tokenized: 60 lines end in a space and a full stop")
+    assert f"note: {note}" in capsys.readouterr().err
+
+
 def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(disks, "free_bytes", lambda folder: 1000)
     assert "are needed there, 0.0 MB are free. Make room" in refused(
@@ -276,6 +285,9 @@ def test_bad_input(files, tmp_path, capsys):
     utf16 = tmp_path / "wide.de"
     utf16.write_bytes(("x\n" * 60).encode("utf-16-le"))
     three = write(tmp_path / "three.tsv", ["a\tb\tc"])
+    table = write(tmp_path / "table.de", ["\t".join(pair) for pair in PAIRS])
+    split = write(tmp_path / "split.de", [line.replace("tz", "t@@ z") for _, line in PAIRS])
+    pieces = write(tmp_path / "pieces.tsv", [f"{line}\t▁{line.replace(' ', ' ▁')}" for line, _ in PAIRS])
     texts = [write(tmp_path / f"{name}.txt", ["a"]) for name in ("source", "target")]
     tiny = [write(tmp_path / "tiny.en", ["one", "ab"]), write(tmp_path / "tiny.de", ["xyz", "q"])]
     cut = tmp_path / "cut.de.gz"
@@ -289,6 +301,9 @@ def test_bad_input(files, tmp_path, capsys):
         (english, tmp_path / "none.de", *every): "none.de: there is no such file",
         (english, *every): "--train has 1 files that are not in pairs. Give SOURCE TARGET",
         (three, "-s", "en", "-t", "de", *every): "three.tsv: line 1 has 3 columns",
+        (english, table, *every): "table.de is a table: each line has a tab",
+        (english, split, *every): "split.de is split into subwords (60 of 60 lines have @@ or ▁)",
+        (pieces, "-s", "en", "-t", "de", *every): "pieces.tsv is split into subwords",
         (three, *every): "the files' names do not tell the language. Give --source-lang",
         (english, english, *every): "source and target are both en",
         (english, german, german, english, *every): "my.de stands for the source, en, and ends in de",

@@ -76,12 +76,14 @@ def test_bad_input(capsys, tmp_path):
     short = write(tmp_path / "short.txt", "one", "two")
     long = write(tmp_path / "long.txt", *map(sentence, range(40)))
     empty = write(tmp_path / "empty.txt", "", " ")
+    split = write(tmp_path / "split.txt", *(sentence(n).replace("se", "s@@ e") for n in range(40)))
     latin = tmp_path / "latin.txt"
     latin.write_bytes("Müll\n".encode("latin-1"))
     for arguments, message in {
         ("--train", short): "short.txt has 2 lines with text, too few",
         ("--train", tmp_path / "none.txt"): "none.txt: there is no such file. Check the path.",
         ("--train", tmp_path): "is a folder or a pipe",
+        ("--train", split): "split.txt is split into subwords (36 of 36 lines",
         ("--train", latin): "latin.txt is not UTF-8: line 1",
         ("--train", long, "--valid", long): "--valid and --test belong together",
         ("--train", long, "--valid", long, "--test", empty): "empty.txt has no text",

@@ -1,6 +1,8 @@
+import unicodedata
+
 import pytest
 
-from posnet_eval.inputs.hygiene import remarks
+from posnet_eval.inputs.hygiene import given_remarks, remarks
 from posnet_eval.inputs.similarity import first_misaligned_line, looks_misaligned
 from support.made_up import text, translated
 
@@ -25,6 +27,7 @@ def test_a_fair_output_has_no_remarks():
         ("das Haus das Haus das Haus am Fluss", "Haus am Fluss", "1 line with something said 3 times or more in a row"),
         ("Ha@@ us am Fluss", "Haus am Fluss", "1 line with marks of subwords"),
         ("▁Haus ▁am ▁Fluss", "Haus am Fluss", "1 line with marks of subwords"),
+        ("das Haus amFluss", "das Haus am Fluss", "1 line equal to the reference but for spaces"),
         ("&quot;Haus&quot; am Fluss", '"Haus" am Fluss', "1 line with HTML entities"),
         ("Haus", "Haus am Fluss und noch ein Baum", "1 line more than 3 times as long or as short as the reference"),
         ("Haus am Fluss " + "und mehr, noch mehr " * 2, "Haus", "more than 3 times as long or as short"),
@@ -69,6 +72,49 @@ def test_whole_outputs():
     assert "another test set, or in another order?" in said
     (said,) = found([f"{line} ." for line in translated(REFERENCE)])
     assert said.startswith("40 lines end in a space and a full stop")
+
+
+def in_form(form):
+    return [unicodedata.normalize(form, f"Die {line} fährt übers ﬁn ½.") for line in translated(REFERENCE)]
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "expected"),
+    [
+        (in_form("NFD"), in_form("NFC"), "40 of its lines are not in Unicode's normal form NFC, of the reference's 0"),
+        (in_form("NFC"), in_form("NFD"), "0 of its lines are not in Unicode's normal form NFC, of the reference's 40"),
+        (
+            in_form("NFKC"),
+            in_form("NFC"),
+            "0 of its lines are not in Unicode's normal form NFKC, of the reference's 40",
+        ),
+        ([line.lower() for line in in_form("NFC")], in_form("NFC"), "40 of its lines have no letter but in lower case"),
+        (in_form("NFC"), [line.upper() for line in in_form("NFC")], "0 of its lines have no letter but in upper case"),
+    ],
+)
+def test_whole_outputs_in_another_form(output, reference, expected):
+    (said,) = found(output, reference)
+    assert said.startswith(expected)
+
+
+def test_case_is_no_oddity_where_scores_ignore_it():
+    lower = [line.lower() for line in in_form("NFC")]
+    assert remarks("x", lower, in_form("NFC"), lowercase=True) == []
+
+
+def test_references_and_source():
+    gaps, spaced = ["", *REFERENCE[1:20], " ", *REFERENCE[21:]], [f"{line} ." for line in REFERENCE]
+    split = [line.replace("e", "e@@ ") for line in REFERENCE]
+    said = {remark.text: remark.lines for remark in given_remarks(gaps, [REFERENCE, gaps])}
+    assert said == {
+        "2 lines empty in the source": (1, 21),
+        "2 lines empty in reference 2, which metrics take for a translation without words": (1, 21),
+    }
+    said = [remark.text for remark in given_remarks(split, [spaced])]
+    assert said == [
+        f"{sum('e@@' in line for line in split)} lines in the source have marks of subwords: scores are for plain text",
+        "40 lines in the reference end in a space and a full stop: it looks tokenized",
+    ]
 
 
 def test_chinese_is_at_home_in_chinese():

@@ -1,5 +1,6 @@
 """posnet-score with logs, test sets of sacreBLEU and bad files, which are all reported before anything is scored."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from posnet_eval.inputs.texts import read_output
 from posnet_fairseq.shared.errors import UsageError
 from support.made_up import sacrebleu_test_set, text
+from support.markup import sgml, xml
 from support.scoring import CONFIG, FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
 
 # --- fairseq's logs
@@ -63,6 +65,13 @@ def test_an_output_in_subwords_is_refused(data, capsys, form, cut):
     assert not Path("report").exists()
 
 
+def test_a_reference_in_subwords_is_refused(data, capsys):
+    write(data / "test.de", [line.replace("e", "e@@ ") for line in Path("test.de").read_text().splitlines()])
+    said = refused(capsys, *USUAL)
+    assert said.count("reference test.de is split into subwords") == 1
+    assert "system" not in said
+
+
 def test_texts_about_subwords_are_scored(data, capsys):
     for name in ("test.de", "base.txt"):
         write(data / name, [f"{line} a@@ b ▁c" for line in Path(name).read_text().splitlines()])
@@ -98,6 +107,33 @@ def test_a_test_set_that_is_out_of_reach(data, capsys, monkeypatch):
     said = refused(capsys, "-t", "wmt13", "-l", "en-de", "--system", "base.txt")
     assert "is not in" in said
     assert "run sacrebleu -t wmt13 -l en-de --echo src, and copy that folder here" in said
+
+
+# --- other formats
+
+
+@pytest.mark.parametrize("form", [sgml, xml])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_sgml_and_compressed_text_have_the_scores_of_plain_text(data, capsys, form, compress):
+    scored = ("--metrics", "bleu,chrf,ter", "--resamples", "200", "--json", "--system", "base.txt", "good.txt")
+    write(data / "test.de", [f"{line} R&D" for line in Path("test.de").read_text().splitlines()])
+    plain = run(capsys, "--source", "test.en", "--reference", "test.de", *scored).out
+    for name in ("test.en", "test.de", "base.txt", "good.txt"):
+        path = data / name
+        path.write_bytes(compress("\n".join(form(path.read_text().splitlines())).encode()))
+    assert run(capsys, "--source", "test.en", "--reference", "test.de", *scored).out == plain
+
+
+@pytest.mark.parametrize("name", ["test.en", "test.de", "good.txt"])
+def test_a_table_is_refused(data, capsys, name):
+    write(data / name, [f"{line}\t0.5" for line in Path(name).read_text().splitlines()])
+    assert f"{name} is a table: each line has a tab." in refused(capsys, *USUAL)
+
+
+def test_the_language_is_read_behind_other_endings(data, capsys):
+    write(data / "test.zh.sgm", sgml(CHINESE))
+    write(data / "output", CHINESE)
+    assert "tok:zh" in run(capsys, "--reference", "test.zh.sgm", "--system", "output").out
 
 
 # --- bad files: everything is said at once, and nothing is scored
@@ -161,6 +197,13 @@ def test_empty_lines_are_scored_and_said(data, capsys):
     assert "note: good on test: 2 lines empty (1, 31)" in run(capsys, *USUAL).out
 
 
+def test_gaps_of_a_further_reference_are_said(data, capsys):
+    lines = Path("test.de").read_text().splitlines()
+    write(data / "further", ["", *lines[1:]])
+    shown = run(capsys, "--reference", "test.de", "further", "--system", "base.txt").out
+    assert "note: test: 1 line empty in reference 2, which metrics take for a translation without words (1)" in shown
+
+
 def test_only_newlines_end_lines(data, capsys):
     """U+2028, vertical tabs and lone carriage returns are part of a line; \\r\\n and a byte order mark are not."""
     odd = ["a\u2028b c", "d\x0be f", "g\rh i", "j\x85k l"]
@@ -200,6 +243,41 @@ def test_the_reference_of_another_test_set(data, capsys):
 )
 def test_mistakes_on_the_command_line(data, capsys, arguments, expected):
     assert expected in refused(capsys, *arguments)
+
+
+CHINESE, JAPANESE, KOREAN = ["我们今天去看GitHub。", "他说你好。"], ["今日は天気がいい。"], ["오늘은 날씨가 좋다"]
+SOUTHEAST = {"th": "วันนี้อากาศดี", "lao_Laoo": "ມື້ນີ້ອາກາດດີ", "khm": "ថ្ងៃនេះអាកាសធាតុល្អ", "my": "ဒီနေ့ ရာသီဥတုသာယာတယ်။"}
+UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give --tokenize: flores200, flores101, spm, "
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "expected"),
+    [
+        *((CHINESE, ("-l", pair), "tok:zh") for pair in ("en-zho", "eng_Latn-zho_Hans", "en-cmn", "en-zh-TW")),
+        (CHINESE, ("--metrics", "ter", "-l", "eng-zho"), "asian:yes"),
+        (CHINESE, ("-l", "en-de"), "as en-zh or en-ja, or --tokenize: zh, ja-mecab, flores200, "),
+        (CHINESE, ("-l", "en-zh", "--tokenize", "13a"), "BLEU's tokenizer 13a."),
+        (CHINESE, ("--tokenize", "none"), "tok:none"),
+        (CHINESE, ("--tokenize", "zh", "--metrics", "ter"), "by TER. Give the pair of languages (--language-pair"),
+        (JAPANESE, ("-l", "en-zh"), "looks Japanese"),
+        (JAPANESE, ("-l", "eng-jpn", "--metrics", "ter"), "asian:yes"),
+        (KOREAN, (), "looks Korean"),
+        (KOREAN, ("--tokenize", "13a"), "tok:13a"),
+        *(([line], ("-l", f"en-{code}"), UNSPLIT) for code, line in SOUTHEAST.items()),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "zh"), "BLEU's tokenizer zh"),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "char"), "tok:char"),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf,ter"), "by TER. Give --metrics without ter."),
+        ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf"), "chrF: "),
+    ],
+)
+def test_text_without_spaces(data, capsys, lines, arguments, expected):
+    """It is split by a tokenizer of its language, or refused: each line would be a word, and BLEU 0."""
+    write(data / "reference", lines * 6)
+    write(data / "output", lines * 6)
+    arguments = ("--reference", "reference", "--system", "output", *arguments)
+    is_scored = expected.startswith(("tok:", "asian:", "chrF"))
+    said = run(capsys, *arguments).out if is_scored else refused(capsys, *arguments)
+    assert expected in said
 
 
 def test_no_line_and_one_line(data, capsys):

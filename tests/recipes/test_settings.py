@@ -85,9 +85,7 @@ def test_variables_are_read_by_recipes_only(monkeypatch, folder):
     assert (found.size, found.data_folder, found.runs_folder) == ("tiny", Path("corpus"), Path("runs/corpus"))
     assert read("--size", "big").size == "big"
     monkeypatch.setenv("SIZE", "tny")
-    with pytest.raises(
-        UsageError, match=r"^SIZE=tny: choose one of .* big\. Did you mean tiny\?"
-    ):
+    with pytest.raises(UsageError, match=r"^SIZE=tny: choose one of .* big\. Did you mean tiny\?"):
         read()
 
 

@@ -11,11 +11,13 @@ import pytest
 import sacrebleu
 
 from posnet_data_prep.prepare import main as prepare
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.run_settings import known_architectures
+from posnet_fairseq.runs.run_settings import RunSettings, known_architectures
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.studies import compression, protocol, results, running
+from posnet_fairseq.studies import compression, measuring, protocol, results, running
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.running import StudySettings
 from support.corpus import make_corpus
@@ -56,6 +58,30 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(protocol, "PROTOCOLS", tmp_path)
     places = {name: str(tmp_path / name) for name in ("data", "runs", "results")}
     return lambda **texts: StudySettings.parsed({"study": "small"} | places | texts)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_scores_ignore_case_if_the_dataset_does(tmp_path, monkeypatch, lowercase):
+    references = ["The Old House Stands by the River.", "Nobody KNOWS why It Rains today."]
+    outputs = {2: [line.lower() for line in references], 3: ["The Old House Stands by a River.", "Nobody is here."]}
+    (tmp_path / "valid.de").write_text("\n".join(references))
+
+    def translate(settings, data, stage, model, output, command):
+        settings.run.mkdir(parents=True, exist_ok=True)
+        (settings.run / output).write_text("\n".join(outputs[int(stage.removeprefix("beam-"))]))
+
+    monkeypatch.setattr(measuring, "run_stage", translate)
+    monkeypatch.setattr(measuring.commands, "translate", lambda *arguments: [])
+    settings = RunSettings.parsed({"mixer": "rposnet", "data": str(tmp_path), "runs": str(tmp_path)})
+    data = TranslationData("en", "de", "key", lowercase=lowercase)
+    expected = {
+        str(beam): round(sacrebleu.corpus_bleu(lines, [references], lowercase=lowercase).score, 2)
+        for beam, lines in outputs.items()
+    }
+    metrics = metrics_of("de", None, lowercase)
+    assert measuring.choose_beam(settings, data, None, (2, 3), metrics["bleu"]) == (2 if lowercase else 3, expected)
+    scores = results.scored(metrics, settings.run / "valid.beam2.de", tmp_path / "valid.de")
+    assert scores["chrf"]["signature"]["case"] == ("lc" if lowercase else "mixed")
 
 
 def chosen(settings):
@@ -218,8 +244,8 @@ def test_a_run_leaves_its_result(tmp_path):
             assert of_test_set[metric]["score"] == pytest.approx(other(lines, [references]).score, abs=1e-4)
             statistics = compression.unpack(of_test_set[metric]["segments"])
             assert len(statistics) == len(references)
-            corpus = metrics_of("yy", None)[metric].corpus(statistics.sum(0))
-            assert corpus == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
+            score = get_metric(metric, MetricOptions()).corpus(statistics.sum(0))
+            assert score == pytest.approx(of_test_set[metric]["score"], abs=1e-4)
     before = path.stat().st_mtime_ns
     again = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0

@@ -1,0 +1,103 @@
+"""Files that may be compressed."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from posnet_fairseq.shared.errors import UsageError
+
+# Exceptions of reading a file that is cut short or damaged, besides an OSError that names no file.
+DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+
+# By the first bytes of a file. The pattern of bzip2 is long because a text might begin with BZh.
+_OPENERS: dict[bytes, Callable[..., Any]] = {
+    rb"\x1f\x8b\x08": gzip.open,
+    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.open,
+    rb"\xfd7zXZ\x00": lzma.open,
+}
+_REFUSED = {
+    rb"PK\x03\x04": "a zip archive, as files of Word and Excel are",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    rb"\x28\xb5\x2f\xfd": "compressed by zstd",
+    rb"%PDF-\d": "a PDF document",
+    rb"\{\\rtf\d": "an RTF document",
+}
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_MARKUP = (".sgm", ".sgml", ".xml")
+
+
+def refuse_other_formats(start: bytes, name: object) -> None:
+    """Refuse a file that is neither text nor compressed in a way that is read.
+
+    Args:
+        start: first bytes of the file.
+        name: of the file, for the error's text.
+
+    Raises:
+        UsageError: the file is of such a format, which the sentence names.
+    """
+    for magic, what in _REFUSED.items():
+        if re.match(magic, start):
+            raise UsageError(f"{name} is {what}, not plain text. Give the text in it as a plain text file in UTF-8.")
+
+
+def opener_of(start: bytes) -> Callable[..., Any] | None:
+    """The function that opens a file compressed by gzip, bzip2 or xz, by its first bytes; None for other files."""
+    return next((opener for magic, opener in _OPENERS.items() if re.match(magic, start)), None)
+
+
+def decompressed(data: bytes, name: object) -> bytes:
+    """The content of a file, decompressed if it is compressed by gzip, bzip2 or xz.
+
+    Args:
+        data: of the file.
+        name: of the file, for the error's text.
+
+    Raises:
+        UsageError: the file is damaged, or of another format than text.
+    """
+    refuse_other_formats(data, name)
+    opener = opener_of(data)
+    try:
+        return data if opener is None else opener(io.BytesIO(data)).read()
+    except (*DAMAGED, OSError) as error:
+        raise UsageError(
+            f"{name} is compressed and damaged ({error or type(error).__name__}). Copy it again."
+        ) from error
+
+
+@contextlib.contextmanager
+def open_binary(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading; gzip, bzip2 and xz are decompressed, whatever the file's name.
+
+    Raises:
+        UsageError: the file is of another format than text.
+    """
+    with open(path, "rb") as file:
+        start = file.peek(10)
+        refuse_other_formats(start, path)
+        opener = opener_of(start)
+        if opener is None:
+            yield file
+        else:
+            with opener(file, "rb") as content:
+                yield content
+
+
+def has_compressed_name(path: Path) -> bool:
+    """Whether a path ends in .gz, .bz2 or .xz."""
+    return path.suffix in _COMPRESSED
+
+
+def plain_suffix(path: Path) -> str:
+    """Suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
+    if has_compressed_name(path):
+        path = path.with_suffix("")
+    return path.with_suffix("").suffix or path.suffix if path.suffix in _MARKUP else path.suffix
