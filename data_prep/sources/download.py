@@ -94,8 +94,8 @@ class Downloads:
             return path
         if given:
             raise UsageError(
-                f"{path} is not the {Path(archive.name).name} that is needed: it has another content. Replace it, or leave out "
-                "--mirror to download it."
+                f"{path} is not the {Path(archive.name).name} that is needed: it has another content. Replace it, or "
+                "leave out --mirror to download it."
             )
         problems = [self._set_aside(path, archive, path)] if path else []
         if self._local:

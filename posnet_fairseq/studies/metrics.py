@@ -43,5 +43,5 @@ def metrics_of(language: str, literature: Mapping[str, bool] | None, lowercase: 
     options = MetricOptions(language=language, lowercase=lowercase)
     found = {name: get_metric(name, options) for name in ("bleu", "chrf")}
     if literature is not None:
-        found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(language, **literature))
+        found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(**{"language": language, **literature}))
     return found
