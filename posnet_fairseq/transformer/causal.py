@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.transformer.layers import DecoderLayer, LanguageModelLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
@@ -122,11 +122,8 @@ class CausalDecoder(nn.Module):
         Raises:
             UsageError: a sentence is too long.
         """
-        padding_mask = tokens.eq(self.padding_idx)
-        order = front_order(padding_mask)
-        if tokens.size(1) > self.positions.max_positions:
-            self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
-        return reorder(tokens, order), order
+        tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
+        return tokens, order
 
     def _begin_step(self, tokens: Tensor, state: DecoderState) -> int:
         """Make the layers' states at the first step; the number of queries that their tables are made for.

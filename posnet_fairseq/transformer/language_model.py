@@ -34,7 +34,8 @@ class LanguageModel(CausalDecoder):
         """
         first, order = 0, None
         if state is None:
-            (tokens, order), rows = self._front(tokens), tokens.size(1)
+            tokens, order = self._front(tokens)
+            rows = tokens.size(1)
         else:
             first, rows = state.position, self._begin_step(tokens, state)
         positions = self.positions.for_mixers(rows)

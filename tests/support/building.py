@@ -127,10 +127,10 @@ def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, m
     )
 
 
-def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **options):
+def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, max_positions=64, **options):
     """A mixer alone, in float64, with weights away from their starting point."""
     cls = get_mixer(name)
-    chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads)
+    chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads, max_positions)
     return spread(cls(chosen).double().eval())
 
 
@@ -197,7 +197,7 @@ def random_banded_case(name, options, place, seed, dtype=torch.float64):
     if name != "gaussiannet":
         options = options | {"clip_distance": number(1, 40)}
     heads = number(1, 4)
-    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, **options).to(dtype)
+    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, max_positions=150, **options).to(dtype)
     lengths = torch.tensor([number(1, 150) for _ in range(number(1, 4))])
     padding_mask = torch.arange(int(lengths.max())) >= lengths[:, None]
     memory = torch.randn(*padding_mask.shape, mixer.embed_dim, dtype=dtype, requires_grad=True)
