@@ -124,7 +124,7 @@ def tokens_without_positions_are_refused(mixer: TokenMixer) -> None:
     if isinstance(mixer, PositionBasedMixer) and len(mixer.energies):
         store(mixer, 4, 4, MixingContext(*vectors))
         refused(lambda: mixer(query, query), said if mixer.max_positions == length else "built for 4 positions")
-        if cross and mixer.max_memory is not None:
+        if cross and mixer.max_memory() is not None:
             refused(lambda: mixer(query[:, :4], query), "memory tokens: this mixer was built for 4 positions")
 
 

@@ -68,6 +68,8 @@ class CausalDecoder(nn.Module):
 
     # The option that sets the longest sentence.
     length_option = "--max-target-positions"
+    # What every sentence is predicted from: the end symbol's id in fairseq's dictionaries.
+    first_symbol = 2
 
     def __init__(
         self,
@@ -111,6 +113,10 @@ class CausalDecoder(nn.Module):
         if hasattr(projection, "part"):  # packed for inference
             return projection.part(words)
         return functools.partial(nn.functional.linear, weight=projection.weight[words])
+
+    def read_before(self, tokens: Tensor) -> Tensor:
+        """What the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
+        return nn.functional.pad(tokens[:, :-1], (1, 0), value=self.first_symbol)
 
     def max_positions(self) -> int:
         """The longest sentence."""

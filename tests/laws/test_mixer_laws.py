@@ -152,7 +152,7 @@ class Breakage:
 
     @staticmethod
     def with_memory_of_any_length(monkeypatch):
-        monkeypatch.setattr(TokenMixer, "max_memory", None)
+        monkeypatch.setattr(TokenMixer, "max_memory", lambda _: None)
 
     @staticmethod
     def shifting_its_input(monkeypatch):

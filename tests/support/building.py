@@ -43,17 +43,19 @@ def model_options(mixer="attention", size="tiny", **options):
     return cfg
 
 
-def language_model_options(mixer):
-    """Of a small one, with blocks of MAX_POSITIONS tokens."""
+def language_model_options(mixer, add_bos_token=False):
+    """Of a small one, with blocks of MAX_POSITIONS tokens, the first symbol included."""
     shape = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 4}
     options = {f"decoder_{name}": value for name, value in shape.items()}
-    cfg = Namespace(tokens_per_sample=MAX_POSITIONS, dropout=0.0, **options)
+    blocks = {"tokens_per_sample": MAX_POSITIONS - add_bos_token, "add_bos_token": add_bos_token}
+    cfg = Namespace(**blocks, dropout=0.0, **options)
     apply_gpt_arch(cfg, mixer, "a")
     return cfg
 
 
-def build_language_model(mixer):
-    return spread(MixerLanguageModel.build_model(language_model_options(mixer), synthetic.task(WORDS)).eval())
+def build_language_model(mixer, **options):
+    cfg = language_model_options(mixer, **options)
+    return spread(MixerLanguageModel.build_model(cfg, synthetic.task(WORDS)).eval())
 
 
 def build_model(mixer="attention", **options):

@@ -34,7 +34,7 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
             )
         if padding_mask is not None:
             check_padding(padding_mask, memory.shape[:2])
-        _check_length("memory tokens", memory, padding_mask, mixer.max_memory)
+        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
 
 
 def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask: Tensor | None) -> None:
@@ -69,7 +69,7 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
         check_padding(padding_mask, memory.shape[:2])
     if mixer.place == "cross":
         _check_length("queries", query, None, mixer.max_positions)
-        _check_length("memory tokens", memory, padding_mask, mixer.max_memory)
+        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
     else:
         _check_length("tokens", query, padding_mask, mixer.max_positions)
 

@@ -172,12 +172,13 @@ class PositionBasedMixer(TokenMixer):
         if table.size(1) > 1:
             self.max_positions = min(self.max_positions, table.size(1))
 
-    @property
     def max_memory(self) -> int | None:
         """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
         energies: Any = self.energies
-        stored = (e.stored.size(2) for e in energies if isinstance(e, StoredEnergy) and e.reach is None)
-        return min(stored, default=super().max_memory)
+        for energy in energies:
+            if isinstance(energy, StoredEnergy) and energy.reach is None:
+                return energy.stored.size(2)
+        return super().max_memory()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take tables in the place of energies where the checkpoint has them."""

@@ -100,7 +100,6 @@ class TokenMixer(nn.Module):
         """Whether queries must not see what follows them."""
         return self.place == "decoder"
 
-    @property
     def max_memory(self) -> int | None:
         """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
         own = self.own_memory_positions
