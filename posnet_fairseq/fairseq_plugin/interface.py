@@ -210,7 +210,7 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
         return self.features(tokens, state)
 
     def max_positions(self) -> int:
-        """The longest sentence, without the symbol that ``--add-bos-token`` puts before it: fairseq counts it nowhere."""
+        """The longest sentence, without the symbol of ``--add-bos-token`` before it, which fairseq does not count."""
         return super().max_positions() - self._bos_tokens
 
 

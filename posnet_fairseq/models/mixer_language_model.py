@@ -42,7 +42,8 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         dictionary = task.target_dictionary
         if len(dictionary) < len(task.source_dictionary):
             raise UsageError(
-                f"--output-dictionary-size {len(dictionary)}: these models predict every word that they read. Leave it out."
+                f"--output-dictionary-size {len(dictionary)}: these models predict every word that they read. "
+                "Leave it out."
             )
         for target in {"self", "past"}.intersection(getattr(task, "targets", ())):
             raise UsageError(f"--{target}-target: these models predict the next token, and no other. Leave it out.")

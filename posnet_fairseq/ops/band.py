@@ -187,7 +187,7 @@ def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int
         (B, H, N, d). Sums of many tokens are taken in float32 or wider.
     """
     batch, heads, keys, width = value.shape
-    # From the first query on whose offsets are all beyond R: in blocks, those far behind the last token would grow with γ.
+    # Queries whose tokens are all more than R behind are in no block: blocks would grow with γ.
     source, target = length_ratio
     queries, size = min(weights.size(1), -(-(keys + band.clip_distance) * target // source)), band.block_size
     weights, beyond = weights.split([queries, weights.size(1) - queries], dim=1)

@@ -31,9 +31,10 @@ def front_order(padding_mask: Tensor, always: bool = False) -> Tensor | None:
     Returns:
         (B, T) indices for :func:`reorder`, which keep the order of the real tokens; or None.
     """
-    if not always:
-        if padding_mask.size(1) == 1 or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any()):
-            return None
+    if always:
+        return padding_mask.byte().argsort(dim=1, stable=True)
+    if padding_mask.size(1) == 1 or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any()):
+        return None
     return padding_mask.byte().argsort(dim=1, stable=True)
 
 

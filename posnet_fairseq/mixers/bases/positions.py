@@ -89,7 +89,7 @@ class Positions(nn.Module):
             padding_mask: (B, N), True at padding.
 
         Returns:
-            Tokens and mask, at most L wide; and their order, as :func:`~posnet_fairseq.ops.layout.front_order` returns it.
+            Tokens and mask, at most L wide, and their order as of :func:`~posnet_fairseq.ops.layout.front_order`.
 
         Raises:
             UsageError: a sentence has more than L real tokens.

@@ -143,8 +143,8 @@ class TokenMixer(nn.Module):
             no weights.
 
         Raises:
-            UsageError: the arguments do not fit together, a sentence has more tokens than the mixer positions, or padding
-                precedes tokens (looked for on CPUs only).
+            UsageError: the arguments do not fit together, a sentence has more tokens than there are positions, or
+                padding precedes tokens (looked for on CPUs only).
         """
         if memory is None:
             if self.place == "cross":
