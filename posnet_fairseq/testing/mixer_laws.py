@@ -1,6 +1,7 @@
 """What must hold for every token mixer by itself. Each law takes a mixer, in float64, and raises AssertionError."""
 
 import copy
+import functools
 import io
 import pickle
 from typing import Any
@@ -103,7 +104,7 @@ def tokens_without_positions_are_refused(mixer: TokenMixer) -> None:
     own = Positions("learned", length, mixer.embed_dim, 0.0, "max_positions", for_mixers=True).double()
     mask = (torch.arange(length + 2) >= length).expand(2, -1)
     for mixer.own_positions, mixer.own_memory_positions, given in ((None, None, context), (own, own, {})):
-        refused(lambda given=given: mixer(query, query, **given), said)
+        refused(functools.partial(mixer, query, query, **given), said)
         padded = mixer(short if cross else query, query, **given, padding_mask=mask)
         torch.testing.assert_close(padded[:, :length], mixer(short, short, **given), **CLOSE)
     mixer.own_positions = mixer.own_memory_positions = None
