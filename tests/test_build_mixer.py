@@ -152,7 +152,7 @@ def test_wrong_calls_are_told():
         build("rposnet", "cross")(x)
     with pytest.raises(UsageError, match=r"give tokens of sentences, \(B, N, D\)"):
         build("rposnet", "encoder")(x[0])
-    with pytest.raises(UsageError, match="40 queries: this mixer was built with max_positions 32 and learns no more"):
+    with pytest.raises(UsageError, match="40 tokens: this mixer was built for 32 positions"):
         build("rposnet", "encoder")(torch.randn(1, 40, 16))
     with pytest.raises(UsageError, match="batch_size 0: give the number of hypotheses"):
         build("rposnet", "decoder").init_state(0)

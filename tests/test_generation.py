@@ -15,11 +15,13 @@ BEGINNINGS = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w10", " ", "w2"]
 NEW = 6  # tokens that texts are continued by at most
 
 
-@pytest.fixture(scope="module", params=["rposnet", "attention"])
+@pytest.fixture(scope="module", params=["rposnet", "attention", "rposnet from <s>"])
 def path(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
+    mixer, *begins = request.param.split(" from ")
+    options = {"add_bos_token": bool(begins)}
     torch.manual_seed(4)
-    return language_model_checkpoint(folder / "model.pt", request.param, build_language_model(request.param))
+    model = build_language_model(mixer, **options)
+    return language_model_checkpoint(tmp_path_factory.mktemp(mixer) / "model.pt", mixer, model, **options)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,8 @@ def greedy(path, beginning, most):
     """The text that a loop over full passes finds."""
     model, vocabulary, _ = load_language_model(path)
     dictionary = vocabulary.target_dictionary
-    tokens = [dictionary.eos(), *map(dictionary.index, beginning.split())]
+    adds_bos = torch.load(path)["cfg"]["model"]["add_bos_token"]
+    tokens = [dictionary.bos() if adds_bos else dictionary.eos(), *map(dictionary.index, beginning.split())]
     while len(tokens) <= most:
         scores = model(torch.tensor([tokens]))[0, -1]
         scores[dictionary.pad()] = -torch.inf
@@ -59,8 +62,8 @@ def test_order_and_batches(model, max_tokens):
 def test_lengths_are_relative_to_the_beginning(model):
     (text,) = model.generate(["w5 w6 w7 w8"], max_len_b=2, min_len=6, beam=3)
     assert len(text.split()) == 6
-    (text,) = model.generate(["w5 w6 w7 w8"], max_len_b=10**6, min_len=MAX_POSITIONS - 1)
-    assert len(text.split()) == MAX_POSITIONS - 1
+    (found,) = model.generate("w5 w6 w7 w8", max_len_b=10**6, min_len=MAX_POSITIONS - 1, nbest=1)
+    assert len(found.tokens) == MAX_POSITIONS
 
 
 def test_lists_and_samples(model):

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.data import MonolingualDataset, TokenBlockDataset
 
 from posnet_fairseq.bench import counting
 from posnet_fairseq.fairseq_plugin import synthetic
@@ -125,7 +126,18 @@ def test_bad_options_are_refused():
 
 
 def test_a_first_symbol_makes_blocks_one_longer():
+    """Also sentences of --sample-break-mode eos, whose length fairseq counts without it."""
     assert options("attention", tokens_per_sample=24, add_bos_token=True).max_target_positions == 25
+    model = build_language_model("rposnet", add_bos_token=True)
+    sentence = MonolingualDataset(
+        TokenBlockDataset([*sentences(model.max_positions())], [model.max_positions()], 1, 1, 2, "eos", True),
+        [model.max_positions()],
+        synthetic.dictionary(WORDS),
+        targets=["future"],
+        add_bos_token=True,
+    )[0]
+    assert len(sentence["source"]) == MAX_POSITIONS
+    model(sentence["source"][None])
 
 
 def test_weights_that_do_not_fit_are_named():

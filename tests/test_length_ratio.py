@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 from fairseq import options
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import preprocess
 
 from posnet_fairseq.cli import length_ratio as command
@@ -38,6 +39,23 @@ def test_is_measured_with_end_symbols(data):
     assert length_ratio.measure(data / "one") == (8, 5)
     assert length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
     assert length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"upsample_primary": 3}, {"train_subset": "train1"}, {"truncate_source": True}], ids=str
+)
+def test_is_that_of_the_sentences_that_the_task_loads(data, tmp_path, options):
+    """train and train1 are one set; --train-subset is another, --upsample-primary and --truncate-source count."""
+    shutil.copytree(data / "one", tmp_path / "one")
+    for path in (data / "two").glob("train.*"):
+        shutil.copy(path, tmp_path / "one" / path.name.replace("train", "train1"))
+    known = {"train_subset": "train", "dataset_impl": None, "required_seq_len_multiple": 1, "upsample_primary": 1}
+    places = {"data": str(tmp_path / "one"), "source_lang": "xx", "target_lang": "yy"}
+    task = TranslationTask.setup_task(TranslationConfig(max_source_positions=4, **places | known | options))
+    task.load_dataset(task.cfg.train_subset, combine=True)
+    loaded = [*task.datasets[task.cfg.train_subset]]
+    expected = tuple(sum(len(pair[side]) for pair in loaded) for side in ("source", "target"))
+    assert length_ratio.of_model(model_options(cross_mixer="rposnet"), task) == expected
 
 
 def test_command_prints_it(data, capsys):

@@ -70,7 +70,7 @@ def length_ratio(folder: Path, languages: Sequence[str]) -> float:
     """
     from posnet_fairseq.fairseq_plugin.length_ratio import measure
 
-    source, target = measure(folder, *languages)
+    source, target = measure(folder, languages[0], languages[1])
     return float(source / target)
 
 

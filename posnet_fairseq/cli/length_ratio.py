@@ -13,11 +13,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-length-ratio",
         description="Print γ, the source tokens per target token of a binarised training set (end symbols counted), "
-        "as --length-ratio auto measures it.",
+        "as --length-ratio auto measures it: of train, train1, train2, and so on.",
     )
     parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")
     parser.add_argument("-s", "--source-lang", help="default: as in the names of its files")
     parser.add_argument("-t", "--target-lang", help="default: as in the names of its files")
+    parser.add_argument("--train-subset", metavar="NAME", default="train", help="as of fairseq-train (default: train)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -29,7 +30,8 @@ def main(options: argparse.Namespace) -> None:
     check_stdout()
     with search_paused():
         from posnet_fairseq.fairseq_plugin import length_ratio
-    source, target = length_ratio.measure(options.data, options.source_lang, options.target_lang)
+    languages = options.source_lang, options.target_lang
+    source, target = length_ratio.measure(options.data, *languages, options.train_subset)
     if options.json:
         print(json.dumps({"length_ratio": source / target, "source_tokens": source, "target_tokens": target}))
         return

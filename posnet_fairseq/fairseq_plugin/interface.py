@@ -202,11 +202,16 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
         LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad())
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
+        self._bos_tokens = int(bool(cfg.add_bos_token))
 
     forward = _CausalInterface.forward  # type: ignore[assignment]  # fairseq's arguments
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         return self.features(tokens, state)
+
+    def max_positions(self) -> int:
+        """The longest sentence, without the symbol of ``--add-bos-token`` before it, which fairseq does not count."""
+        return super().max_positions() - self._bos_tokens
 
 
 def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList:

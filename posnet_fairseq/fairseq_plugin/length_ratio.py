@@ -1,5 +1,6 @@
 """γ of a new model: given, or measured on binarised data."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,22 @@ from posnet_fairseq.text.binarised import binarised_set
 from posnet_fairseq.transformer.length_ratio import UNKNOWN, Ratio, parse
 
 
-def measure(folder: str | Path, source: str | None = None, target: str | None = None) -> Ratio:
-    """Source and target tokens of a binarised training set (the subset ``train``), end symbols included.
+def measure(
+    folder: str | Path,
+    source: str | None = None,
+    target: str | None = None,
+    subset: str = "train",
+    upsample_primary: int = 1,
+    longest_source: int | None = None,
+) -> Ratio:
+    """Source and target tokens of a binarised training set, end symbols included, as fairseq's task reads it.
 
     Args:
         folder: directory that fairseq-preprocess wrote; several, as fairseq takes them, with colons between.
         source, target: languages. Default: those in the names of its files.
+        subset: which set; those named like it with 1, 2, ... behind belong to it.
+        upsample_primary: how often the first of them counts, where there are several.
+        longest_source: tokens to which sources are cut. Default: they are not.
 
     Raises:
         UsageError: there is no training set, or it is damaged.
@@ -25,9 +36,17 @@ def measure(folder: str | Path, source: str | None = None, target: str | None = 
         if not part.is_dir():
             raise UsageError(f"{part}: there is no such directory. Give one that fairseq-preprocess wrote.")
         languages = (source, target) if source and target else _inferred(part, source, target)
-        stem = binarised_set(part, "train", languages)
-        for index, language in enumerate(languages):
-            counts[index] += int(sentence_sizes(f"{stem}.{language}").sum())
+        stems = [binarised_set(part, subset, languages)]
+        with contextlib.suppress(UsageError):  # there is no next one
+            while True:
+                stems.append(binarised_set(part, f"{subset}{len(stems)}", languages))
+        for number, stem in enumerate(stems):
+            times = upsample_primary if number == 0 < len(stems) - 1 else 1
+            sources, targets = (sentence_sizes(f"{stem}.{language}") for language in languages)
+            if longest_source is not None:
+                sources = sources.clip(max=longest_source)
+            counts[0] += times * int(sources.sum())
+            counts[1] += times * int(targets.sum())
     if not all(counts):
         raise UsageError(f"{folder}: the training set is empty.")
     return counts[0], counts[1]
@@ -56,7 +75,11 @@ def of_model(cfg: Any, task: Any) -> Ratio:
     if given is not None:
         return given
     data = getattr(task, "cfg", None)
+    if data is None:
+        return UNKNOWN
+    longest = data.max_source_positions if data.truncate_source else None
+    languages = data.source_lang, data.target_lang
     try:
-        return measure(data.data, data.source_lang, data.target_lang) if data is not None else UNKNOWN
+        return measure(data.data, *languages, data.train_subset, max(1, data.upsample_primary), longest)
     except UsageError:
         return UNKNOWN

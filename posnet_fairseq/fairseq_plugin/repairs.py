@@ -94,6 +94,41 @@ def check_data_when_it_is_loaded() -> None:
         return make(path, impl, *args, **kwargs)
 
 
+def refuse_overrides_of_other_models() -> None:
+    """Refuse ``--model-overrides`` of options that fairseq's Transformers have and the models of posnet have not.
+
+    fairseq 0.12.3 passes over what the checkpoint's model does not know: ``encoder_layers_to_keep`` would keep all.
+    Remove this when fairseq refuses it.
+    """
+    from fairseq import checkpoint_utils
+
+    from posnet_fairseq.inference.weights import MIXERS
+    from posnet_fairseq.shared.errors import UsageError
+
+    @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(load: Callable, path: str, arg_overrides: Any = None, *args: Any, **kwargs: Any) -> Any:
+        state = load(path, arg_overrides, *args, **kwargs)
+        if arg_overrides and MIXERS in state["model"]:
+            known = {name for section in state["cfg"].values() if hasattr(section, "keys") for name in section}
+            for name in arg_overrides.keys() - known & options_of_transformers():
+                raise UsageError(f"--model-overrides {name}: the models of posnet have no such option. Leave it out.")
+        return state
+
+
+def options_of_transformers() -> set[str]:
+    """The names of the options of fairseq's own Transformers and of their language models."""
+    import argparse
+    import dataclasses
+
+    from fairseq.models.transformer import TransformerModelBase
+    from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+
+    parser = argparse.ArgumentParser()
+    TransformerModelBase.add_args(parser)
+    fields = dataclasses.fields(TransformerLanguageModelConfig)
+    return {action.dest for action in parser._actions} | {field.name for field in fields}
+
+
 def save_at_ends_of_epochs() -> None:
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 

@@ -210,7 +210,10 @@ def model_options(state: State) -> dict[str, Any]:
     """
     saved, options = state["cfg"]["model"], {}
     for option in known_options(state):
-        value = options[option.name] = saved.get(option.name, option.default)
+        value = saved.get(option.name, option.default)
+        if option.metadata.get("of_task") and value in (None, f"${{task.{option.name}}}"):
+            value = state["cfg"]["task"].get(option.name, option.default)
+        options[option.name] = value
         fault = _fault_of_option(option, value)
         if fault:
             raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")
@@ -228,8 +231,8 @@ def _fault_of_option(option: dataclasses.Field, value: object) -> str | None:
     wanted = plain_type(option)
     if value is None:
         return None if wanted is bool or option.name in (*_OPEN, *option_fields()) else "missing"
-    if value == option.default or (option.metadata.get("of_task") and value == f"${{task.{option.name}}}"):
-        return None  # an interpolation, where only training reads it
+    if value == option.default:
+        return None
     if not isinstance(value, (str, int, float)):
         return f"a {type(value).__name__}, not a plain value"
     allowed_values = choices(option)

@@ -92,7 +92,7 @@ def _batches(model: Any, vocabulary: Vocabulary, folder: Path) -> Iterator[_Batc
     short = [pair for pair in pairs if all(len(each) <= limit for each, limit in zip(pair, limits, strict=True))]
     for batch in batches_by_length([max(map(len, pair)) for pair in short], _MAX_TOKENS):
         source, target = (pad_sequence([short[i][side] for i in batch], True, dictionary.pad()) for side in (0, 1))
-        previous = torch.cat([torch.full((len(batch), 1), dictionary.eos()), target[:, :-1]], dim=1)
+        previous = getattr(model, "decoder", model).read_before(target)
         yield None if isinstance(model, LanguageModel) else source, previous, target
 
 

@@ -183,10 +183,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path, diverg
         data: directory with its dictionaries.
         divergence: what :func:`posnet_fairseq.inference.divergence.measure_divergence` found; {} if unknown.
     """
-    options, task = model_options(state), state["cfg"]["task"]
-    for name, value in options.items():
-        if value == f"${{task.{name}}}":
-            options[name] = task.get(name, value)
+    options = model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": model_arch(state)}
     names = ["dict.txt"]

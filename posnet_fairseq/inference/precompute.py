@@ -58,7 +58,7 @@ def store(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingCon
     for index, energy in enumerate(energies):
         if not isinstance(energy, StoredEnergy):
             table = energy.table(at, keys, context.positions, mixer.memory_positions(context))
-            energies[index] = StoredEnergy(table.to(mixer.out_proj.weight.dtype, copy=True), energy.reach)
+            mixer.store(index, table.to(mixer.out_proj.weight.dtype, copy=True))
 
 
 def _where(model: Any, place: str) -> tuple[int, int, MixingContext]:

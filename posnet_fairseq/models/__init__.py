@@ -10,6 +10,7 @@ compat.resume_with_the_same_batches()
 compat.resume_with_the_same_patience()
 compat.check_options_of_trainings()
 compat.check_data_when_it_is_loaded()
+compat.refuse_overrides_of_other_models()
 
 from posnet_fairseq.shared.errors import install_hook  # noqa: E402
 from posnet_fairseq.shared.failures import explain  # noqa: E402

@@ -31,7 +31,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
             task: a fairseq task.
 
         Raises:
-            UsageError: the options make no model.
+            UsageError: the options make no model, or the task asks for what no model of posnet predicts.
         """
         if cfg.decoder_self_mixer is None:
             raise UsageError(
@@ -40,6 +40,13 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
             )
         check(cfg)
         dictionary = task.target_dictionary
+        if len(dictionary) < len(task.source_dictionary):
+            raise UsageError(
+                f"--output-dictionary-size {len(dictionary)}: these models predict every word that they read. "
+                "Leave it out."
+            )
+        for target in {"self", "past"}.intersection(getattr(task, "targets", ())):
+            raise UsageError(f"--{target}-target: these models predict the next token, and no other. Leave it out.")
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path
         )

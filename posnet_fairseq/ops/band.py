@@ -187,7 +187,10 @@ def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int
         (B, H, N, d). Sums of many tokens are taken in float32 or wider.
     """
     batch, heads, keys, width = value.shape
-    queries, size = weights.size(1), band.block_size
+    # Queries whose tokens are all more than R behind are in no block: blocks would grow with γ.
+    source, target = length_ratio
+    queries, size = min(weights.size(1), -(-(keys + band.clip_distance) * target // source)), band.block_size
+    weights, beyond = weights.split([queries, weights.size(1) - queries], dim=1)
     place, rows, in_order = _in_blocks(queries, size, length_ratio, value.device)
     blocks, of_block = rows.shape
     # The window of a block begins R tokens before it. With all tokens moved on by R it is two whole blocks.
@@ -199,7 +202,11 @@ def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int
     with torch.autocast(value.device.type, enabled=False):
         mixed = BandProducts.apply(weights, columns, rows, band.tails).flatten(1, 2)
     mixed = mixed[:, :queries] if in_order else mixed.index_select(1, place)
-    return mixed.unflatten(2, (batch, width)).permute(2, 0, 1, 3)
+    mixed = mixed.unflatten(2, (batch, width)).permute(2, 0, 1, 3)
+    if not beyond.size(1):
+        return mixed
+    sums = value.sum(dim=2, keepdim=True, dtype=torch.promote_types(value.dtype, torch.float32))
+    return torch.cat([mixed, (beyond[..., -1:] * (sums if band.tails else 0 * sums)).to(mixed.dtype)], dim=2)
 
 
 def _in_blocks(

@@ -4,6 +4,7 @@ fairseq pads source sentences on the left. Positions would then differ between t
 batch is put in order once, so that one table of positions serves all its sentences.
 """
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.ops.looking import may_look_at
@@ -18,17 +19,20 @@ def padding_before_tokens(padding_mask: Tensor) -> Tensor:
     return padding_mask[:, :-1] > padding_mask[:, 1:]
 
 
-def front_order(padding_mask: Tensor) -> Tensor | None:
+def front_order(padding_mask: Tensor, always: bool = False) -> Tensor | None:
     """Return the order that moves the real tokens of every sentence to its front, or None if they stand there already.
 
     Where looking is not free (see :func:`posnet_fairseq.ops.looking.may_look_at`), it is not asked whether they do.
 
     Args:
         padding_mask: (B, T), True at padding, in any pattern.
+        always: return an order also where it moves nothing.
 
     Returns:
         (B, T) indices for :func:`reorder`, which keep the order of the real tokens; or None.
     """
+    if always:
+        return padding_mask.byte().argsort(dim=1, stable=True)
     if padding_mask.size(1) == 1 or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any()):
         return None
     return padding_mask.byte().argsort(dim=1, stable=True)
@@ -38,11 +42,13 @@ def reorder(tensor: Tensor, order: Tensor | None) -> Tensor:
     """Return ``tensor``, (B, T) or (B, T, D), with its entries along T in the given order.
 
     Args:
-        tensor: (B, T) or (B, T, D).
+        tensor: (B, T) or (B, T, D); entries that were cut off its end are zeros.
         order: (B, T) indices; None leaves the tensor as it is.
     """
     if order is None:
         return tensor
+    if tensor.size(1) < order.size(1):
+        tensor = F.pad(tensor, (0, 0) * (tensor.dim() - 2) + (0, order.size(1) - tensor.size(1)))
     if tensor.dim() == 3:
         order = order.unsqueeze(-1).expand_as(tensor)
     return tensor.gather(1, order)

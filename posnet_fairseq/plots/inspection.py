@@ -107,12 +107,9 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
             for name, mixer in mixers.items():
                 hook = mixer.register_forward_pre_hook(functools.partial(_note, calls, name), with_kwargs=True)
                 stack.callback(hook.remove)
-            read = target.roll(1)[None]  # the decoder begins with the end symbol
-            if source is None:
-                model(read)
-            else:
-                encoder, decoder = model.get_submodule("encoder"), model.get_submodule("decoder")
-                decoder(read, encoder(source[None]))
+            decoder: Any = getattr(model, "decoder", model)
+            encoded = [] if source is None else [model.get_submodule("encoder")(source[None])]
+            decoder(decoder.read_before(target[None]), *encoded)
         found = [_mixing(mixer, calls[name], _layer_of(name), names[mixer.place]) for name, mixer in mixers.items()]
     return sorted(found, key=lambda mixing: (PLACES.index(mixing.place), mixing.layer))
 

@@ -90,7 +90,8 @@ def with_sentence(
     ((best,),) = search([source])
     target = best.tokens
     columns, rows = _named(source, vocabulary.source_dictionary), _named(target, vocabulary.target_dictionary)
-    names = {"encoder": (columns, columns), "decoder": (_read(rows),) * 2, "cross": (rows, columns)}
+    read = _named(models[0].decoder.read_before(target[None])[0], vocabulary.target_dictionary)
+    names = {"encoder": (columns, columns), "decoder": (read, read), "cross": (rows, columns)}
     return observe(models[0], source, target, names), text.decode(vocabulary.target_dictionary.string(target))
 
 
@@ -106,7 +107,8 @@ def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, 
     """
     target = vocabulary.encode(text.encode(sentence))
     _check(sentence, target, model.max_positions())
-    return observe(model, None, target, {"decoder": (_read(_named(target, vocabulary.target_dictionary)),) * 2})
+    read = _named(model.read_before(target[None])[0], vocabulary.target_dictionary)
+    return observe(model, None, target, {"decoder": (read, read)})
 
 
 def _check(sentence: str, tokens: Tensor, limit: int) -> None:
@@ -121,11 +123,6 @@ def _check(sentence: str, tokens: Tensor, limit: int) -> None:
 
 def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
     return [dictionary[token] for token in tokens]
-
-
-def _read(names: Sequence[str]) -> list[str]:
-    """The tokens that a decoder reads to predict the given ones: the end symbol first."""
-    return [names[-1], *names[:-1]]
 
 
 def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:

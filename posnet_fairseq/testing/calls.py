@@ -8,6 +8,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.shared.errors import UsageError
 
 Arguments = dict[str, Any]
 
@@ -71,3 +72,14 @@ def ways(mixer: TokenMixer) -> list[Callable[[Tensor, Tensor, Arguments], Tensor
         return steps(mixer, query, memory, arguments)
 
     return [at_once] if mixer.place == "encoder" else [at_once, in_steps]
+
+
+def refused(run: Callable[[], object], sentence: str) -> None:
+    """Raise AssertionError unless a call is refused with a sentence in which the given words are."""
+    try:
+        run()
+    except UsageError as error:
+        said = str(error)
+    else:
+        said = "it was not refused"
+    assert sentence in said, f"expected a refusal with {sentence!r}: {said}"

@@ -22,6 +22,7 @@ LAWS = (
     mixer_laws.saving_and_loading_change_nothing,
     mixer_laws.half_precision_stays_finite,
     mixer_laws.every_length_works,
+    mixer_laws.tokens_without_positions_are_refused,
     mixer_laws.asking_for_weights_changes_nothing,
     mixer_laws.retained_dropout_is_that_of_training,
     mixer_laws.hypotheses_drop_weights_of_their_own,

@@ -1,6 +1,7 @@
 """What must hold for every token mixer by itself. Each law takes a mixer, in float64, and raises AssertionError."""
 
 import copy
+import functools
 import io
 import pickle
 from typing import Any
@@ -12,8 +13,9 @@ from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.testing.calls import CLOSE, begin, call, steps, tokens, ways
+from posnet_fairseq.testing.calls import CLOSE, Arguments, begin, call, refused, steps, tokens, ways
 
 
 def padding_changes_nothing(mixer: TokenMixer) -> None:
@@ -90,6 +92,41 @@ def every_length_works(mixer: TokenMixer) -> None:
         result = mixer(query, query, positions=vectors[0], memory_positions=vectors[1])
         assert result.shape == query.shape
         assert result.isfinite().all()
+
+
+def tokens_without_positions_are_refused(mixer: TokenMixer) -> None:
+    """More than L, in a full pass and in steps; of memory, more than learned or stored. Any other memory is exact."""
+    length, cross = mixer.max_positions, mixer.place == "cross"
+    query, vectors = tokens(mixer, length + 2), torch.randn(2, 4 * length, mixer.embed_dim, dtype=torch.float64)
+    context: Arguments = {"positions": vectors[0], "memory_positions": vectors[1]}
+    unpadded: Arguments = context | {"padding_mask": None, "length_ratio": (1, 1)}
+    short, said = query[:, :length], f"this mixer was built for {length} positions"
+    own = Positions("learned", length, mixer.embed_dim, 0.0, "max_positions", for_mixers=True).double()
+    mask = (torch.arange(length + 2) >= length).expand(2, -1)
+    for mixer.own_positions, mixer.own_memory_positions, given in ((None, None, context), (own, own, {})):
+        refused(functools.partial(mixer, query, query, **given), said)
+        padded = mixer(short if cross else query, query, **given, padding_mask=mask)
+        torch.testing.assert_close(padded[:, :length], mixer(short, short, **given), **CLOSE)
+    mixer.own_positions = mixer.own_memory_positions = None
+    if mixer.place != "encoder":
+        state = begin(mixer, query, unpadded)
+        steps(mixer, short, query, unpadded, state)
+        refused(lambda: mixer.step(query[:, -1:], state, vectors[0]), said)
+    if cross:
+        longer = copy.deepcopy(mixer)
+        longer.max_positions *= 2
+        torch.testing.assert_close(mixer(short, query, **context), longer(short, query, **context), **CLOSE)
+    if cross and mixer.reads_memory_positions:
+        refused(lambda: mixer(short, short, **context, length_ratio=(5, 1)), "positions: give the vectors of")
+        mixer.own_positions = mixer.own_memory_positions = own
+        refused(lambda: mixer(short, short, length_ratio=(5, 1)), f"this mixer learns {length}")
+        refused(lambda: mixer(short, query), f"memory tokens: {said}")
+        refused(lambda: mixer.init_state(2, query), f"memory tokens: {said}")
+    if isinstance(mixer, PositionBasedMixer) and len(mixer.energies):
+        store(mixer, 4, 4, MixingContext(*vectors))
+        refused(lambda: mixer(query, query), said if mixer.max_positions == length else "built for 4 positions")
+        if cross and mixer.max_memory() is not None:
+            refused(lambda: mixer(query[:, :4], query), "memory tokens: this mixer was built for 4 positions")
 
 
 def asking_for_weights_changes_nothing(mixer: TokenMixer) -> None:

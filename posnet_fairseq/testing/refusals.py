@@ -1,15 +1,13 @@
 """Calls that every token mixer must refuse. Laws as in :mod:`posnet_fairseq.testing.mixer_laws`."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.testing.calls import begin, call, steps
+from posnet_fairseq.testing.calls import begin, call, refused, steps
 
 
 def a_prompt_is_refused(mixer: TokenMixer) -> None:
@@ -22,8 +20,8 @@ def a_prompt_is_refused(mixer: TokenMixer) -> None:
         if before:
             steps(mixer, query[:, :before], memory, context, state)
         prompt = functools.partial(mixer.step, query[:, before:], state)
-        _refused(prompt, "takes one new token of every hypothesis")
-    _refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "1 queries for a state of 2 hypotheses")
+        refused(prompt, "takes one new token of every hypothesis")
+    refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "1 queries for a state of 2 hypotheses")
 
 
 def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
@@ -31,7 +29,7 @@ def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
     query, memory, context = call(mixer)
     keys = memory.size(1)
     left = torch.arange(keys) < torch.tensor([[0], [keys - 3]])
-    _refused(lambda: mixer(query, memory, **context | {"padding_mask": left}), "padding before tokens")
+    refused(lambda: mixer(query, memory, **context | {"padding_mask": left}), "padding before tokens")
 
 
 def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
@@ -39,36 +37,26 @@ def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
     query, memory, context = call(mixer)
     mask = torch.zeros(memory.shape[:2], dtype=torch.bool)
 
-    def refused(sentence: str, query: Tensor = query, memory: Tensor = memory, **changes: Any) -> None:
-        _refused(lambda: mixer(query, memory, **context | {"padding_mask": None} | changes), sentence)
+    def call_refused(sentence: str, query: Tensor = query, memory: Tensor = memory, **changes: Any) -> None:
+        refused(lambda: mixer(query, memory, **context | {"padding_mask": None} | changes), sentence)
 
     for wrong in (mask[:1], mask[:, :1], mask.byte()):
-        refused("padding_mask", padding_mask=wrong)
+        call_refused("padding_mask", padding_mask=wrong)
     for empty in (query[:0], query[:, :0]):
-        refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
+        call_refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
     for ratio in (1.5, (0, 1), (1, 0), (1,)):
-        refused("give source tokens and target tokens", length_ratio=ratio)
+        call_refused("give source tokens and target tokens", length_ratio=ratio)
     if mixer.place != "cross":
-        refused("self-attention mixes the queries themselves", memory=query.clone())
-        refused("it is of cross-attention", length_ratio=(3, 1))
+        call_refused("self-attention mixes the queries themselves", memory=query.clone())
+        call_refused("it is of cross-attention", length_ratio=(3, 1))
     else:
-        refused("1 × 7 queries", query[:1])
-        refused("features: this mixer was built with memory_dim", memory=torch.cat([memory, memory], dim=2))
-        refused("nothing to mix", memory=memory[:, :0])
-        _refused(lambda: mixer(query), "memory is missing")
+        call_refused("1 × 7 queries", query[:1])
+        call_refused("features: this mixer was built with memory_dim", memory=torch.cat([memory, memory], dim=2))
+        call_refused("nothing to mix", memory=memory[:, :0])
+        refused(lambda: mixer(query), "memory is missing")
     if mixer.reads_positions:
         for positions in (None, context["positions"][:1]):
-            refused("positions", positions=positions)
+            call_refused("positions", positions=positions)
     if mixer.place == "cross" and mixer.reads_memory_positions:
         for positions in (None, context["positions"][:1]):
-            refused("memory_positions", memory_positions=positions)
-
-
-def _refused(run: Callable[[], object], sentence: str) -> None:
-    try:
-        run()
-    except UsageError as error:
-        said = str(error)
-    else:
-        said = "it was not refused"
-    assert sentence in said, f"expected a refusal with {sentence!r}: {said}"
+            call_refused("memory_positions", memory_positions=positions)

@@ -1,7 +1,6 @@
 """Binarised data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -84,12 +83,12 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return tokens, sizes
 
 
-def binarised_set(folder: Path, split: Literal["train", "valid"], languages: tuple[str | None, str | None]) -> Path:
+def binarised_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
     """The path that the names of a binarised set begin with, such as ``folder/train.en-de``.
 
     Args:
         folder: directory that fairseq-preprocess wrote.
-        split: which set.
+        split: which set, such as ``train``.
         languages: source and target of the model; the set may name them the other way round.
 
     Raises:
@@ -106,6 +105,6 @@ def binarised_set(folder: Path, split: Literal["train", "valid"], languages: tup
                 "fairseq-preprocess without that option, and give its directory."
             )
     raise UsageError(
-        f"{folder} holds no binarised {_SETS[split]} set ({split}.SRC-TGT.SRC.idx and .bin). "
-        f"Give a directory that fairseq-preprocess wrote with --{split}pref."
+        f"{folder} holds no binarised {_SETS.get(split, split)} set ({split}.SRC-TGT.SRC.idx and .bin). "
+        f"Give a directory of fairseq-preprocess that has it."
     )

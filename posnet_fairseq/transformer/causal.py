@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.ops.layout import front_order, inverse, reorder
+from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.transformer.layers import DecoderLayer, LanguageModelLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
@@ -68,6 +68,8 @@ class CausalDecoder(nn.Module):
 
     # The option that sets the longest sentence.
     length_option = "--max-target-positions"
+    # What every sentence is predicted from: the end symbol's id in fairseq's dictionaries.
+    first_symbol = 2
 
     def __init__(
         self,
@@ -112,6 +114,10 @@ class CausalDecoder(nn.Module):
             return projection.part(words)
         return functools.partial(nn.functional.linear, weight=projection.weight[words])
 
+    def read_before(self, tokens: Tensor) -> Tensor:
+        """What the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
+        return nn.functional.pad(tokens[:, :-1], (1, 0), value=self.first_symbol)
+
     def max_positions(self) -> int:
         """The longest sentence."""
         return self.positions.max_positions
@@ -122,11 +128,8 @@ class CausalDecoder(nn.Module):
         Raises:
             UsageError: a sentence is too long.
         """
-        padding_mask = tokens.eq(self.padding_idx)
-        order = front_order(padding_mask)
-        if tokens.size(1) > self.positions.max_positions:
-            self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
-        return reorder(tokens, order), order
+        tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
+        return tokens, order
 
     def _begin_step(self, tokens: Tensor, state: DecoderState) -> int:
         """Make the layers' states at the first step; the number of queries that their tables are made for.

@@ -57,7 +57,8 @@ class Decoder(CausalDecoder):
         ratio = self.length_ratio
         first, order = 0, None
         if state is None:
-            encoded, (tokens, order), rows = encoded.with_all_hypotheses(), self._front(tokens), tokens.size(1)
+            encoded, (tokens, order) = encoded.with_all_hypotheses(), self._front(tokens)
+            rows = tokens.size(1)
         else:
             first, rows = state.position, self._begin_step(tokens, state)
             if not encoded.cross_states:

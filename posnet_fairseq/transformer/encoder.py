@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
 from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.transformer.layers import EncoderLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
 
@@ -123,12 +122,7 @@ class Encoder(nn.Module):
         Raises:
             UsageError: a sentence is longer than ``--max-source-positions``.
         """
-        padding_mask = src_tokens.eq(self.padding_idx)
-        order = front_order(padding_mask)
-        src_tokens, padding_mask = reorder(src_tokens, order), reorder(padding_mask, order)
-        if src_tokens.size(1) > self.positions.max_positions:
-            self.positions.check_length(int((~padding_mask).sum(dim=1).max()))
-
+        src_tokens, padding_mask, order = self.positions.in_front(src_tokens, src_tokens.eq(self.padding_idx))
         embedding = self.embed_tokens(src_tokens)
         x = self.dropout(self.positions.add_to(embedding))
         # On a GPU the only look at the numbers of a batch. A compiled graph takes any batch as one with padding.

@@ -21,6 +21,8 @@ class LanguageModel(CausalDecoder):
 
     def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int) -> None:
         super().__init__(cfg, embed_tokens, padding_idx, LanguageModelLayer, cfg.share_decoder_input_output_embed)
+        if cfg.add_bos_token:
+            self.first_symbol = 0  # <s>
 
     def features(self, tokens: Tensor, state: DecoderState | None = None) -> Features:
         """Everything before the output projection, for a full pass or a step.
@@ -34,7 +36,8 @@ class LanguageModel(CausalDecoder):
         """
         first, order = 0, None
         if state is None:
-            (tokens, order), rows = self._front(tokens), tokens.size(1)
+            tokens, order = self._front(tokens)
+            rows = tokens.size(1)
         else:
             first, rows = state.position, self._begin_step(tokens, state)
         positions = self.positions.for_mixers(rows)

@@ -57,6 +57,18 @@ def test_language_models(tmp_path, mixer):
     assert torch.equal(ours(tokens), model(tokens)[0])
 
 
+def test_options_that_are_the_tasks(tmp_path):
+    """As hydra's trainings leave them: the task has the value."""
+    model = fairseq_language_model("rposnet", add_bos_token=True)
+    path = language_model_checkpoint(tmp_path / "model.pt", "rposnet", model, add_bos_token=True)
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["task"]["add_bos_token"] = True
+    for left in ("${task.add_bos_token}", None):
+        state["cfg"]["model"]["add_bos_token"] = left
+        torch.save(state, path)
+        assert build_language_model(read_checkpoint(path)).first_symbol == 0
+
+
 def test_a_model_of_one_dictionary_takes_no_two(tmp_path):
     from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 

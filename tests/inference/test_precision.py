@@ -45,11 +45,11 @@ def trained(tmp_path):
     return path
 
 
-def expected(model, packed, pairs):
+def expected(model, packed, pairs, first_symbol=2):
     """The mean over all tokens of Σ p · log(p / q), one sentence after another."""
     found = []
     for source, target in pairs:
-        previous = torch.cat([target[-1:], target[:-1]])[None]
+        previous = torch.cat([torch.tensor([first_symbol]), target[:-1]])[None]
         p, q = (
             torch.softmax((one(previous) if source is None else one(source[None], previous))[0].double(), dim=-1)
             for one in (model, packed)
@@ -85,16 +85,21 @@ def test_divergence_is_that_of_all_tokens(trained):
     assert measured["bf16 on GPUs"] > measured["bf16"]
 
 
+@pytest.mark.parametrize("add_bos_token", [False, True])
 @torch.inference_mode()
-def test_divergence_of_language_models(tmp_path):
-    path = language_model_checkpoint(tmp_path / "lm.pt", "rposnet", build_language_model("rposnet"))
+def test_divergence_of_language_models(tmp_path, add_bos_token):
+    options = {"add_bos_token": add_bos_token}
+    path = language_model_checkpoint(
+        tmp_path / "lm.pt", "rposnet", build_language_model("rposnet", **options), **options
+    )
     binarised(tmp_path, {"": ["w1 w2 w3", "w4 w5"]})
     model, vocabulary, folder = load_language_model(path)
     measured = measure_divergence(model, vocabulary, folder)
     rounded, _, _ = load_language_model(path)
     pack(rounded, "bf16")
     texts = [(None, vocabulary.target_dictionary.encode_line(line)) for line in ("w1 w2 w3", "w4 w5")]
-    assert measured["bf16"] == pytest.approx(expected(model, rounded, texts), rel=1e-2, abs=1e-8)
+    first = 0 if add_bos_token else 2
+    assert measured["bf16"] == pytest.approx(expected(model, rounded, texts, first), rel=1e-2, abs=1e-8)
 
 
 def test_sets_that_cannot_be_used(trained):

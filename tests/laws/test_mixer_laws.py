@@ -24,6 +24,7 @@ STEPPING = [case for case in CASES if case.place != "encoder"]
 PLAIN = [
     mixer_laws.retained_dropout_is_that_of_training,
     gradient_laws.transforms_are_right_or_refused,
+    mixer_laws.tokens_without_positions_are_refused,
     refusals.padding_before_tokens_is_refused,
     refusals.arguments_that_do_not_fit_are_refused,
     mixer_laws.arguments_and_states_are_left_alone,
@@ -150,6 +151,10 @@ class Breakage:
             monkeypatch.setattr(token_mixer, check, lambda *_: None)
 
     @staticmethod
+    def with_memory_of_any_length(monkeypatch):
+        monkeypatch.setattr(TokenMixer, "max_memory", lambda _: None)
+
+    @staticmethod
     def shifting_its_input(monkeypatch):
         value = TokenMixer.project_values
         monkeypatch.setattr(TokenMixer, "project_values", lambda self, memory: value(self, memory.data.add_(1)))
@@ -231,6 +236,8 @@ def _rounded(x):
         ("rposnet", "decoder", "mixing_up_ancestors", "hypotheses_that_move_keep_their_past"),
         ("shaw", "decoder", "seeing_the_far_future", "the_future_changes_nothing"),
         ("rposnet", "encoder", "without_checks", "padding_before_tokens_is_refused"),
+        ("linearnet", "encoder", "without_checks", "tokens_without_positions_are_refused"),
+        ("arposnet", "cross", "with_memory_of_any_length", "tokens_without_positions_are_refused"),
         ("rposnet", "encoder", "without_checks", "arguments_that_do_not_fit_are_refused"),
         ("rposnet", "encoder", "shifting_its_input", "arguments_and_states_are_left_alone"),
         ("rposnet", "encoder", "reading_rows_for_columns", "layout_in_memory_changes_nothing"),

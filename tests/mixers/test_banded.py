@@ -96,6 +96,18 @@ def test_blocks_grow_with_the_length(ratio):
         assert len(rows) * 32 <= queries * ratio[0] / ratio[1] + 64
 
 
+@pytest.mark.parametrize("tails", [True, False])
+def test_blocks_end_with_the_memory(monkeypatch, tails):
+    """Queries far behind the last token, as a large γ makes them, are in no block."""
+    in_blocks, places = band._in_blocks, []
+    monkeypatch.setattr(band, "_in_blocks", lambda *given: places.append(in_blocks(*given)) or places[-1])
+    which, weights, value = band.Band(16, tails, causal=False), torch.randn(1, 256, 33), torch.randn(1, 1, 256, 2)
+    mixed = band.mix_band(weights, value, which, (100, 1))
+    assert places[0][1].numel() <= 32
+    expected = weights[:, 3:, -1:] * value.sum(dim=2) if tails else 0 * mixed[0, :, 3:]
+    torch.testing.assert_close(mixed[0, :, 3:], expected)
+
+
 def test_steps_have_gradients():
     mixer = build_mixer("lightconv", "decoder", clip_distance=2, lightconv_global_context=True)
     x, state = torch.randn(1, 6, 8, dtype=torch.float64, requires_grad=True), mixer.init_state(1)
@@ -126,7 +138,7 @@ def test_weight_that_lies_on_padding_is_found_out():
 
 
 @pytest.mark.parametrize("tails", [True, False])
-@pytest.mark.parametrize("ratio", [(1, 1), (4, 3), (3, 7)], ids=str)
+@pytest.mark.parametrize("ratio", [(1, 1), (4, 3), (3, 7), (4, 1)], ids=str)
 def test_gradients_of_the_band(monkeypatch, tails, ratio):
     monkeypatch.setattr(band, "SMALLEST_BLOCK", 2)
     weights = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)

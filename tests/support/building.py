@@ -43,17 +43,19 @@ def model_options(mixer="attention", size="tiny", **options):
     return cfg
 
 
-def language_model_options(mixer):
-    """Of a small one, with blocks of MAX_POSITIONS tokens."""
+def language_model_options(mixer, add_bos_token=False):
+    """Of a small one, with blocks of MAX_POSITIONS tokens, the first symbol included."""
     shape = {"layers": 2, "embed_dim": 16, "ffn_embed_dim": 32, "attention_heads": 4}
     options = {f"decoder_{name}": value for name, value in shape.items()}
-    cfg = Namespace(tokens_per_sample=MAX_POSITIONS, dropout=0.0, **options)
+    blocks = {"tokens_per_sample": MAX_POSITIONS - add_bos_token, "add_bos_token": add_bos_token}
+    cfg = Namespace(**blocks, dropout=0.0, **options)
     apply_gpt_arch(cfg, mixer, "a")
     return cfg
 
 
-def build_language_model(mixer):
-    return spread(MixerLanguageModel.build_model(language_model_options(mixer), synthetic.task(WORDS)).eval())
+def build_language_model(mixer, **options):
+    cfg = language_model_options(mixer, **options)
+    return spread(MixerLanguageModel.build_model(cfg, synthetic.task(WORDS)).eval())
 
 
 def build_model(mixer="attention", **options):
@@ -127,10 +129,10 @@ def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, m
     )
 
 
-def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, **options):
+def build_mixer(name, place="encoder", gate="none", embed_dim=8, num_heads=2, max_positions=64, **options):
     """A mixer alone, in float64, with weights away from their starting point."""
     cls = get_mixer(name)
-    chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads)
+    chosen = settings(name, place, gate, cls.Config(**options), embed_dim, num_heads, max_positions)
     return spread(cls(chosen).double().eval())
 
 
@@ -197,7 +199,7 @@ def random_banded_case(name, options, place, seed, dtype=torch.float64):
     if name != "gaussiannet":
         options = options | {"clip_distance": number(1, 40)}
     heads = number(1, 4)
-    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, **options).to(dtype)
+    mixer = build_mixer(name, place, embed_dim=4 * heads, num_heads=heads, max_positions=150, **options).to(dtype)
     lengths = torch.tensor([number(1, 150) for _ in range(number(1, 4))])
     padding_mask = torch.arange(int(lengths.max())) >= lengths[:, None]
     memory = torch.randn(*padding_mask.shape, mixer.embed_dim, dtype=dtype, requires_grad=True)

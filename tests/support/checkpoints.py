@@ -38,13 +38,13 @@ def fairseqs_model(state):
     return model.eval()
 
 
-def language_model_checkpoint(path, mixer, model):
+def language_model_checkpoint(path, mixer, model, **options):
     """A checkpoint of a language model of `support.building`, with its dictionary beside it."""
     synthetic.dictionary(WORDS).save(str(path.parent / "dict.txt"))
     task = {"_name": "language_modeling", "data": str(path.parent)}
     state = {
         "args": None,
-        "cfg": {"model": vars(language_model_options(mixer)) | {"_name": f"gpt_a_{mixer}"}, "task": task},
+        "cfg": {"model": vars(language_model_options(mixer, **options)) | {"_name": f"gpt_a_{mixer}"}, "task": task},
         "model": model.state_dict(),
         "optimizer_history": [{"num_updates": 1, "best_loss": None}],
         "extra_state": {"val_loss": 1.0},

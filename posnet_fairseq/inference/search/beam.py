@@ -47,6 +47,7 @@ class BeamSearch:
         decoders = [getattr(model, "decoder", model) for model in models]
         self._is_language_model = not hasattr(models[0], "encoder")
         self._max_positions = min(decoder.max_positions() for decoder in decoders)
+        self._first_symbol = decoders[0].first_symbol
 
     def check(
         self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None
@@ -93,7 +94,7 @@ class BeamSearch:
         sampler = Sampler(sources, settings, max_len + 1, device) if settings.sampling else None
 
         numbers = torch.arange(len(sources), device=device)  # of the sentences in the batch
-        tokens = torch.full_like(numbers, eos)
+        tokens = torch.full_like(numbers, self._first_symbol)
         scores = torch.zeros(len(sources), 1, device=device)  # of the hypotheses of each of them
         hypotheses = Hypotheses(tokens, settings.beam)
         for step in range(max_len + 1):

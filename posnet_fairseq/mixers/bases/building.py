@@ -45,7 +45,7 @@ def build_mixer(
         name: one of :func:`posnet_fairseq.mixer_names`.
         embed_dim: D, width of the queries and of the result.
         num_heads: H; D divides by it.
-        max_positions: L, the longest sequence of queries.
+        max_positions: L, the longest sequence of queries; also of memory tokens where their positions are learned.
         causal: hide the future from every query, as decoding needs it.
         cross_attention: mix the tokens of a memory instead of the queries.
         memory_dim: width of the memory's tokens in cross-attention. Default: D.

@@ -17,7 +17,7 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together.
 
     Raises:
-        UsageError: the mixer cannot decode, or the memory does not fit.
+        UsageError: the mixer cannot decode, or the memory does not fit or is too long.
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 1 or more.")
@@ -34,10 +34,11 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
             )
         if padding_mask is not None:
             check_padding(padding_mask, memory.shape[:2])
+        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
 
 
 def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask: Tensor | None) -> None:
-    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together, and padding before tokens.
+    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them.
 
     Raises:
         UsageError: see above.
@@ -66,6 +67,27 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
         )
     if padding_mask is not None:
         check_padding(padding_mask, memory.shape[:2])
+    if mixer.place == "cross":
+        _check_length("queries", query, None, mixer.max_positions)
+        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
+    else:
+        _check_length("tokens", query, padding_mask, mixer.max_positions)
+
+
+def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: int | None) -> None:
+    """Refuse sentences of more real tokens than positions. Only batches that padding makes wider are looked at."""
+    count = tokens.size(1)
+    if most is None or count <= most:
+        return
+    if padding_mask is not None:
+        if torch.compiler.is_compiling():
+            return
+        count = int((~padding_mask).sum(dim=1).max())
+    if count > most:
+        raise UsageError(
+            f"{count} {name}: this mixer was built for {most} positions. Give shorter sentences, or build it with a "
+            "larger max_positions."
+        )
 
 
 def check_length_ratio(mixer: "TokenMixer", length_ratio: tuple[int, int]) -> None:

@@ -76,7 +76,7 @@ class StoredEnergy(Energy):
         self.stored = nn.Parameter(table, requires_grad=False)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """Rows and columns of the stored one. Batches padded beyond it repeat the last: nobody reads them."""
+        """Rows and columns of the stored one. Padding beyond it repeats the last: nobody reads them."""
         table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
         return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
 

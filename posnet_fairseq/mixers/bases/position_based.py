@@ -166,16 +166,29 @@ class PositionBasedMixer(TokenMixer):
             return energy
         return energy.masked_fill(hidden, masked_energy(energy.dtype) if self.softmax else 0)
 
+    def store(self, index: int, table: Tensor) -> None:
+        """Put the table of an energy in its place, (H, N or 1, M or 2R + 1), for at most N queries of M tokens."""
+        self.energies[index] = StoredEnergy(table, self.energies[index].reach)  # type: ignore[arg-type]
+        if table.size(1) > 1:
+            self.max_positions = min(self.max_positions, table.size(1))
+
+    def max_memory(self) -> int | None:
+        """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
+        energies: Any = self.energies
+        for energy in energies:
+            if isinstance(energy, StoredEnergy) and energy.reach is None:
+                return energy.stored.size(2)
+        return super().max_memory()
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Take tables in the place of energies where the checkpoint has them."""
         device = self.out_proj.weight.device
         energies: Any = self.energies
-        for index, energy in enumerate(energies):
+        for index in range(len(energies)):
             table = state_dict.get(f"{prefix}energies.{index}.stored")
             if table is not None:
                 # empty_like would import sympy on the meta device.
-                empty = torch.empty(table.shape, dtype=table.dtype, device=device)
-                self.energies[index] = StoredEnergy(empty, energy.reach)
+                self.store(index, torch.empty(table.shape, dtype=table.dtype, device=device))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def operations(self, size: MixingSize) -> float:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.dropout import Dropout
+from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
 from posnet_fairseq.shared.errors import UsageError
 
@@ -79,6 +80,27 @@ class Positions(nn.Module):
         if self.norm is not None and f"{prefix}weight" in state_dict and f"{prefix}norm.weight" not in state_dict:
             self.serve_words_only()
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def in_front(self, tokens: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Padding behind the tokens, and none beyond L.
+
+        Args:
+            tokens: (B, N), padded on either side.
+            padding_mask: (B, N), True at padding.
+
+        Returns:
+            Tokens and mask, at most L wide, and their order as of :func:`~posnet_fairseq.ops.layout.front_order`.
+
+        Raises:
+            UsageError: a sentence has more than L real tokens.
+        """
+        wider = tokens.size(1) > self.max_positions
+        order = front_order(padding_mask, always=wider)
+        tokens, padding_mask = reorder(tokens, order), reorder(padding_mask, order)
+        if wider:
+            self.check_length(int((~padding_mask).sum(dim=1).max()))
+            tokens, padding_mask = tokens[:, : self.max_positions], padding_mask[:, : self.max_positions]
+        return tokens, padding_mask, order
 
     def check_length(self, longest: int) -> None:
         """Refuse sentences of more than L real tokens.

@@ -10,6 +10,7 @@ from posnet_fairseq.mixers.bases.checks import check_call, check_length_ratio, c
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.dropout import Dropout
+from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.positions import Positions
@@ -99,6 +100,11 @@ class TokenMixer(nn.Module):
         """Whether queries must not see what follows them."""
         return self.place == "decoder"
 
+    def max_memory(self) -> int | None:
+        """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
+        own = self.own_memory_positions
+        return own.max_positions if own is not None and own.learned else None
+
     @property
     def reads_queries(self) -> bool:
         """Whether the result depends on the query tokens other than as memory."""
@@ -137,7 +143,8 @@ class TokenMixer(nn.Module):
             no weights.
 
         Raises:
-            UsageError: the arguments do not fit together, or padding precedes tokens (looked for on CPUs only).
+            UsageError: the arguments do not fit together, a sentence has more tokens than there are positions, or
+                padding precedes tokens (looked for on CPUs only).
         """
         if memory is None:
             if self.place == "cross":
@@ -145,13 +152,7 @@ class TokenMixer(nn.Module):
             memory = query
         check_call(self, query, memory, padding_mask)
         check_length_ratio(self, length_ratio)
-        if positions is None and self.own_positions is not None:
-            if self.own_positions.learned and query.size(1) > self.max_positions:
-                raise UsageError(
-                    f"{query.size(1)} queries: this mixer was built with max_positions {self.max_positions} and learns "
-                    "no more. Give shorter sentences, or build it with more."
-                )
-            positions = self.own_positions.for_mixers(positions_read(query.size(1), length_ratio))
+        positions = self._positions(positions, query.size(1), query.size(1), length_ratio)
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         context = MixingContext(
@@ -212,8 +213,7 @@ class TokenMixer(nn.Module):
         """
         check_step(self, query, state)
         rows = rows or table_rows(state.position, self.max_positions)
-        if positions is None and self.own_positions is not None:
-            positions = self.own_positions.for_mixers(positions_read(rows, state.length_ratio))
+        positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
         context = MixingContext(
             positions,
@@ -231,6 +231,20 @@ class TokenMixer(nn.Module):
             mixed, weights = self.mix_and_project(query, memory, context)
         state.position, state.memory = state.position + 1, None
         return (mixed, weights) if need_weights else mixed
+
+    def _positions(self, given: Tensor | None, queries: int, rows: int, length_ratio: tuple[int, int]) -> Tensor | None:
+        """The vectors that `rows` queries look up, the first `queries` of which there are: as given, or its own."""
+        if given is not None:
+            return enough(given, positions_read(rows, length_ratio), "positions") if self.reads_positions else given
+        own = self.own_positions
+        if own is None:
+            return None
+        if own.learned and self.place == "cross" and positions_read(queries, length_ratio) > self.max_positions:
+            raise UsageError(
+                f"{queries} queries look up {positions_read(queries, length_ratio)} positions: this mixer learns "
+                f"{self.max_positions}. Give shorter sentences, or build it with a larger max_positions."
+            )
+        return own.for_mixers(positions_read(rows, length_ratio))
 
     def mix_and_project(
         self, query: Tensor, memory: Tensor | None, context: MixingContext

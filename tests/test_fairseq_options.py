@@ -1,0 +1,104 @@
+"""What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
+
+import dataclasses
+import types
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.tasks.language_modeling import LanguageModelingConfig
+from fairseq.tasks.translation import TranslationConfig
+
+from posnet_fairseq.fairseq_plugin import synthetic
+from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig, MixerTransformerConfig
+from posnet_fairseq.fairseq_plugin.repairs import options_of_transformers
+from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
+from posnet_fairseq.registry import option_fields
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+from support.building import WORDS, language_model_options
+from support.checkpoints import checkpoint
+
+# HONORED: inference reads as training did. REFUSED: by name, in training. WITHOUT_EFFECT on what a model reads at
+# inference: it is about which sentences are trained on, the padding around them, validation, or the machine.
+HONORED, REFUSED, WITHOUT_EFFECT = "honored", "refused", "without effect"
+
+_DECODER = {
+    # Built from the checkpoint's own value.
+    HONORED: "decoder_self_mixer gate position_embedding decoder_layers decoder_embed_dim decoder_ffn_embed_dim "
+    "decoder_attention_heads activation_fn share_decoder_input_output_embed max_target_positions",
+    # Of training alone.
+    WITHOUT_EFFECT: "dropout attention_dropout shared_attention_dropout activation_dropout decoder_layerdrop "
+    "decoder_embed_path checkpoint_activations offload_activations compile",
+}
+TABLE = {
+    TranslationConfig: {
+        HONORED: "data source_lang target_lang max_source_positions max_target_positions",
+        # --truncate-source leaves sentences alone that a model can read, and --on-long decides about others.
+        WITHOUT_EFFECT: "train_subset upsample_primary dataset_impl truncate_source load_alignments "
+        "left_pad_source left_pad_target num_batch_buckets required_seq_len_multiple "
+        "eval_bleu eval_bleu_args eval_bleu_detok eval_bleu_detok_args eval_tokenized_bleu eval_bleu_remove_bpe "
+        "eval_bleu_print_samples",
+    },
+    LanguageModelingConfig: {
+        HONORED: "data tokens_per_sample max_target_positions add_bos_token",
+        REFUSED: "output_dictionary_size self_target past_target",
+        # --future-target is what language models predict anyway.
+        WITHOUT_EFFECT: "future_target sample_break_mode shorten_method shorten_data_split_list "
+        "pad_to_fixed_length pad_to_fixed_bsz "
+        "seed batch_size batch_size_valid dataset_impl data_buffer_size tpu use_plasma_view plasma_path",
+    },
+    MixerTransformerConfig: {
+        HONORED: f"{_DECODER[HONORED]} encoder_self_mixer cross_mixer cross_gate length_ratio encoder_layers "
+        "encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads share_all_embeddings max_source_positions",
+        WITHOUT_EFFECT: f"{_DECODER[WITHOUT_EFFECT]} encoder_layerdrop encoder_embed_path weight_noise weight_noise_on",
+    },
+    MixerLanguageModelConfig: {
+        HONORED: f"{_DECODER[HONORED]} tokens_per_sample add_bos_token",
+        WITHOUT_EFFECT: _DECODER[WITHOUT_EFFECT],
+    },
+}
+
+
+@pytest.mark.parametrize("config", TABLE, ids=lambda config: config.__name__)
+def test_every_option_is_in_the_table_once(config):
+    """Those of mixers are honored all alike: a model is built with those that its checkpoint has."""
+    listed = [name for names in TABLE[config].values() for name in names.split()]
+    assert sorted(listed) == sorted({field.name for field in dataclasses.fields(config)} - {"_name", *option_fields()})
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [(TranslationConfig, TransformerOptions), (LanguageModelingConfig, LanguageModelOptions)],
+    ids=["translation", "language modeling"],
+)
+def test_what_is_honored_of_a_task_reaches_the_model(config, options):
+    """The other options are where dictionaries are, and what they are called."""
+    of_task = {option.name for option in dataclasses.fields(options) if option.metadata.get("of_task")}
+    assert of_task == {*TABLE[config][HONORED].split()} - {"data", "source_lang", "target_lang"}
+
+
+def test_what_is_refused_of_a_task_is_refused_by_name():
+    small, whole = (synthetic.dictionary(words) for words in (WORDS - 8, WORDS))
+    tasks = {
+        "output_dictionary_size": {"target_dictionary": small},
+        "self_target": {"targets": ["self", "future"]},
+        "past_target": {"targets": ["past"]},
+    }
+    assert {*tasks} == {*TABLE[LanguageModelingConfig][REFUSED].split()}
+    for name, changed in tasks.items():
+        task = types.SimpleNamespace(**{"source_dictionary": whole, "target_dictionary": whole} | changed)
+        with pytest.raises(UsageError, match=f"^--{name.replace('_', '-')}"):
+            MixerLanguageModel.build_model(language_model_options("attention"), task)
+
+
+def test_options_of_other_models_override_nothing(tmp_path):
+    """fairseq passes over what the model of a checkpoint does not know."""
+    path = str(checkpoint(tmp_path / "model.pt"))
+    posnets = {field.name for config in TABLE for field in dataclasses.fields(config)}
+    others = options_of_transformers() - posnets
+    assert {"encoder_layers_to_keep", "decoder_layers_to_keep"} <= others
+    for name in others:
+        with pytest.raises(UsageError, match=f"--model-overrides {name}: the models of posnet have no such option"):
+            checkpoint_utils.load_checkpoint_to_cpu(path, {name: "0"})
+    state = checkpoint_utils.load_checkpoint_to_cpu(path, {"dropout": 0.5, "data": "elsewhere", "unknown": 1})
+    assert (state["cfg"].model.dropout, state["cfg"].task.data) == (0.5, "elsewhere")
