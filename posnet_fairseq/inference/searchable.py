@@ -41,7 +41,7 @@ _ARGUMENTS = {
 
 
 def _end_threads() -> None:
-    """End OpenMP's threads: a fork has none of them, and would wait for them forever. The next product starts others."""
+    """End OpenMP's threads: a fork has none of them, but would wait for them. The next product starts others."""
     with contextlib.suppress(AttributeError):  # another library than GNU's
         ctypes.CDLL(None).omp_pause_resource_all(2)  # omp_pause_hard
 
@@ -82,6 +82,8 @@ class SearchableModel:
         dtype: precision, also where ``auto`` was asked for.
     """
 
+    _arguments: dict[str, Any]
+
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Keep the arguments for copies."""
         made = super().__new__(cls)
@@ -107,7 +109,7 @@ class SearchableModel:
         place = check_device(device)
         check_dtype(dtype, place.type)
         self.dtype = choose_dtype(paths, place.type)[0] if dtype == AUTO else dtype
-        if compile:
+        if compile and place.type != "meta":  # where nothing is computed
             check_compile(self.dtype, place.type)
         models, self.vocabulary, self.folder = read()
         self._pipeline = choose_pipeline(

@@ -154,8 +154,8 @@ class BeamSearch:
     def _exhausted(self) -> UsageError:
         size, least = self._settings.no_repeat_ngram_size, self._settings.min_len
         return UsageError(
-            f"--no-repeat-ngram-size {size} and --min-len {least} leave no translation: everything that a hypothesis of "
-            f"fewer than {least} tokens could go on with is a repetition. Give a larger size, 0 for none, or a smaller "
+            f"--no-repeat-ngram-size {size} and --min-len {least} leave no translation: all that a hypothesis of fewer "
+            f"than {least} tokens could go on with is a repetition. Give a larger size, 0 for none, or a smaller "
             "--min-len."
         )
 
