@@ -141,6 +141,8 @@ def test_precisions(path, arguments):
         ({"lines": {"w1"}}, "lines is {'w1'}, not text"),
         ({"lines": None}, "lines is None, not text"),
         ({"lines": ["w1", 2]}, "line 2 is 2, not text"),
+        ({"lines": ["w1", "w2 \ud83d"]}, r"line 2 has half of a surrogate pair, '\\ud83d'"),
+        ({"prefix": "\udc00"}, r"prefix 1 has half of a surrogate pair, '\\udc00'"),
         ({"lines": "w1 " * 24}, r"line 1 has .* choose on_long truncate or on_long skip"),
     ],
 )

@@ -147,7 +147,9 @@ def translate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
             f"--processes {options.processes}: there are {torch.cuda.device_count()} GPUs. Give at most that, or --cpu."
         )
     work = Work(options, device)
-    reader = work if options.processes == 1 else Work(options, "cpu")
+    reader = work
+    if device == "cuda" and options.processes > 1:  # this process translates nothing, with a model without weights
+        reader = Work(argparse.Namespace(**vars(options) | {"dtype": "float32"}), "meta")
     translator = reader.load()
     assert reader.model is not None
     if options.output != "-":

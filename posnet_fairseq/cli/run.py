@@ -98,14 +98,12 @@ def _set_up_processes() -> None:
     # Those of this environment, whatever stands in front of them in PATH.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down. And freed
-    # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training. oneDNN keeps
-    # the code of products by their shapes, 1,024 of them otherwise: gigabytes that save no time.
+    # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training.
     for name, value in {
         "OMP_WAIT_POLICY": "PASSIVE",
         "GOMP_SPINCOUNT": "0",
         "MALLOC_TRIM_THRESHOLD_": "1073741824",
         "MALLOC_MMAP_THRESHOLD_": "33554432",
-        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
     }.items():
         os.environ[name] = value
 

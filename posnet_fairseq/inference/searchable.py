@@ -1,14 +1,19 @@
 """Trained models that are ready for a search, and calls of it from Python: what translation and generation share."""
 
 import contextlib
+import ctypes
 import dataclasses
+import inspect
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 import torch
 
 from posnet_fairseq.inference.arguments import AUTO, MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import (
     check_compile,
     check_device,
@@ -35,6 +40,15 @@ _ARGUMENTS = {
 }
 
 
+def _end_threads() -> None:
+    """End OpenMP's threads: a fork has none of them, but would wait for them. The next product starts others."""
+    with contextlib.suppress(AttributeError):  # another library than GNU's
+        ctypes.CDLL(None).omp_pause_resource_all(2)  # omp_pause_hard
+
+
+os.register_at_fork(before=_end_threads)
+
+
 class SearchArguments(TypedDict, total=False):
     """The settings of a search as keyword arguments, see :class:`SearchSettings`."""
 
@@ -55,6 +69,8 @@ class SearchArguments(TypedDict, total=False):
 class SearchableModel:
     """Models of one vocabulary on a device, in a precision, with the text pipeline of their data.
 
+    A copy, and another process that it is sent to, loads them again from their paths.
+
     Args:
         paths: of the models.
         read: reads the models, their vocabulary and the directory of their data.
@@ -65,6 +81,18 @@ class SearchableModel:
         folder: directory that the dictionaries were read from.
         dtype: precision, also where ``auto`` was asked for.
     """
+
+    _arguments: dict[str, Any]
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Keep the arguments for copies."""
+        made = super().__new__(cls)
+        made._arguments = inspect.signature(made.__init__).bind(*arguments, **named).arguments  # type: ignore[misc]
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies have the same precision and packing, which would be measured anew: they translate alike."""
+        return _loaded_again, (type(self), self._arguments | {"dtype": self.dtype}, packing_speedup())
 
     def __init__(
         self,
@@ -81,7 +109,7 @@ class SearchableModel:
         place = check_device(device)
         check_dtype(dtype, place.type)
         self.dtype = choose_dtype(paths, place.type)[0] if dtype == AUTO else dtype
-        if compile:
+        if compile and place.type != "meta":  # where nothing is computed
             check_compile(self.dtype, place.type)
         models, self.vocabulary, self.folder = read()
         self._pipeline = choose_pipeline(
@@ -101,6 +129,13 @@ class SearchableModel:
         settings.check(len(dictionary))
         check_range("--nbest", nbest, 1, settings.beam, whole=True)
         return BeamSearch(self._models, dictionary, settings, nbest, attention, shortlist)
+
+
+def _loaded_again(kind: type[SearchableModel], arguments: dict[str, Any], speedup: float) -> SearchableModel:
+    """A copy of a model; see :meth:`SearchableModel.__reduce__`."""
+    assume_packing_speedup(speedup)
+    with errors_of_arguments():
+        return kind(**arguments)
 
 
 def results(
@@ -164,4 +199,9 @@ def _checked(lines: str | Sequence[str], name: str) -> list[str]:
         if not isinstance(line, str):
             one = name.removesuffix("s")
             raise UsageError(f"{one} {number} is {line!r:.50}, not text: give a str, or a list of str.")
+        if half := re.search(r"[\ud800-\udfff]", line):
+            raise UsageError(
+                f"{name.removesuffix('s')} {number} has half of a surrogate pair, {half[0]!r}, which is no character. "
+                "Give text as str that UTF-8 can write."
+            )
     return list(given)

@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import weakref
 
 import pytest
 import torch
@@ -156,6 +157,18 @@ def test_packed_models_serve_several_threads_and_draw_no_random_numbers():
     for thread in threads:
         thread.join()
     torch.testing.assert_close(found, expected)
+
+
+def test_an_error_between_values_and_gate_leaves_nothing_in_memory():
+    model = build_model("rposnet")
+    pack(model, "float32")
+    gating = model.decoder.layers[0].self_attn.gating
+    tokens = torch.randn(1, 1, 16)
+    gating.value(tokens)  # and what mixes the values fails
+    kept = weakref.ref(tokens)
+    del tokens
+    assert kept() is None
+    assert len(gating._waiting) == 0
 
 
 def test_what_follows_a_layer_becomes_part_of_it():

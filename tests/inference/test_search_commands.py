@@ -71,6 +71,14 @@ def test_processes_find_the_same(translated):
     assert translated(*options, "--processes", "2") == translated(*options)
 
 
+def test_only_the_processes_that_translate_need_a_device_for_the_precision(translated, tmp_path, monkeypatch):
+    """As with two GPUs, and nothing to translate: CPUs do not compile models in bf16."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    (tmp_path / "in").write_text("\n")
+    assert translated("--processes", "2", "--compile", "--dtype", "bf16") == [""]
+
+
 def test_beginnings(translated, tmp_path):
     prefixes = ["w7 w8", "w9", "", "w3"]
     (tmp_path / "prefixes").write_text("".join(prefix + "\n" for prefix in prefixes))

@@ -193,6 +193,14 @@ def test_numbers_that_are_none(value, settings):
         search([model], sentences(4, 6), **settings)
 
 
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 5}, {"sampling": True}], ids=str)
+def test_settings_that_leave_no_translation_are_named(settings):
+    """The numbers of the model are not to blame: after 38 tokens every word of the dictionary would be repeated."""
+    model = build_model("rposnet", max_target_positions=99)
+    with pytest.raises(UsageError, match=r"--no-repeat-ngram-size 1 and --min-len 60 leave no translation.*Give"):
+        search([model], sentences(4, 6), no_repeat_ngram_size=1, min_len=60, max_len_b=80, **settings)
+
+
 def test_one_broken_model_of_an_ensemble_is_noticed():
     models = [build_model("rposnet"), build_model("attention")]
     with torch.no_grad():

@@ -1,11 +1,11 @@
 """Values and gate of self-attention by one product."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from posnet_fairseq.mixers.bases.gating import Gating
 
@@ -23,20 +23,18 @@ class JoinedGating(nn.Module):
         self.kind = gating.kind
         self.value_and_gate = pack(_joined(gating.value_proj, gating.gate_proj))
         self.value_norm: Any = gating.value_norm
-        # Of each thread: a model may be used by several.
-        self._waiting: dict[int, tuple[Tensor, Tensor]] = {}
+        # By their tokens, which go when an error comes between; several threads may use a model.
+        self._waiting: Any = WeakTensorKeyDictionary()
 
     def value(self, memory: Tensor) -> Tensor:
         """Tokens (B, N, D) to values (B, N, D). Their gate waits for :meth:`forward`."""
         value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
-        self._waiting[threading.get_ident()] = memory, gate
+        self._waiting[memory] = gate
         return self.value_norm(value)
 
     def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the same tokens (B, N, D)."""
-        tokens, gate = self._waiting.pop(threading.get_ident())
-        assert tokens is query
-        return context * gate
+        return context * self._waiting.pop(query)
 
 
 def _joined(*layers: Any) -> nn.Linear:

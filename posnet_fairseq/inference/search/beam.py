@@ -135,7 +135,7 @@ class BeamSearch:
                 ensemble.reorder(order, staying)
         best = hypotheses.best(self._nbest, eos, [len(source) for source in sources], allowed)
         if not all(best):  # every end symbol has -inf
-            raise self._broken()
+            raise self._exhausted() if settings.no_repeat_ngram_size and settings.min_len > 1 else self._broken()
         return best
 
     def _allowed(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor]) -> Tensor | None:
@@ -151,6 +151,14 @@ class BeamSearch:
                     "that, or leave --shortlist out."
                 )
         return allowed
+
+    def _exhausted(self) -> UsageError:
+        size, least = self._settings.no_repeat_ngram_size, self._settings.min_len
+        return UsageError(
+            f"--no-repeat-ngram-size {size} and --min-len {least} leave no translation: all that a hypothesis of fewer "
+            f"than {least} tokens could go on with is a repetition. Give a larger size, 0 for none, or a smaller "
+            "--min-len."
+        )
 
     def _broken(self) -> UsageError:
         dtype = next(self._models[0].parameters()).dtype

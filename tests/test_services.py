@@ -1,0 +1,114 @@
+"""Models in long-lived processes: their memory, forks and copies."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import posnet_fairseq as posnet
+from posnet_fairseq.inference.packing import pack as packing
+from support.building import build_language_model
+from support.checkpoints import checkpoint, language_model_checkpoint
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return checkpoint(tmp_path_factory.mktemp("model") / "averaged.pt", "rposnet")
+
+
+def run(program, *arguments):
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+PRODUCTS = """
+import sys
+import torch
+import posnet_fairseq
+from posnet_fairseq.inference.packing.linears import PackedLinear
+from posnet_fairseq.ops import linear
+
+torch.set_num_threads(1)
+linear.onednn_is_faster = lambda: True
+layer = linear.Linear(256, 512)
+training = sys.argv[1] == "training"
+layer = layer if training else PackedLinear(layer)
+
+def mebibytes():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 // 2**20
+
+with torch.set_grad_enabled(training):
+    for rows in range(100, 700):
+        result = layer(torch.ones(rows, 256))
+        if training:
+            result.sum().backward()
+        if rows == 180:
+            first = mebibytes()
+print(mebibytes() - first)
+"""
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+@pytest.mark.parametrize("kind", ["training", "packed"])
+def test_products_of_ever_other_sizes_take_no_more_memory(kind):
+    """oneDNN would keep code for each size: 320 MiB and more."""
+    assert int(run(PRODUCTS, kind)[0]) < 160
+
+
+FORK = """
+import os, signal, sys
+import torch
+import posnet_fairseq as posnet
+
+torch.set_num_threads(2)
+model = posnet.load(sys.argv[1], pretokenized=True, fast=True)
+x = torch.ones(300, 300)
+x @ x, x.exp()  # in threads
+expected = model.translate("w1 w2", beam=2, max_len_b=5)
+signal.alarm(60)
+for _ in range(2):
+    if not (child := os.fork()):
+        signal.alarm(20)
+        x @ x, x.exp()
+        os._exit(model.translate("w1 w2", beam=2, max_len_b=5) != expected)
+    print(os.waitpid(child, 0)[1])
+x @ x
+print(torch.get_num_threads())
+"""
+
+
+def test_a_model_that_was_loaded_before_a_fork_translates_in_the_children(path):
+    assert run(FORK, str(path)) == ["0", "0", "2"]
+
+
+COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy": copy.deepcopy}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("dtype", ["float32", "bf16", "auto"])
+def test_copies_translate_alike(path, monkeypatch, how, dtype):
+    monkeypatch.setattr(packing, "_speedup", 2.0)
+    model = posnet.load(path, dtype=dtype, pretokenized=True)
+    copied = COPIES[how](model)
+    assert copied.dtype == model.dtype
+    lines = ["w1 w2 w3", "w4"]
+    assert copied.translate(lines, nbest=2, beam=3) == model.translate(lines, nbest=2, beam=3)
+
+
+def test_the_measurement_by_which_weights_are_packed_travels_with_a_model(path, monkeypatch):
+    monkeypatch.setattr(packing, "_speedup", 2.0)
+    sent = pickle.dumps(posnet.load(path, pretokenized=True))
+    monkeypatch.setattr(packing, "_speedup", 0.5)
+    pickle.loads(sent)
+    assert packing.packing_speedup() == 2.0
+
+
+def test_copies_of_language_models(tmp_path):
+    model = posnet.load_language_model(
+        language_model_checkpoint(tmp_path / "lm.pt", "attention", build_language_model("attention")), pretokenized=True
+    )
+    assert copy.deepcopy(model).generate("w1 w2") == model.generate("w1 w2")
