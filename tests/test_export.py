@@ -15,7 +15,7 @@ from posnet_fairseq.cli import _exporting
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.inference import onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.models import build_language_model, build_model, load_language_model
 from posnet_fairseq.inference.onnx import write
 from posnet_fairseq.inference.onnx_export import greedy
@@ -103,6 +103,7 @@ def test_ensembles_of_folders_and_checkpoints(data):
     assert api.load([one, second]).translate(LINES, **SEARCH) == expected
     lines = (second / "dict.yy.txt").read_text().splitlines()
     (second / "dict.yy.txt").write_text("\n".join(reversed(lines)) + "\n")
+    write_config(second, json.loads((second / "config.json").read_text()))
     with pytest.raises(UsageError, match=r"was trained with the dictionary .*other/dict\.yy\.txt, which differs"):
         api.load([first, second])
 

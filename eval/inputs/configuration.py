@@ -32,7 +32,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         UsageError: the file is missing or not YAML, or has unknown keys or values that are not allowed.
     """
-    text = "\n".join(read_lines(path))
+    text = "\n".join(read_lines(path, small=True))
     try:
         content = yaml.load(text, _Loader)
     except yaml.YAMLError as error:

@@ -70,7 +70,7 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    text = "\n".join(read_lines(path))
+    text = "\n".join(read_lines(path, small=True))
     try:
         content = json.loads(text)
         whole = all(test_set["metrics"] and test_set["scores"] for test_set in content["test_sets"])

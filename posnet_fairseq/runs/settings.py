@@ -221,7 +221,7 @@ class Settings:
     @classmethod
     def _of_file(cls, path: Path) -> dict[str, str]:
         try:
-            content = yaml.load("\n".join(read_lines(path)), yaml.BaseLoader)  # all scalars are text
+            content = yaml.load("\n".join(read_lines(path, small=True)), yaml.BaseLoader)  # all scalars are text
         except yaml.YAMLError as error:
             raise UsageError(f"{path} is no YAML file ({' '.join(str(error).split())}).") from error
         if not isinstance(content, dict):

@@ -5,7 +5,7 @@ import select
 import sys
 from pathlib import Path
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, unreadable
 from posnet_fairseq.shared.files import refuse_nul
 
 _READ = 2**16  # bytes at once, the capacity of a pipe
@@ -31,7 +31,7 @@ class IncomingLines:
         try:
             self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self._name, error) from error
         self._poll = select.poll()
         self._poll.register(self._file, select.POLLIN)
         self._data = b""  # what was read, and not yet returned
@@ -74,7 +74,7 @@ class IncomingLines:
         try:
             data = os.read(self._file, _READ)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self._name, error) from error
         self._data += data
         self._ended = not data
 
@@ -93,6 +93,3 @@ class IncomingLines:
         refuse_nul(text, self._name, self._number + 1)
         self._number += 1
         return text.removesuffix("\r")
-
-    def _unreadable(self, error: OSError) -> UsageError:
-        return UsageError(f"{self._name}: {error.strerror or error}. Check the path.")
