@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import shutil
+import stat
 
 import onnx
 import pytest
@@ -254,7 +256,12 @@ def test_graphs_in_the_folder(data, capsys):
     path = checkpoint(
         data / "averaged.pt", "rposnet", clip_distance=4, words=1000
     )  # small ones are transposed beforehand
-    folder = exported(path, "--onnx")
+    mask = os.umask(0o027)
+    try:
+        folder = exported(path, "--onnx")
+    finally:
+        os.umask(mask)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o640}
     assert "8 random sentences are translated the same by onnxruntime" in capsys.readouterr().out
     graphs = [f"{part}{end}.onnx" for part in ("encoder", "step") for end in ("", ".int8")]
     assert {*graphs, "graphs.json", "model.safetensors"} < set(names(folder))

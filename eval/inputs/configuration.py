@@ -74,9 +74,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
     def number_or_time(self, node: yaml.ScalarNode) -> object:
-        """Return a number, or a text with a colon as it is: YAML would read 12:30 as 750."""
+        """Return a number, or a text with a colon or of many digits as it is: YAML would read 12:30 as 750."""
         text = self.construct_scalar(node)
-        if ":" in text:
+        if ":" in text or len(text) > 40:
             return text
         return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 

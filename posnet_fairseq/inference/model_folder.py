@@ -37,7 +37,7 @@ from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
 from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
-from posnet_fairseq.shared.files import check_file, read_small, reading, replacing, write_lines
+from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import CARD
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
@@ -188,8 +188,6 @@ def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
         UsageError: the file is missing, damaged, or of numbers that no model has.
     """
     check_file(path)
-    with reading(path), open(path, "rb"):
-        pass  # safetensors says of a file that may not be read that there is none
     try:
         weights = load_file(path)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # sizes that overflow, unknown types

@@ -63,10 +63,10 @@ def reading(path: str | Path) -> Iterator[None]:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse a path that is not that of a regular file.
+    """Refuse a path that is not that of a regular file that may be read. Some libraries then say that it is missing.
 
     Raises:
-        UsageError: nothing is there, a directory, a pipe or a device, or its folder may not be searched.
+        UsageError: nothing is there, a directory, a pipe or a device, or it may not be read.
     """
     path = Path(path)
     with reading(path):
@@ -75,6 +75,7 @@ def check_file(path: str | Path) -> None:
         if not path.is_file():
             what = "it is no regular file" if path.exists() else "there is no such file"
             raise UsageError(f"{path}: {what}. Check the path, or copy it again.")
+        open(path, "rb").close()
 
 
 def read_small(path: str | Path, most: int = 2**26) -> bytes:
