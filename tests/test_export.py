@@ -263,6 +263,7 @@ def test_graphs_in_the_folder(data, capsys):
         os.umask(mask)
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o640}
     assert "8 random sentences are translated the same by onnxruntime" in capsys.readouterr().out
+    damage_graphs(folder)
     graphs = [f"{part}{end}.onnx" for part in ("encoder", "step") for end in ("", ".int8")]
     assert {*graphs, "graphs.json", "model.safetensors"} < set(names(folder))
     step = onnx.load(folder / "step.int8.onnx").graph
@@ -270,6 +271,31 @@ def test_graphs_in_the_folder(data, capsys):
     products = [shapes.get(node.input[1]) for node in step.node if node.op_type == "MatMulInteger"]
     assert [16, 1000] in products, "the output projection is no product with an 8-bit weight as it is stored"
     assert api.load(folder).translate(LINES, **SEARCH) == api.load(path).translate(LINES, **SEARCH)
+
+
+def damage_graphs(folder):
+    """Everything that can be wrong with graphs is one sentence."""
+    facts, encoder = folder / "graphs.json", folder / "encoder.onnx"
+    whole = {path: path.read_bytes() for path in (facts, encoder)}
+    old = {name: fact for name, fact in json.loads(whole[facts]).items() if name not in ("files", "sha256")}
+    for change, says in (
+        (lambda: encoder.unlink(), "encoder.onnx: there is no such file"),
+        (lambda: encoder.write_bytes(b"x"), "encoder.onnx is not the file that graphs.json was written with. Copy"),
+        (lambda: facts.unlink(), "graphs.json: there is no such file"),
+        (lambda: facts.write_text("[]"), "graphs.json is damaged or none that posnet-export wrote"),
+        (lambda: facts.write_text(json.dumps(old | {"files": {}})), r"wrote \(it was changed\)"),
+        (lambda: facts.write_text(json.dumps(old | {"eos": -1})), "-1.* are no sizes"),
+        (lambda: [encoder.write_bytes(b"x"), facts.write_text(json.dumps(old))], "encoder.onnx is damaged or no graph"),
+    ):
+        change()
+        with pytest.raises(UsageError, match=says):
+            OnnxTranslator(folder)
+        for path, content in whole.items():
+            path.write_bytes(content)
+    facts.write_text(json.dumps(old))
+    OnnxTranslator(folder)  # of posnet 0.2.0
+    facts.write_bytes(whole[facts])
+    OnnxTranslator(folder, int8=True)
 
 
 def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):

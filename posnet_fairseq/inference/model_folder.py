@@ -38,7 +38,7 @@ from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
-from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.card import CARD
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
@@ -46,7 +46,6 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 2  # from 2 on it has hashes
 _LANGUAGES = ("source_lang", "target_lang")
 _LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
-_FILES, _ITSELF = "files", "sha256"  # entries with hashes: of files by name, and of all other entries
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 
 
@@ -97,7 +96,7 @@ def _read_folder(folder: Path) -> State:
         model_options(state)
         recorded_search(state)
     weights = _read_weights(folder / WEIGHTS, options)
-    if found > 1 or _FILES in config:
+    if found > 1 or "files" in config:
         _refuse_changes(folder, config)
     return state | {"model": weights}
 
@@ -107,8 +106,8 @@ _AGAIN = "Copy the folder again, or export the model again."
 
 def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
     """Refuse a folder whose configuration or files are not those that were written together."""
-    files = config.get(_FILES)
-    if not isinstance(files, dict) or config.get(_ITSELF) != _hash_of_entries(config):
+    files = config.get("files")
+    if not isinstance(files, dict) or config.get("sha256") != sealed(config)["sha256"]:
         raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {_AGAIN}")
     # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenisation.
     for name, found in _hashes(folder).items():
@@ -124,11 +123,6 @@ def _hashes(folder: Path) -> dict[str, str]:
     return hashes | {path.name: digest(path, "sha256") for path in large}
 
 
-def _hash_of_entries(config: dict[str, Any]) -> str:
-    entries = {name: value for name, value in config.items() if name != _ITSELF}
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-
-
 def write_config(folder: Path, entries: dict[str, Any]) -> None:
     """Write the configuration of a model folder, whose other files are there, with their hashes and its own.
 
@@ -136,8 +130,7 @@ def write_config(folder: Path, entries: dict[str, Any]) -> None:
         folder: of the model.
         entries: of the configuration.
     """
-    config = entries | {_FILES: _hashes(folder)}
-    config[_ITSELF] = _hash_of_entries(config)
+    config = sealed(entries | {"files": _hashes(folder)})
     write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
 
 

@@ -41,6 +41,12 @@ def read_json(path: Path) -> object:
         return None
 
 
+def sealed(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a JSON object with their hash as the entry ``sha256``, which tells whether one was changed."""
+    others = {name: entry for name, entry in entries.items() if name != "sha256"}
+    return others | {"sha256": hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()}
+
+
 def describe(folder: Path) -> dict[str, dict[str, Any]]:
     """Size, time of change and SHA-256 of every file of a folder, by name."""
     files = sorted(path for path in folder.iterdir() if path.is_file())

@@ -1,7 +1,6 @@
 """The form of a result: the values that tables and pictures are made of."""
 
 import lzma
-import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from posnet_fairseq.studies.compression import unpack
 
 METRICS = ("bleu", "chrf")
 PRECISIONS = ("float32", "int8")
+_LARGEST = 2**63  # beyond any figure of a run
 
 
 def fault(result: Mapping[str, Any]) -> str | None:
@@ -55,11 +55,15 @@ def _is_mapping(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST
+
+
+def _is_score(value: object) -> bool:
+    return value == 0 or (_is_positive(value) and value <= 100)  # type: ignore[operator]  # a number
 
 
 def _or_none(check: Callable[[object], bool]) -> Callable[[object], bool]:
@@ -110,5 +114,5 @@ _RESULT = {
 }
 _TRANSLATION = {
     "cpu_seconds": _or_none(_is_positive),
-    **{metric: {"signature": _is_mapping, "segments": _is_packed} for metric in METRICS},
+    **{metric: {"score": _is_score, "signature": _is_mapping, "segments": _is_packed} for metric in METRICS},
 }
