@@ -171,3 +171,11 @@ def test_tokeniser_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
     with pytest.raises(UsageError, match="tokeniser for ja is not installed"):
         get_metric("bleu", MetricOptions(language="ja"))
+
+
+def test_ter_of_lines_that_would_take_minutes_is_refused():
+    """A long line with a short reference is not one of them: systems repeat themselves."""
+    ter, loop = get_metric("ter", MetricOptions()), "a b " * 500
+    assert rows(ter, segments([loop], ["a b c"])).tolist() == [[998, 3]]
+    with pytest.raises(UsageError, match=r"a line of 1,000 words .* has a reference of 500, and their product"):
+        rows(ter, segments([loop], [loop[:1000]]))
