@@ -24,7 +24,7 @@ def changes(a: str, b: str) -> tuple[list[int], list[int]]:
     counts = Counter(second)
     pairs = sum(number * counts[word] for word, number in Counter(first).items())
     if len(first) * (len(first) + pairs) > _MOST:
-        blocks = _between_equal_ends(first, second)
+        blocks: Sequence[tuple[str, int, int, int, int]] = _between_equal_ends(first, second)
     else:
         blocks = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
     found: tuple[list[int], list[int]] = ([], [])
