@@ -24,8 +24,8 @@ INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
 ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
-COMET = ["unbabel-comet==2.2.7", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
-BLEURT = ["bleurt-pytorch==0.0.1", "transformers<5"]
+COMET = ["unbabel-comet==2.2.7", "huggingface_hub", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
+BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]
 DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
@@ -71,6 +71,9 @@ setup(
         # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
         "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
         "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
+        "omegaconf",  # fairseq's configuration
+        "numpy",
+        "regex",
         "torch>=2.6",  # from here on checkpoints are loaded without running code
         "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
         "safetensors>=0.4",  # weights in model folders

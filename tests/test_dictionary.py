@@ -73,5 +73,5 @@ def test_equality():
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none"):
+    with pytest.raises(UsageError, match="none: there is no such file"):
         Dictionary.load(tmp_path / "none")

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import shutil
+import stat
 
 import onnx
 import pytest
@@ -15,7 +17,7 @@ from posnet_fairseq.cli import _exporting
 from posnet_fairseq.cli import export as command
 from posnet_fairseq.inference import onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.model_folder import read_model
+from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.models import build_language_model, build_model, load_language_model
 from posnet_fairseq.inference.onnx import write
 from posnet_fairseq.inference.onnx_export import greedy
@@ -103,6 +105,7 @@ def test_ensembles_of_folders_and_checkpoints(data):
     assert api.load([one, second]).translate(LINES, **SEARCH) == expected
     lines = (second / "dict.yy.txt").read_text().splitlines()
     (second / "dict.yy.txt").write_text("\n".join(reversed(lines)) + "\n")
+    write_config(second, json.loads((second / "config.json").read_text()))
     with pytest.raises(UsageError, match=r"was trained with the dictionary .*other/dict\.yy\.txt, which differs"):
         api.load([first, second])
 
@@ -253,8 +256,14 @@ def test_graphs_in_the_folder(data, capsys):
     path = checkpoint(
         data / "averaged.pt", "rposnet", clip_distance=4, words=1000
     )  # small ones are transposed beforehand
-    folder = exported(path, "--onnx")
+    mask = os.umask(0o027)
+    try:
+        folder = exported(path, "--onnx")
+    finally:
+        os.umask(mask)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o640}
     assert "8 random sentences are translated the same by onnxruntime" in capsys.readouterr().out
+    damage_graphs(folder)
     graphs = [f"{part}{end}.onnx" for part in ("encoder", "step") for end in ("", ".int8")]
     assert {*graphs, "graphs.json", "model.safetensors"} < set(names(folder))
     step = onnx.load(folder / "step.int8.onnx").graph
@@ -262,6 +271,31 @@ def test_graphs_in_the_folder(data, capsys):
     products = [shapes.get(node.input[1]) for node in step.node if node.op_type == "MatMulInteger"]
     assert [16, 1000] in products, "the output projection is no product with an 8-bit weight as it is stored"
     assert api.load(folder).translate(LINES, **SEARCH) == api.load(path).translate(LINES, **SEARCH)
+
+
+def damage_graphs(folder):
+    """Everything that can be wrong with graphs is one sentence."""
+    facts, encoder = folder / "graphs.json", folder / "encoder.onnx"
+    whole = {path: path.read_bytes() for path in (facts, encoder)}
+    old = {name: fact for name, fact in json.loads(whole[facts]).items() if name not in ("files", "sha256")}
+    for change, says in (
+        (lambda: encoder.unlink(), "encoder.onnx: there is no such file"),
+        (lambda: encoder.write_bytes(b"x"), "encoder.onnx is not the file that graphs.json was written with. Copy"),
+        (lambda: facts.unlink(), "graphs.json: there is no such file"),
+        (lambda: facts.write_text("[]"), "graphs.json is damaged or none that posnet-export wrote"),
+        (lambda: facts.write_text(json.dumps(old | {"files": {}})), r"wrote \(it was changed\)"),
+        (lambda: facts.write_text(json.dumps(old | {"eos": -1})), "-1.* are no sizes"),
+        (lambda: [encoder.write_bytes(b"x"), facts.write_text(json.dumps(old))], "encoder.onnx is damaged or no graph"),
+    ):
+        change()
+        with pytest.raises(UsageError, match=says):
+            OnnxTranslator(folder)
+        for path, content in whole.items():
+            path.write_bytes(content)
+    facts.write_text(json.dumps(old))
+    OnnxTranslator(folder)  # of posnet 0.2.0
+    facts.write_bytes(whole[facts])
+    OnnxTranslator(folder, int8=True)
 
 
 def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):

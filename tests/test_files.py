@@ -1,5 +1,9 @@
+import errno
+import os
+
 import pytest
 
+from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, replacing, write_lines
 from posnet_fairseq.text.plain import read_parallel
@@ -33,6 +37,20 @@ def test_invalid_utf8_is_located(tmp_path, content, where):
 def test_missing_file(tmp_path):
     with pytest.raises(UsageError, match="nothing: No such file"):
         read_lines(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT])
+def test_the_true_cause_is_named(tmp_path, monkeypatch, number):
+    """A file that may not be read is there. (The superuser may read all.)"""
+
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), path)
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(files, "open", refuse, raising=False)
+    for read in (files.check_file, files.read_small):
+        with pytest.raises(UsageError, match=f"file: {os.strerror(number)}. "):
+            read(tmp_path / "file")
 
 
 def test_parallel_files_have_equally_many_lines(tmp_path):

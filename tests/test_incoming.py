@@ -73,6 +73,24 @@ def test_lines_in_front_of_a_bad_one_are_returned(pipe):
     write(b"")
 
 
+def test_a_line_without_end_is_refused_and_not_searched_again(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"link: line 1 has more than 1,048,576 bytes. Break it into sentences."):
+        IncomingLines(tmp_path / "link").take(9)
+    parts = iter([b"a\n", *[b"x" * 16] * 2**16, b"xx"])
+
+    class Waiting(IncomingLines):
+        def _is_waiting(self):
+            return True
+
+    monkeypatch.setattr(os, "read", lambda file, most: next(parts))
+    (tmp_path / "file").touch()
+    lines = Waiting(tmp_path / "file")
+    assert lines.take(9) == ["a"]
+    with pytest.raises(UsageError, match="file: line 2 has more than 1,048,576 bytes"):
+        lines.take(9)
+
+
 def test_nul(pipe):
     lines, write = pipe
     write(b"a\nb\0\n")

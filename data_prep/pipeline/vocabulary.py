@@ -42,7 +42,7 @@ class Vocabulary:
         """
         try:
             card = DatasetCard.read(folder)
-        except OSError as error:
+        except FileNotFoundError as error:
             raise UsageError(
                 f"--like {folder}: it has no card (dataset.json). Give a folder that posnet-prepare made."
             ) from error

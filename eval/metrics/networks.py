@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_file
 from posnet_fairseq.shared.processes import submitted
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def read_weights(path: Path, if_unsafe: str) -> Any:
     import torch
     from safetensors.torch import load_file
 
+    check_file(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -1,12 +1,18 @@
 """TER: edits and shifts for each reference word (Snover et al., 2006), as sacreBLEU computes it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from sacrebleu.metrics import TER
 
-from posnet_eval.metrics.base import FloatArray, MetricOptions
+from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
+from posnet_fairseq.shared.errors import UsageError
 
 WITHOUT_SPACES = ("zh", "ja")
+# Words of a line times those of its reference: the time grows with more than the square of a line's length, and 1,000
+# words of few kinds take minutes.
+_MOST = 250_000
 
 
 class Ter(SacrebleuMetric):
@@ -19,6 +25,22 @@ class Ter(SacrebleuMetric):
     def __init__(self, options: MetricOptions) -> None:
         characters = options.code in WITHOUT_SPACES
         super().__init__(options, TER(normalized=characters, asian_support=characters))
+
+    def count(self, segments: Sequence[Segment]) -> FloatArray:
+        """Return statistics, see :meth:`SacrebleuMetric.count`.
+
+        Raises:
+            UsageError: a line and its reference are so long that sacreBLEU would try shifts for minutes.
+        """
+        for segment in segments:
+            words, *others = (len(line.split()) for line in self.prepare([segment.hypothesis, *segment.references]))
+            if words * max(others) > _MOST:
+                raise UsageError(
+                    f"ter: a line of {words:,} words ({segment.hypothesis!r:.40}) has a reference of {max(others):,}, "
+                    f"and their product may be {_MOST:,}: sacreBLEU would take minutes. Score sentences, or leave ter "
+                    "out of --metrics."
+                )
+        return super().count(segments)
 
     def corpus(self, sums: FloatArray) -> FloatArray:
         """Return edits in percent of reference words."""

@@ -104,10 +104,10 @@ def export(options: argparse.Namespace) -> None:
     text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)), divergence)
     with new_folder(options.out) as folder:
         write_rules(folder, data, vocabulary.languages, **text_options(options))
-        write_model(folder, state, weights, data, divergence)
-        (folder / "README.md").write_text(text, encoding="utf-8")
         if shortlist is not None:
             shortlist.save(folder / SHORTLIST, vocabulary)
+        write_model(folder, state, weights, data, divergence)
+        (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()
             ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)

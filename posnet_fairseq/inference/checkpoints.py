@@ -134,8 +134,8 @@ def _fault(state: State) -> str | None:
         return f"its model is a {type(weights).__name__}"
     for name in ("data", "source_lang", "target_lang"):
         value = state["cfg"]["task"].get(name)
-        if value is not None and (not isinstance(value, str) or len(value) > _LONGEST):
-            return f"its task's {name} is no text of at most {_LONGEST} characters"
+        if value is not None and (not isinstance(value, str) or len(value) > _LONGEST or "\0" in value):
+            return f"its task's {name} is no text of at most {_LONGEST} characters, none of them NUL"
     faults = (f"the weight {name!s:.100} {fault}" for name, weight in weights.items() if (fault := _fault_of(weight)))
     return next(faults, None)
 

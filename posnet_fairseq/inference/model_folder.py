@@ -3,6 +3,7 @@
 | file | content |
 |---|---|
 | ``config.json`` | version of the format, architecture, languages, options, divergence of precisions, search settings |
+| | hashes of these entries and of the files below, which show what was damaged or exchanged |
 | ``model.safetensors`` | weights; those that two modules share, once |
 | ``dict.LANGUAGE.txt``, ``dict.txt`` | dictionaries, of a language model its only one |
 | ``dataset.json`` and the files that it names | how text is split into tokens |
@@ -11,6 +12,7 @@ A folder is read as the content of a checkpoint whose data are in the folder its
 same for both.
 """
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -34,12 +36,14 @@ from posnet_fairseq.inference.checkpoints import (
 from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
 from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
-from posnet_fairseq.shared.errors import DamagedError, UsageError
-from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
+from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
+from posnet_fairseq.shared.records import digest, sealed
+from posnet_fairseq.text.card import CARD
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-FORMAT = 1
+FORMAT = 2  # from 2 on it has hashes
 _LANGUAGES = ("source_lang", "target_lang")
 _LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
@@ -91,10 +95,43 @@ def _read_folder(folder: Path) -> State:
                 raise UsageError(f"the language {language!r:.50} is no name such as de. {_AGAIN}")
         model_options(state)
         recorded_search(state)
-    return state | {"model": _read_weights(folder / WEIGHTS, options)}
+    weights = _read_weights(folder / WEIGHTS, options)
+    if found > 1 or "files" in config:
+        _refuse_changes(folder, config)
+    return state | {"model": weights}
 
 
 _AGAIN = "Copy the folder again, or export the model again."
+
+
+def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse a folder whose configuration or files are not those that were written together."""
+    files = config.get("files")
+    if not isinstance(files, dict) or config.get("sha256") != sealed(config)["sha256"]:
+        raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {_AGAIN}")
+    # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenisation.
+    for name, found in _hashes(folder).items():
+        if files.get(name, found if name != CARD else None) != found:
+            raise UsageError(f"{folder / name} is not the file that {CONFIG} was written with. {_AGAIN}")
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 by name of the files that a translation depends on; the card itself has those of subwords."""
+    small = [path for path in (*folder.glob("dict*.txt"), folder / CARD) if path.exists()]
+    large = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    hashes = {path.name: hashlib.sha256(read_small(path)).hexdigest() for path in small}
+    return hashes | {path.name: digest(path, "sha256") for path in large}
+
+
+def write_config(folder: Path, entries: dict[str, Any]) -> None:
+    """Write the configuration of a model folder, whose other files are there, with their hashes and its own.
+
+    Args:
+        folder: of the model.
+        entries: of the configuration.
+    """
+    config = sealed(entries | {"files": _hashes(folder)})
+    write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
 
 
 def read_divergence(path: str | Path) -> dict[str, float]:
@@ -127,23 +164,14 @@ def _parsed(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: there is none.
     """
-    _check_file(path)
+    data = read_small(path, _LARGEST_CONFIG)
     try:
-        with open(path, encoding="utf-8") as file:
-            content = json.loads(file.read(_LARGEST_CONFIG))
+        content = json.loads(data)
         if not isinstance(content, dict):
             raise ValueError("it is no object")
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is no JSON as posnet-export writes it ({error!s:.100}). {_AGAIN}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}. Check the path.") from error
     return content
-
-
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        what = "it is no regular file" if path.exists() else "there is no such file"
-        raise UsageError(f"{path}: {what}, and without it the folder is no whole model. {_AGAIN}")
 
 
 def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
@@ -152,13 +180,13 @@ def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
     Raises:
         UsageError: the file is missing, damaged, or of numbers that no model has.
     """
-    _check_file(path)
+    check_file(path)
     try:
         weights = load_file(path)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # sizes that overflow, unknown types
         raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {_AGAIN}") from error
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}. Check the path.") from error
+        raise unreadable(path, error) from error
     for name, weight in weights.items():
         if weight.dtype not in _DTYPES:
             raise UsageError(f"{path}: the weight {name:.100} has numbers of the type {weight.dtype}. {_AGAIN}")
@@ -196,6 +224,7 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path, diverg
         shutil.copyfile(data / name, folder / name)
     facts = {"divergence": divergence, SEARCH: recorded_search(state)}
     config |= {"options": options} | {name: fact for name, fact in facts.items() if fact}
-    write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
-    save_file(once, folder / WEIGHTS)
+    with replacing(folder / WEIGHTS) as temporary:  # not with the permissions that safetensors chooses
+        save_file(once, temporary)
+    write_config(folder, config)

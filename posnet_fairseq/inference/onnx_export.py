@@ -1,6 +1,7 @@
 """Graphs for onnxruntime, written only if they translate as the model does, and graphs with 8-bit weights."""
 
 import importlib.util
+import json
 import logging
 import tempfile
 from pathlib import Path
@@ -13,7 +14,9 @@ from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.extras import how_to_install
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console
+from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.transformer.causal import DecoderState
 
@@ -58,6 +61,9 @@ def write_checked(model: Any, folder: Path, name: str) -> None:
             f"{SENTENCES - same} of {SENTENCES} random sentences are translated otherwise by onnxruntime: nothing was "
             "written. Please report this with the versions that posnet-doctor prints."
         )
+    facts = json.loads((folder / onnx.FACTS).read_text())
+    hashes = {path.name: digest(path, "sha256") for path in sorted(folder.glob("*.onnx"))}
+    write_lines(folder / onnx.FACTS, [json.dumps(sealed(facts | {"files": hashes}), indent=1)])
     print(
         f"{SENTENCES} random sentences are translated the same by onnxruntime, greedily, token by token; {same_int8} "
         "of them also with 8-bit weights."

@@ -2,8 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_file, read_small
+from posnet_fairseq.shared.records import digest, sealed
+
+_AGAIN = "Copy the folder again, or export the model again."
 
 
 class OnnxTranslator:
@@ -12,17 +19,29 @@ class OnnxTranslator:
     Args:
         folder: directory that posnet-export wrote with ``--onnx``.
         int8: use the graphs with 8-bit weights.
+
+    Raises:
+        UsageError: a file is missing or damaged, or is not the one that was written with the others.
     """
 
     def __init__(self, folder: str | Path, int8: bool = False) -> None:
         import onnxruntime
 
         folder, end = Path(folder), ".int8" if int8 else ""
-        self.facts = json.loads((folder / "graphs.json").read_text())
-        self.encoder, self.step = (
-            onnxruntime.InferenceSession(str(folder / f"{name}{end}.onnx"), providers=["CPUExecutionProvider"])
-            for name in ("encoder", "step")
-        )
+        self.facts = _facts(folder / "graphs.json")
+
+        def graph(name: str) -> onnxruntime.InferenceSession:
+            path = folder / f"{name}{end}.onnx"
+            check_file(path)
+            hashes = self.facts.get("files", {})  # graphs of posnet 0.2.0 have none
+            if hashes and digest(path, "sha256") != hashes.get(path.name):
+                raise UsageError(f"{path} is not the file that graphs.json was written with. {_AGAIN}")
+            try:
+                return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            except Exception as error:  # onnxruntime has a dozen kinds, which have no class in common
+                raise UsageError(f"{path} is damaged or no graph ({str(error).strip():.100}). {_AGAIN}") from error
+
+        self.encoder, self.step = map(graph, ("encoder", "step"))
 
     def translate(self, sources: numpy.ndarray, max_length: int) -> list[list[int]]:
         """Token ids of the translation of each source, the end symbol included.
@@ -47,6 +66,21 @@ class OnnxTranslator:
             if ended.all():
                 break
         return [until(row, self.facts["eos"]) for row in numpy.stack(translations, axis=1).tolist()]
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """The content of graphs.json."""
+    content = read_small(path)
+    try:
+        facts = json.loads(content)
+        numbers = [facts["pad"], facts["eos"], *(number for shape in facts["starts"].values() for number in shape)]
+        if any(type(number) is not int or number < 0 for number in numbers):
+            raise ValueError(f"{numbers!r:.50} are no sizes")
+        if "files" in facts and facts != sealed(facts):
+            raise ValueError("it was changed")
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is damaged or none that posnet-export wrote ({error!s:.100}). {_AGAIN}") from error
+    return facts
 
 
 def until(tokens: list[int], eos: int) -> list[int]:

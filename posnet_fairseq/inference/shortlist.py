@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.files import check_file, replacing
 from posnet_fairseq.text.binarised import binarised_set, read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
@@ -79,8 +79,7 @@ class Shortlist:
         """
         from safetensors import SafetensorError, safe_open
 
-        if not Path(path).is_file():
-            raise UsageError(f"{path}: there is no such file. Give a shortlist that posnet-export wrote.")
+        check_file(path)
         try:
             with safe_open(path, "pt") as file:
                 about = file.metadata() or {}

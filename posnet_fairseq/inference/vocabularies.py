@@ -178,8 +178,6 @@ def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:
 
 def _read_dictionary(folder: Path, name: str, given: str) -> Dictionary:
     path = folder / name
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory. Give the directory with the dictionaries by --data.")
-    if not path.is_file():
+    if not path.exists():
         raise UsageError(f"{folder} ({given}) has no {name}. Give the directory with the dictionaries by --data.")
     return Dictionary.load(path)

@@ -14,6 +14,7 @@ from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.numbers import decimal
 from posnet_fairseq.shared.progress import ProgressReporter
 
 # The information in queries and keys, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
@@ -70,7 +71,7 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    text = "\n".join(read_lines(path))
+    text = "\n".join(read_lines(path, small=True))
     try:
         content = json.loads(text)
         whole = all(test_set["metrics"] and test_set["scores"] for test_set in content["test_sets"])
@@ -94,7 +95,7 @@ def _number(fact: object) -> float | None:
     """A cell as a number: 3100000 for 3.10M, "3,100,000" and 3100000; None if it is none."""
     match = re.fullmatch(r"([\d.]+) ?([KMB]?)", str(fact).replace(",", ""))
     try:
-        return float(match.group(1)) * _MULTIPLES[match.group(2)] if match else None
+        return float(decimal(match.group(1))) * _MULTIPLES[match.group(2)] if match else None
     except ValueError:
         return None
 

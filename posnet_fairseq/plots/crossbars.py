@@ -99,6 +99,6 @@ def _read(folder: Path) -> _Experiment:
             float(row["seconds"]), float(row["adc_bits"]), float(row["score"]), float(row["deviation"] or 0)
         if not found:
             raise ValueError
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"{folder} has no report.json of posnet-analog. Give a folder that it wrote.") from error
     return _Experiment(folder.resolve().name, digital, found)

@@ -44,10 +44,7 @@ class TranslationData:
             if dry_run:
                 return cls("SOURCE", "TARGET", "unknown", exists=False)
             raise UsageError(f"{folder}: there is no dataset yet. Run the stage prepare first.")
-        try:
-            card = DatasetCard.read(folder)
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read. Make the dataset with posnet-prepare.") from error
+        card = DatasetCard.read(folder)
         found = card.source_lang, card.target_lang, card.key
         if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
             raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.files import read_small, replacing
 from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.shared.stages import changed
 
@@ -48,12 +48,13 @@ class Record:
         self.path = Path(path)
         self.content: dict[str, Any] = {"settings": {}, "attempts": [], "finished": False}
         if self.path.exists():
+            data = read_small(self.path)
             try:
-                self.content = json.loads(self.path.read_text(encoding="utf-8"))
+                self.content = json.loads(data)
                 kinds = [type(self.content[name]) for name in ("settings", "attempts", "finished")]
                 if kinds != [dict, list, bool] or not all(isinstance(each, dict) for each in self.content["attempts"]):
                     raise TypeError
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UsageError(
                     f"{path} is no record of a stage (it may be cut short). Move it away and run again: a training "
                     "goes on from its checkpoints, another stage is done again."

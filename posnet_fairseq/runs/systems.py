@@ -37,7 +37,7 @@ def read_systems(path: str | Path) -> Sequence[System]:
         UsageError: there are none, or a line does not fit.
     """
     systems = []
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, small=True), 1):
         words = line.partition("#")[0].strip().split(maxsplit=2)
         if len(words) == 1:
             raise UsageError(f"{path}, line {number}: {words[0]!r} stands alone. Give a name, a mixer and its options.")

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from posnet_fairseq.shared.numbers import decimal
+
 Parse = Callable[[str], Any]
 
 
@@ -23,9 +25,12 @@ def whole_number(text: str) -> int:
 
 def number(text: str) -> str:
     """A number that is not negative, as it was written."""
-    if not re.fullmatch(r"[0-9]*\.?[0-9]+(e-?[0-9]+)?", text):
-        raise ValueError("give a number, as 0.1 or 7e-4.")
-    return text
+    try:
+        if decimal(text) >= 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("give a number, as 0.1 or 7e-4.")
 
 
 def switch(text: str) -> bool:

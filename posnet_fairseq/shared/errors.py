@@ -1,5 +1,6 @@
 """Errors in what a user gave, reported as one sentence, also by fairseq's commands."""
 
+import errno
 import logging
 import os
 import re
@@ -52,6 +53,22 @@ class UsageError(ValueError):
 
 class DamagedError(UsageError):
     """A file whose content is damaged."""
+
+
+def unreadable(path: object, error: OSError) -> UsageError:
+    """Return the error of a file that the system does not let a program read, with the true cause.
+
+    Args:
+        path: of the file.
+        error: of the system.
+    """
+    if isinstance(error, PermissionError):
+        advice = "Ask its owner to let you read it (chmod)"
+    elif error.errno in (errno.EIO, errno.ESTALE):
+        advice = "Check the disk, or copy the file again"
+    else:
+        advice = "Check the path"
+    return UsageError(f"{path}: {error.strerror or error}. {advice}.")
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,13 +1,14 @@
 """Sentences for failures that fairseq and torch report with a traceback."""
 
 import errno
+import io
 import pickle
 import re
 import traceback
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.errors import causes, usage_error_in
+from posnet_fairseq.shared.errors import causes, unreadable, usage_error_in
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -123,8 +124,8 @@ def explain(error: BaseException) -> str | None:
         return "there is not enough memory for this. Give smaller sizes, lengths or batches."
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}. Check the path."
+    if isinstance(error, OSError) and error.strerror and (name := error.filename or _open_file(error)):
+        return str(unreadable(name, error))
     metric = _metric_not_measured(error)
     if metric is not None:
         return (
@@ -142,6 +143,16 @@ def explain(error: BaseException) -> str | None:
         if isinstance(path, str):
             return explain_file(error, path)
     return None
+
+
+def _open_file(error: OSError) -> str | None:
+    """Return the name of the file that was open where ``error`` was raised: the system names none while it reads."""
+    name = None
+    if type(error) is OSError:  # others are of connections, or have the name
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            files = (getattr(value, "name", None) for value in frame.f_locals.values() if isinstance(value, io.IOBase))
+            name = next((str(each) for each in files if isinstance(each, str | Path)), name)
+    return name
 
 
 def _argument(error: BaseException, package: str, function: str, name: str) -> Any:

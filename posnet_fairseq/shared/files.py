@@ -16,7 +16,7 @@ from pathlib import Path
 import regex
 
 from posnet_fairseq.shared.compressed import decompressed
-from posnet_fairseq.shared.errors import UsageError, visible
+from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is_same_file, resolved
 
@@ -50,22 +50,71 @@ def refuse_nul(text: str, name: object, line: int = 1) -> None:
         )
 
 
-def read_lines(path: str | Path) -> list[str]:
+@contextlib.contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn every error of the system in a block that reads a file into a sentence with the file and the cause.
+
+    Raises:
+        UsageError: the block ended with an :class:`OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse a path that is not that of a regular file that may be read. Some libraries then say that it is missing.
+
+    Raises:
+        UsageError: nothing is there, a directory, a pipe or a device, or it may not be read.
+    """
+    path = Path(path)
+    with reading(path):
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory. Give a file in it.")
+        if not path.is_file():
+            what = "it is no regular file" if path.exists() else "there is no such file"
+            raise UsageError(f"{path}: {what}. Check the path, or copy it again.")
+        open(path, "rb").close()
+
+
+def read_small(path: str | Path, most: int = 2**26) -> bytes:
+    """Return the content of a regular file that is small, such as a dictionary, a card or a configuration.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
+
+    Raises:
+        UsageError: it is missing, no regular file or larger, or cannot be read.
+    """
+    check_file(path)
+    with reading(path), open(path, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UsageError(f"{path} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+    return content
+
+
+def read_lines(path: str | Path, small: bool = False) -> list[str]:
     """Return the lines of a UTF-8 file, or of standard input for ``-``, without line ends.
 
     Only "\\n" ends a line (str.splitlines would also split at U+2028, vertical tabs and other characters of real
     text). A "\\r" in front of it is dropped, as is a byte order mark. Files of gzip, bzip2 and xz are decompressed.
 
+    Args:
+        path: of the file.
+        small: refuse what :func:`read_small` refuses, such as a device without end.
+
     Raises:
         UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    try:
-        if str(path) == "-" and sys.stdin is None:
-            raise UsageError("standard input is closed. Give a file, or pipe the text in.")
-        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror or error}. Check the path.") from error
+    if str(path) == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed. Give a file, or pipe the text in.")
+    with reading(name):
+        data = sys.stdin.buffer.read() if str(path) == "-" else (read_small if small else Path.read_bytes)(Path(path))
     data = decompressed(data, name)
     try:
         text = data.decode("utf-8-sig")

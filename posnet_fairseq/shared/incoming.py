@@ -7,9 +7,10 @@ from pathlib import Path
 
 from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import refuse_nul
+from posnet_fairseq.shared.files import reading, refuse_nul
 
 _READ = 2**16  # bytes at once, the capacity of a pipe
+_LONGEST = 2**20  # bytes of a line, about: what never ends would fill the memory
 
 
 class IncomingLines:
@@ -29,13 +30,13 @@ class IncomingLines:
         self._name = "standard input" if str(path) == "-" else str(path)
         if str(path) == "-" and sys.stdin is None:
             raise UsageError("standard input is closed. Give a file, or pipe the text in.")
-        try:
+        with reading(self._name):
             self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise self._unreadable(error) from error
         self._poll = select.poll()
         self._poll.register(self._file, select.POLLIN)
-        self._data = b""  # what was read, and not yet returned
+        self._data = bytearray()  # what was read, and not yet returned
+        self._ends = 0  # line ends in it
+        self._open = 0  # bytes behind the last of them
         self._number = 0  # lines that were returned
         self._ended = False
 
@@ -49,17 +50,22 @@ class IncomingLines:
             1 to `most` lines, or none at the end of the input.
 
         Raises:
-            UsageError: the first line is not UTF-8, or has a NUL byte. Lines in front of it are returned first.
+            UsageError: the first line is not UTF-8, has a NUL byte, or more than a mebibyte. Lines in front of it are
+                returned first.
         """
-        while not self._ended and b"\n" not in self._data:
+        while not self._ended and not self._ends:
+            if self._open > _LONGEST:
+                raise UsageError(
+                    f"{self._name}: line {self._number + 1} has more than {_LONGEST:,} bytes. Break it into sentences."
+                )
             self._read()
-        while not self._ended and self._data.count(b"\n") < most and self._is_waiting():
+        while not self._ended and self._ends < most and self._open <= _LONGEST and self._is_waiting():
             self._read()
         parts = self._data.split(b"\n", most)
         self._data = parts.pop()
         if self._ended and self._data and len(parts) < most:  # a last line without an end
             parts.append(self._data)
-            self._data = b""
+            self._data = bytearray()
         lines: list[str] = []
         for index, part in enumerate(parts):
             try:
@@ -67,27 +73,28 @@ class IncomingLines:
             except UsageError:
                 if not lines:
                     raise
-                self._data = b"\n".join([*parts[index:], self._data])
+                self._data = bytearray(b"\n").join([*parts[index:], self._data])
                 break
+        self._ends = self._data.count(b"\n")
         return lines
 
     def _read(self) -> None:
-        try:
+        with reading(self._name):
             data = os.read(self._file, _READ)
-        except OSError as error:
-            raise self._unreadable(error) from error
         if not self._number and not self._data:
             refuse_other_formats(data, self._name)
             if opener_of(data):
                 raise UsageError(f"{self._name} is compressed. Pipe the decompressed text in, as zcat prints it.")
         self._data += data
+        self._ends += data.count(b"\n")
+        self._open = len(data) - 1 - data.rfind(b"\n") if b"\n" in data else self._open + len(data)
         self._ended = not data
 
     def _is_waiting(self) -> bool:
         """Whether something can be read at once, if only that the input has ended."""
         return bool(self._poll.poll(0))
 
-    def _decoded(self, line: bytes) -> str:
+    def _decoded(self, line: bytearray) -> str:
         try:
             text = line.decode("utf-8-sig" if self._number == 0 else "utf-8")
         except UnicodeDecodeError as error:
@@ -98,6 +105,3 @@ class IncomingLines:
         refuse_nul(text, self._name, self._number + 1)
         self._number += 1
         return text.removesuffix("\r")
-
-    def _unreadable(self, error: OSError) -> UsageError:
-        return UsageError(f"{self._name}: {error.strerror or error}. Check the path.")

@@ -1,9 +1,28 @@
-"""Ranges of numbers that a user gives."""
+"""Numbers that a user gives: their form and ranges."""
 
 import argparse
+import re
+from fractions import Fraction
 from numbers import Integral, Real
 
 from posnet_fairseq.shared.errors import UsageError, flag
+
+# Of bounded length, as Python would compute for ever at 1e999999999.
+_DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
+
+
+def decimal(text: str) -> Fraction:
+    """Return the exact value of a number such as 1.05 or 7e-4.
+
+    Args:
+        text: at most 40 digits on each side of the point, and an exponent of at most two.
+
+    Raises:
+        ValueError: it is no such number.
+    """
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r:.50} is no decimal number")
+    return Fraction(text)
 
 
 def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.files import read_small
+
 
 def installed_versions(*packages: str) -> dict[str, str]:
     """Versions of the packages that are installed, by name."""
@@ -34,9 +36,15 @@ def read_record(path: Path) -> dict[str, Any] | None:
 def read_json(path: Path) -> object:
     """The content of a JSON file, None if it is not there or damaged, whatever the damage."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, RecursionError, ValueError):
+        return json.loads(read_small(path))
+    except (RecursionError, ValueError):
         return None
+
+
+def sealed(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a JSON object with their hash as the entry ``sha256``, which tells whether one was changed."""
+    others = {name: entry for name, entry in entries.items() if name != "sha256"}
+    return others | {"sha256": hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()}
 
 
 def describe(folder: Path) -> dict[str, dict[str, Any]]:

@@ -47,9 +47,9 @@ class PlainLoader(UniqueKeys, yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
     def number_or_time(self, node: yaml.ScalarNode) -> object:
-        """Return a number, or a text with a colon as it is: YAML would read 12:30 as 750."""
+        """Return a number, or a text with a colon or of many digits as it is: YAML would read 12:30 as 750."""
         text = self.construct_scalar(node)
-        if ":" in text:
+        if ":" in text or len(text) > 40:
             return text
         return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 
@@ -64,7 +64,7 @@ def read_yaml(path: str | Path, loader: type[TextLoader] | type[PlainLoader] = T
     Raises:
         UsageError: the file is missing or not YAML, or has a key twice in a mapping.
     """
-    text = "\n".join(read_lines(path))
+    text = "\n".join(read_lines(path, small=True))
     try:
         return yaml.load(text, loader)
     except yaml.YAMLError as error:

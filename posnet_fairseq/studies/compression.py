@@ -10,6 +10,10 @@ import numpy as np
 from posnet_eval.metrics.base import FloatArray
 
 STEPS = (1, 3)  # columns between n-grams of two lengths, in BLEU and in chrF
+_MOST_BYTES, _MEMORY = 2**26, 2**27  # of numbers, and of lzma, which needs half of it at its highest level
+
+# The highest level with a dictionary of 4 MiB: its own, of 64, takes most of the time and is larger than the numbers.
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 2**22}]
 
 
 def pack(statistics: FloatArray) -> dict[str, Any]:
@@ -29,14 +33,22 @@ def _packed(statistics: FloatArray, step: int) -> dict[str, Any]:
     columns = statistics.T.astype("<i4", order="C")
     columns[step:] = columns[:-step] - columns[step:]
     planes = columns[..., None].view("u1").transpose(2, 0, 1)
-    data = lzma.compress(planes.tobytes(), preset=9)
+    data = lzma.compress(planes.tobytes(), filters=_FILTERS)
     return {"shape": list(statistics.shape), "step": step, "lzma": base64.b64encode(data).decode("ascii")}
 
 
 def unpack(packed: Mapping[str, Any]) -> FloatArray:
-    """The numbers of :func:`pack`."""
+    """The numbers of :func:`pack`.
+
+    Raises:
+        LookupError, TypeError, ValueError, lzma.LZMAError: they are of another form or size.
+    """
     (segments, width), step = packed["shape"], packed["step"]
-    planes = np.frombuffer(lzma.decompress(base64.b64decode(packed["lzma"])), "u1").reshape(4, width, segments)
+    if {type(segments), type(width)} != {int} or step not in STEPS or not 0 < 4 * width * segments <= _MOST_BYTES:
+        raise ValueError(f"{segments!r:.20} segments of {width!r:.20} numbers in steps of {step!r:.20}")
+    unpacker = lzma.LZMADecompressor(memlimit=_MEMORY)
+    data = unpacker.decompress(base64.b64decode(packed["lzma"]), 4 * width * segments + 1)
+    planes = np.frombuffer(data, "u1").reshape(4, width, segments)
     columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
     for column in range(step, width):
         columns[column] = columns[column - step] - columns[column]

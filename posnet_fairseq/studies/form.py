@@ -1,7 +1,6 @@
 """The form of a result: the values that tables and pictures are made of."""
 
 import lzma
-import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from posnet_fairseq.studies.compression import unpack
 
 PRECISIONS = ("float32", "int8")
+_LARGEST = 2**63  # beyond any figure of a run
 
 
 def fault(result: Mapping[str, Any], metrics: Sequence[str]) -> str | None:
@@ -60,11 +60,15 @@ def _is_mapping(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LARGEST
+
+
+def _is_score(value: object) -> bool:
+    return value == 0 or (_is_positive(value) and value <= 100)  # type: ignore[operator]  # a number
 
 
 def _or_none(check: Callable[[object], bool]) -> Callable[[object], bool]:
@@ -113,4 +117,4 @@ _RESULT = {
     "model": {"parameters": _is_positive, "folder_bytes": _is_positive},
     "test_sets": _is_mapping,
 }
-_SCORES = {"signature": _is_mapping, "segments": _is_packed}
+_SCORES = {"score": _is_score, "signature": _is_mapping, "segments": _is_packed}

@@ -1,7 +1,8 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from posnet_eval.metrics.base import Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.records import read_json
-from posnet_fairseq.studies.compression import pack
-from posnet_fairseq.studies.form import fault
+from posnet_fairseq.studies.compression import pack, unpack
+from posnet_fairseq.studies.form import PRECISIONS, fault
+from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.text.plain import read_parallel
 
@@ -59,12 +61,28 @@ def read(path: Path, study: Study) -> dict[str, Any]:
         raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
     if wrong := fault(content, study.metrics):
         raise UsageError(f"{path} is no result of a run of a study: {wrong}. Remove it, and run that run again.")
+    metrics = metrics_of(content["data"]["target"], study.literature)
+    for name, metric, found in _scores(content, study.metrics):
+        numbers, made = unpack(found["segments"]), metrics[metric]
+        width = numbers.shape[1]
+        if width != made.width or not math.isclose(made.corpus(numbers.sum(0)), found["score"], abs_tol=1e-3):
+            raise UsageError(
+                f"{path}: the {metric} of {name} is {found['score']}, which is not the score of its segments. Copy the "
+                "file again, or remove it and run that run again."
+            )
     right = path_of(path.parent, content["system"], content["seed"])
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
     if content["study"] != study.name or content["test_sets"].keys() != study.test_sets.keys():
         raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
     return content
+
+
+def _scores(result: Mapping[str, Any], metrics: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Test set, metric, and the score with its segments."""
+    for name, translated in result["test_sets"].items():
+        for precision in PRECISIONS:
+            yield from ((name, metric, translated[precision][metric]) for metric in metrics)
 
 
 def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:

@@ -1,20 +1,23 @@
 """The card of a dataset: ``dataset.json``, which posnet-prepare writes beside the binarised data."""
 
 import dataclasses
+import errno
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.files import read_small, reading, write_lines
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 CARD = "dataset.json"
 
 # Names of files in the dataset's folder: one for all languages, or one for each.
 FileNames = str | dict[str, str]
+_LARGEST = 2**24  # bytes; a real one has some thousands for each set and archive
 
 
 @dataclass
@@ -68,13 +71,15 @@ class DatasetCard:
 
         Raises:
             FileNotFoundError: the folder has no card.
-            OSError: the card cannot be read.
-            UsageError: the file is no card, or its entries have other types than they should.
+            UsageError: the file cannot be read or is no card, or its entries have other types than they should.
         """
         path = Path(folder) / CARD
+        with reading(path):
+            there = path.exists()
+        if not there:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         try:
-            entries = json.loads(path.read_text(encoding="utf-8"))
-            return cls.from_entries(entries)
+            return cls.from_entries(json.loads(read_small(path, _LARGEST)))
         except (ValueError, TypeError, RecursionError) as error:
             if isinstance(error, UsageError):
                 raise

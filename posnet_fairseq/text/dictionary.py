@@ -1,5 +1,6 @@
 """Dictionaries: symbols and their ids, in the files ``dict.LANGUAGE.txt`` that fairseq-preprocess writes."""
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain_damaged_dictionary
-from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.files import read_small, write_lines
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the ids 0 to 3, as fairseq numbers them
 _BOS, _PAD, _EOS, _UNK = range(len(SPECIAL))
@@ -46,15 +47,13 @@ class Dictionary:
         """The dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``.
 
         Raises:
-            OSError: the file cannot be read.
-            UsageError: the file is not UTF-8, has no symbols, a line of another form, or a symbol twice without
-                ``#fairseq:overwrite``.
+            UsageError: the file cannot be read, is not UTF-8, has no symbols, a line of another form, or a symbol
+                twice without ``#fairseq:overwrite``.
         """
-        dictionary = cls()
+        dictionary, content = cls(), io.BytesIO(read_small(path))
         try:
-            with open(path, encoding="utf-8") as file:
-                for line in file:
-                    dictionary._add_line(line)
+            for line in io.TextIOWrapper(content, encoding="utf-8"):
+                dictionary._add_line(line)
         except UnicodeError as error:
             raise UsageError(explain_damaged_dictionary("Incorrect encoding: it is not UTF-8", path)) from error
         except ValueError as error:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain_damaged_codes
+from posnet_fairseq.shared.files import read_small
 
 ANOTHER_FILE = "Copy it again, or give the file that the training data was made with."
 # Words whose pieces BPE remembers. Without a limit they would fill the memory on a large corpus.
@@ -38,11 +39,11 @@ class Merges:
     def __init__(self, path: str | Path) -> None:
         from subword_nmt.apply_bpe import BPE
 
-        check_file(path)
+        content = io.BytesIO(read_small(path))
         complaint = io.StringIO()  # subword-nmt prints it and ends the program
         try:
-            with open(path, encoding="utf-8") as file, contextlib.redirect_stderr(complaint):
-                self._bpe = BPE(file)
+            with contextlib.redirect_stderr(complaint):
+                self._bpe = BPE(io.TextIOWrapper(content, encoding="utf-8"))
         except (SystemExit, ValueError, LookupError) as error:
             raise UsageError(
                 explain_damaged_codes(complaint.getvalue().removeprefix("Error: ") or error, path)
@@ -76,8 +77,7 @@ class SentencePieces:
         from sentencepiece import SentencePieceProcessor
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # made at import
 
-        check_file(path)
-        proto = Path(path).read_bytes()
+        proto = read_small(path)
         try:
             model = ModelProto.FromString(proto)
             # sentencepiece itself takes a file that was cut between two pieces for a smaller model.
@@ -94,15 +94,3 @@ class SentencePieces:
     def join(self, pieces: str) -> str:
         """Words of pieces."""
         return pieces.replace(" ", "").replace("▁", " ").strip()
-
-
-def check_file(path: str | Path) -> None:
-    """Refuse a path that is not that of a regular file.
-
-    Raises:
-        UsageError: nothing is there, or no regular file.
-    """
-    if Path(path).is_dir():
-        raise UsageError(f"{path} is a directory. Give a file in it.")
-    if not Path(path).is_file():
-        raise UsageError(f"{path}: there is no such file. Check the path.")

@@ -6,6 +6,7 @@ It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same i
 from fractions import Fraction
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.numbers import decimal
 
 Ratio = tuple[int, int]  # source tokens, target tokens
 
@@ -23,12 +24,12 @@ def parse(value: object) -> Ratio | None:
     if value in (None, AUTO):
         return None
     try:
-        ratio = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
+        ratio = decimal(str(value))
+    except ValueError:
         ratio = Fraction(0)
     if not LOWEST <= ratio <= HIGHEST:
         raise UsageError(
-            f"--length-ratio {value}: give a number from {float(LOWEST)} to {HIGHEST}, such as 1.05, or auto."
+            f"--length-ratio {value!s:.50}: give a number from {float(LOWEST)} to {HIGHEST}, such as 1.05, or auto."
         )
     ratio = ratio.limit_denominator(10**6)
     return ratio.numerator, ratio.denominator

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posnet_eval.report import browser, examples
+from posnet_eval.report import browser, examples, word_diff
 from posnet_eval.report.word_diff import changes
 from support import made_up
 
@@ -57,6 +57,19 @@ def words_at(text, spans):
 def test_changes(a, b, in_a, in_b):
     spans = changes(a, b)
     assert (words_at(a, spans[0]), words_at(b, spans[1])) == (in_a, in_b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("x y " * 1000, "x z " * 1000, ([2, 3999], [2, 3999])),
+        ("x " * 2000 + "y", "x z " + "x " * 1999 + "y", ([], [2, 3])),
+    ],
+)
+def test_long_texts_of_equal_words_are_compared_at_their_ends(a, b, expected, monkeypatch):
+    """Word by word takes a time that grows with the third power of their length."""
+    monkeypatch.setattr(word_diff, "SequenceMatcher", None)
+    assert changes(a, b) == expected
 
 
 def test_data_of_segments():

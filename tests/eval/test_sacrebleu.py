@@ -184,3 +184,11 @@ def test_tokeniser_that_cannot_be_downloaded(monkeypatch, tmp_path, failure):
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.download_file", fail)
     with pytest.raises(UsageError, match=r"tokeniser flores200 is not in .* and cannot be fetched"):
         get_metric("bleu", MetricOptions(tokenize="flores200"))
+
+
+def test_ter_of_lines_that_would_take_minutes_is_refused():
+    """A long line with a short reference is not one of them: systems repeat themselves."""
+    ter, loop = get_metric("ter", MetricOptions()), "a b " * 500
+    assert rows(ter, segments([loop], ["a b c"])).tolist() == [[998, 3]]
+    with pytest.raises(UsageError, match=r"a line of 1,000 words .* has a reference of 500, and their product"):
+        rows(ter, segments([loop], [loop[:1000]]))

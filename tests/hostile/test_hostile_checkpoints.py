@@ -109,6 +109,8 @@ CONTENTS = [
     ),
     ("no task", changed(lambda state: state["cfg"].pop("task")), "bad.pt lacks its task"),
     ("a folder that is none", changed(lambda s: s["cfg"]["task"].update(data=5)), "its task's data is no text"),
+    ("a NUL in a folder", changed(lambda s: s["cfg"]["task"].update(data="a\0b")), "its task's data is no text"),
+    ("a ratio without end", option("length_ratio", "1e999999999"), "--length-ratio 1e999999999: give a number from"),
     ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),
     ("no history", part("optimizer_history", None), "bad.pt lacks optimizer_history"),
     ("a text for the history", part("optimizer_history", "none"), "its optimizer_history does not tell"),

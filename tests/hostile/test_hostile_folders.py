@@ -12,7 +12,19 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.shared.errors import UsageError
 from support import commands, hostile
 from support.damaged import one
-from support.damaged_folders import circle, config, content, gone, header, option, pickled, weight, weights
+from support.damaged_folders import (
+    card,
+    circle,
+    config,
+    content,
+    gone,
+    header,
+    option,
+    pickled,
+    resealed,
+    weight,
+    weights,
+)
 from support.hostile import Row, play, table
 
 TRANSLATE = "posnet-translate model/ --input text/test.xx --beam 1 --max-len-b 2"
@@ -20,7 +32,7 @@ INNER = "encoder.layers.0.feed_forward.inner.weight"
 TABLE = "encoder.layers.0.self_attn.energies.0.stored"
 EMBEDDING = "encoder.embed_tokens.weight"
 NO_WEIGHTS = "model/model.safetensors is damaged or no file of safetensors"
-NO_FILE = "there is no such file, and without it the folder is no whole model"
+NO_FILE = "there is no such file. Check the path, or copy it again"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +71,7 @@ def words(folder):
 
 
 FOLDERS = [
-    ("a newer format", config(format=2), r"has the format 2, and this posnet \(.*\) reads formats up to 1. Install"),
+    ("a newer format", config(format=3), r"has the format 3, and this posnet \(.*\) reads formats up to 2. Install"),
     ("no format", config(format=None), "config.json tells no format, so it is of no model of posnet"),
     ("a format that is none", config(format="one"), "config.json tells no format"),
     ("the folder of data", put("data"), "model/? is a directory. Give a checkpoint in it.*, or a model folder"),
@@ -72,7 +84,6 @@ FOLDERS = [
     ("a list", content("config.json", b"[1]"), "config.json is no JSON as posnet-export writes it .it is no object"),
     ("a deep list", content("config.json", b"[" * 10**5), "config.json is no JSON"),
     ("a long number", content("config.json", b'{"format": ' + b"9" * 10**5 + b"}"), "config.json is no JSON"),
-    ("a pipe", pipe("config.json"), "config.json: it is no regular file"),
     ("a link to itself", circle("config.json"), "model/? is a directory. Give a checkpoint"),
     ("no such architecture", config(architecture="bert"), "there is no architecture 'bert'"),
     ("a list for the architecture", config(architecture=["rposnet_tiny"]), "there is no architecture"),
@@ -120,6 +131,9 @@ FOLDERS = [
     ),
     ("no rules of tokenisation", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
     ("rules that are none", content("dataset.json", b"[]"), "dataset.json is no card of a dataset"),
+    ("a card without hashes", card(files=None, posnet="0.2.0"), "dataset.json is no card .*it lacks the hash of codes"),
+    ("a card with an empty hash", card(files={"codes.xx.bpe": {}}), "dataset.json is no card .*it lacks the hash"),
+    ("both kinds of subwords", card(sentencepiece_model="a"), "it names both bpe_codes and a sentencepiece_model"),
     ("no codes", gone("codes.xx.bpe"), "codes.xx.bpe: there is no such file"),
     (
         "other codes",
@@ -127,7 +141,69 @@ FOLDERS = [
         "codes.xx.bpe is not the file that",
     ),
 ]
-ROWS = [Row(name, TRANSLATE, says, before=before) for name, before, says in FOLDERS]
+
+
+def linked(target):
+    """A function that puts a link in the place of a file."""
+
+    def damage(name):
+        def before(folder):
+            (folder / "model" / name).unlink()
+            (folder / "model" / name).symlink_to(target)
+
+        return before
+
+    return damage
+
+
+def sparse(name):
+    return lambda folder: os.truncate(folder / "model" / name, 2**26 + 1)
+
+
+def directory(name):
+    def before(folder):
+        (folder / "model" / name).unlink()
+        (folder / "model" / name).mkdir()
+
+    return before
+
+
+def reordered(folder):
+    """A dictionary with two entries exchanged: each word is translated as the other."""
+    path = folder / "model/dict.xx.txt"
+    first, second, *others = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([second, first, *others]))
+
+
+OTHER = "is not the file that config.json was written with. Copy the folder again"
+NO_HASH = "config.json was changed since posnet-export wrote it, or lacks its hash. Copy"
+CHANGED = [
+    ("swapped words", reordered, f"dict.xx.txt {OTHER}"),
+    ("changed weights", weight(one(0.125)), f"model.safetensors {OTHER}"),
+    ("changed rules", card(words={"xx": {"tokenizer": "none"}, "yy": {}}), f"dataset.json {OTHER}"),
+    ("a changed option", option("decoder_attention_heads", 1), NO_HASH),
+    ("a changed search", config(search={"beam": 1}), NO_HASH),
+    ("no hashes", config(files=None), NO_HASH),
+    ("no hash of the configuration", config(sha256=None), NO_HASH),
+    ("a list of hashes", config(files=[]), NO_HASH),
+    ("an older format with hashes", config(format=1), NO_HASH),
+]
+# What no small file may be; the memory of a process is a file that ends in an error of input and output.
+SMALL = ("config.json", "dict.xx.txt", "dataset.json", "codes.xx.bpe")
+ODD = {
+    "a pipe": (pipe, "it is no regular file. Check the path"),
+    "a device without end": (linked("/dev/zero"), "it is no regular file. Check the path"),
+    "too large a file": (sparse, r"has more than [\d,]+ bytes, which no file of its kind has"),
+    "a disk that fails": (linked("/proc/self/mem"), "Input/output error. Check the disk, or copy the file again"),
+    "a folder": (directory, "is a directory. Give a file in it"),
+}
+ROWS = [Row(name, TRANSLATE, says, before=resealed(before)) for name, before, says in FOLDERS]
+ROWS += [Row(name, TRANSLATE, says, before=before) for name, before, says in CHANGED]
+ROWS += [
+    Row(f"{what} for {name}", TRANSLATE, f"{name}:? {says}", before=damage(name))
+    for what, (damage, says) in ODD.items()
+    for name in SMALL
+]
 # The other commands that read a model; each is given what differs most from the rest.
 COMMANDS = {
     "export": "posnet-export model --out new",
@@ -143,6 +219,13 @@ ROWS += [
 ]
 AFTER = ("figures", "figures/*")
 ROWS += [
+    Row(
+        "a folder of posnet 0.2.0",
+        TRANSLATE,
+        "12 sentences",
+        code=0,
+        before=config(format=1, files=None, sha256=None),
+    ),
     Row("a whole folder", TRANSLATE, "12 sentences", code=0),
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),

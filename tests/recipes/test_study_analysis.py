@@ -1,8 +1,11 @@
 """What is made of the results of a study: pooled scores, differences, verdicts, tables and pictures."""
 
+import base64
 import json
+import lzma
 import math
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,7 @@ from posnet_fairseq.studies.compression import pack, unpack
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Claim
 from support.commands import ROOT, fails
-from support.study import result
+from support.study import result, score_of
 
 PROTOCOL = """
 settings: {}
@@ -344,6 +347,11 @@ def test_results_without_any_are_refused(found, tmp_path):
         ),
         (lambda run: _shorten(run, "int8"), "test_sets.test has 297 and 300 lines in different translations"),
         (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
+        (lambda run: _step(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "which is not the score of its segm"),
+        (lambda run: run["test_sets"]["test"]["int8"]["bleu"].update(score=50.0), "the bleu of test is 50.0, which is"),
+        (lambda run: run["test_sets"]["test"]["int8"]["bleu"].pop("score"), "int8.bleu.score is missing"),
+        (lambda run: run["training"].update(updates=10**400), "training.updates is 1000"),
+        (lambda run: run.update(seed=10**400), "seed is 1000"),
         (lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "good_s2.json is no result of a run"),
     ],
 )
@@ -364,6 +372,20 @@ def test_a_system_of_another_study_is_refused(found, tmp_path, capsys):
     assert sentence in fails(capsys, main, "study", "made", "--results", str(folder), "--out", str(tmp_path / "f"))
 
 
+def test_packed_numbers_fill_no_memory():
+    """128 MiB in 20 KB, which are said to be 4 bytes."""
+    bomb = base64.b64encode(lzma.compress(bytes(2**27), preset=0)).decode()
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="cannot reshape"):
+        unpack({"shape": [1, 1], "step": 1, "lzma": bomb})
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def _step(packed):
+    packed["step"] = 4 - packed["step"]  # 3 for 1, and 1 for 3
+
+
 def _cut(packed):
     packed["lzma"] = packed["lzma"][:400]
 
@@ -373,7 +395,8 @@ def _shorten(run, *precisions):
     for precision in precisions:
         for metric in ("bleu", "chrf"):
             scored = run["test_sets"]["test"][precision][metric]
-            scored["segments"] = pack(unpack(scored["segments"])[:-3])
+            numbers = unpack(scored["segments"])[:-3]
+            scored.update(segments=pack(numbers), score=score_of(metric, numbers))
 
 
 def test_literature_scores_words_of_its_tokenizer():

@@ -6,18 +6,26 @@ import struct
 import torch
 from safetensors.torch import load_file, save_file
 
-CONFIG, WEIGHTS = "model/config.json", "model/model.safetensors"
+from posnet_fairseq.inference.model_folder import FORMAT, write_config
+from posnet_fairseq.shared.records import read_json
+
+CONFIG, WEIGHTS, CARD = "model/config.json", "model/model.safetensors", "model/dataset.json"
 
 
-def config(**entries):
-    """A function that replaces entries of config.json; None removes one."""
+def config(file=CONFIG, **entries):
+    """A function that replaces entries of config.json, or of another file; None removes one."""
 
     def before(folder):
-        content = json.loads((folder / CONFIG).read_text()) | entries
+        content = json.loads((folder / file).read_text()) | entries
         kept = {name: value for name, value in content.items() if value is not None}
-        (folder / CONFIG).write_text(json.dumps(kept))
+        (folder / file).write_text(json.dumps(kept))
 
     return before
+
+
+def card(**entries):
+    """A function that replaces entries of dataset.json; None removes one."""
+    return config(CARD, **entries)
 
 
 def option(name, value):
@@ -26,6 +34,18 @@ def option(name, value):
     def before(folder):
         options = json.loads((folder / CONFIG).read_text())["options"]
         config(options=options | {name: value})(folder)
+
+    return before
+
+
+def resealed(change):
+    """A function that writes new hashes into config.json after `change`, as whoever means harm would."""
+
+    def before(folder):
+        change(folder)
+        entries = read_json(folder / CONFIG)
+        if isinstance(entries, dict) and entries.get("format") == FORMAT:
+            write_config(folder / "model", entries)
 
     return before
 

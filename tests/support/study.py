@@ -3,6 +3,7 @@
 import numpy as np
 
 from posnet_fairseq.studies.compression import pack
+from posnet_fairseq.studies.metrics import metrics_of
 
 SIGNATURE = {"nrefs": "1", "case": "mixed", "version": "0"}
 
@@ -17,6 +18,11 @@ def segments(generator, lengths, quality):
         part for n, size in enumerate(characters) for part in (size, size, generator.binomial(size, quality ** (n + 1)))
     ]
     return {"bleu": bleu.astype(float), "chrf": np.stack(chrf, 1).astype(float)}
+
+
+def score_of(metric, statistics):
+    """The corpus score of (N, K) statistics."""
+    return float(metrics_of("de", None)[metric].corpus(statistics.sum(0)))
 
 
 def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750, 1000)):
@@ -38,7 +44,7 @@ def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750
             generator = np.random.default_rng([seed, place, number, *system.encode()])
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
-                metric: {"score": 0.0, "signature": SIGNATURE, "segments": pack(numbers)}
+                metric: {"score": score_of(metric, numbers), "signature": SIGNATURE, "segments": pack(numbers)}
                 for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
     perplexity = [round(40 / quality * 250 / update, 2) for update in updates]
