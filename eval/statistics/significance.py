@@ -5,7 +5,7 @@ sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts,
 for all systems at once, are a matrix product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,11 @@ from posnet_eval.statistics.results import Difference
 
 AT_ONCE = 2**21  # segments of resampled corpora that are held in memory
 TAIL = 40  # 1 / 40 of the samples lies below a 95% interval, and 1 / 40 above
+
+
+def side_by_side(statistics: Iterable[FloatArray]) -> FloatArray:
+    """Return (N, F) columns of all runs of several (R, N, K) statistics, as the functions below resample them."""
+    return np.concatenate([rows.transpose(1, 0, 2).reshape(rows.shape[1], -1) for rows in statistics], axis=1)
 
 
 def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
