@@ -39,7 +39,8 @@ def _lines_below(comparison: Comparison) -> Iterator[str]:
     remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
     for test_set, remark in remarks[:MOST_REMARKS]:
         numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
-        yield f"note: {remark.system} on {test_set.name}: {remark.text}{numbers}"
+        system = f"{remark.system} on " if remark.system else ""
+        yield f"note: {system}{test_set.name}: {remark.text}{numbers}"
     if len(remarks) > MOST_REMARKS:
         yield f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report"
 

@@ -11,6 +11,7 @@ D and E are pooled over all systems with several runs, and stand for the systems
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,12 +32,12 @@ class Runs:
     scores: FloatArray
     samples: FloatArray
 
-    @property
+    @cached_property
     def value(self) -> float:
         """The mean of the scores."""
         return float(self.scores.mean())
 
-    @property
+    @cached_property
     def means(self) -> FloatArray:
         """(B,) means over runs on resampled test sets."""
         means: FloatArray = self.samples.mean(1)
