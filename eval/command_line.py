@@ -67,8 +67,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--test",
         choices=TESTS,
-        help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system has "
-        "several runs, else bs)",
+        help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system "
+        "has several runs, else bs)",
     )
     parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")
     parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomisation (default: {TRIALS})")

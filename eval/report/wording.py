@@ -43,9 +43,9 @@ def significance_test(comparison: Comparison) -> str:
     with_seeds = [test_set for test_set in comparison.test_sets if test_set.seed_freedom]
     freedom = listed(dict.fromkeys(str(test_set.seed_freedom) for test_set in with_seeds))
     text = (
-        f"over sentences and training seeds: {TESTS['bs']}, {comparison.resamples:,} resamples, seed {comparison.seed}, "
-        "and standard deviation over runs, pooled over systems; two-sided, Student's t, degrees of freedom: "
-        f"{freedom} or more"
+        f"over sentences and training seeds: {TESTS['bs']}, {comparison.resamples:,} resamples, seed "
+        f"{comparison.seed}, and standard deviation over runs, pooled over systems; two-sided, Student's t, "
+        f"degrees of freedom: {freedom} or more"
     )
     without = [test_set.name for test_set in comparison.test_sets if not test_set.seed_freedom]
     return f"{text}; not on {listed(without)}, where no system has several runs" if without else text

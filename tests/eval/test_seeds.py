@@ -165,7 +165,8 @@ def test_all_reports_say_whether_seeds_are_tested(three, capsys, systems, option
     interval = "95% interval over sentences" + (" and training seeds" if " and " in test else ", not training seeds")
     for name, said in {"shown": shown, **texts}.items():
         assert interval in said.replace("\\", ""), name
-    row = next(row for row in csv.DictReader(Path("report/report.csv").open()) if row["system"] == "good")
+    rows = csv.DictReader(Path("report/report.csv").read_text().splitlines())
+    row = next(row for row in rows if row["system"] == "good")
     assert row["p"] == str(report()["test_sets"][0]["differences"][0]["metrics"]["bleu"]["p"])
 
 
@@ -181,9 +182,8 @@ def test_a_test_set_without_several_runs_is_named(three, capsys):
 
 @pytest.mark.parametrize("options", [[], ["--test", "bs"]])
 def test_the_interval_has_the_score_of_runs_that_differ_in_length(three, capsys, options):
-    """BLEU of all their lines together is far from the mean of their scores: the brevity penalty is no mean."""
-    lines = Path("good0.txt").read_text().splitlines()
-    write(Path("good1.txt"), [line if number % 4 == 0 else "" for number, line in enumerate(lines)])
+    """BLEU of all their lines together is far from the mean of their scores: long outputs have a larger part in it."""
+    write(Path("good1.txt"), [line + " falsch" * 8 for line in Path("good0.txt").read_text().splitlines()])
     run(capsys, *three[:-3], "good=good0.txt,good1.txt", *options)
     score = report()["test_sets"][0]["scores"]["good"]["bleu"]
     assert score["low"] < score["value"] < score["high"]
