@@ -92,7 +92,7 @@ def score(
     baseline: str | Sequence[str] | None = None,
     test_set: str | None = None,
     language_pair: str | None = None,
-    test: str = "bs",
+    test: str | None = None,
     resamples: int = RESAMPLES,
     trials: int = TRIALS,
     seed: int = SEED,
@@ -123,7 +123,8 @@ def score(
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokeniser and TER's units; default: for files, their two-letter
             endings.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
+        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only, with sacreBLEU's p;
+            default: over sentences and seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.
         trials: number of trials of approximate randomisation.
         seed: seed of both.

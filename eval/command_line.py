@@ -62,11 +62,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
     parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV, TSV and JSON")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
-    parser.add_argument(
-        "--latex-intervals", action="store_true", help="show 95%% intervals of the bootstrap in the LaTeX table, too"
-    )
+    parser.add_argument("--latex-intervals", action="store_true", help="show 95%% intervals in the LaTeX table, too")
     tests = ", ".join(f"{name}: {text}" for name, text in TESTS.items())
-    parser.add_argument("--test", choices=TESTS, help=f"{tests} (default: bs)")
+    parser.add_argument(
+        "--test",
+        choices=TESTS,
+        help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system "
+        "has several runs, else bs)",
+    )
     parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")
     parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomisation (default: {TRIALS})")
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {SEED}, sacreBLEU's)")

@@ -12,7 +12,8 @@ from posnet_fairseq.shared.errors import UsageError
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
 MOST = 10**6  # resamples and trials
-TESTS = {"bs": "paired bootstrap", "ar": "approximate randomisation"}
+TESTS = {"bs": "paired bootstrap", "ar": "approximate randomisation"}  # of sentences only
+SEEDS = "seeds"  # the test of sentences and seeds
 SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the second
 # Columns of the results as rows; facts about systems follow and need titles of their own.
 ROW_COLUMNS = (
@@ -57,7 +58,8 @@ class Plan:
         test_sets: one or more.
         metrics: names of metrics.
         baselines: names of no, one or two systems.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
+        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only; None: over sentences and
+            seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.
         trials: number of trials of approximate randomisation.
         seed: seed of both.
@@ -75,7 +77,7 @@ class Plan:
     test_sets: tuple[TestSet, ...]
     metrics: tuple[str, ...] = ("bleu", "chrf")
     baselines: tuple[str, ...] = ()
-    test: str = "bs"
+    test: str | None = None
     resamples: int = RESAMPLES
     trials: int = TRIALS
     seed: int = SEED
@@ -123,8 +125,8 @@ class Plan:
             raise UsageError(f"both baselines are {self.baselines[0]!r}. Name two systems, or one baseline.")
 
     def _check_test(self) -> None:
-        if self.test not in TESTS:
-            raise UsageError(f"test {self.test!r}: there is none of this name. Choose bs or ar.")
+        if self.test not in (None, *TESTS):
+            raise UsageError(f"test {self.test!r}: there is none of this name. Choose bs or ar, or leave it out.")
         for name, number, least in (("resamples", self.resamples, FEWEST), ("trials", self.trials, 1)):
             if not least <= number <= MOST:
                 raise UsageError(f"{name} {number}: give {least} to {MOST:,}.")

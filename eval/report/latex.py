@@ -115,5 +115,5 @@ def _caption(comparison: Comparison, intervals: bool) -> str:
     if wording.has_several_runs(comparison):
         text += " Behind ±: standard deviation over runs."
     if intervals:
-        text += f" In brackets: 95% interval ({comparison.resamples:,} bootstrap resamples)."
+        text += f" In brackets: {wording.interval(comparison)}."
     return text.strip() or "Scores."

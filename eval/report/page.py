@@ -36,6 +36,8 @@ def render(comparison: Comparison) -> str:
     return environment.get_template("page.html").render(
         comparison=comparison,
         baselines=wording.baselines(comparison),
+        test=wording.significance_test(comparison),
+        interval=wording.interval(comparison),
         significant=SIGNIFICANT,
         sections=[_section(comparison, test_set) for test_set in comparison.test_sets],
         reproduction=wording.reproduction(comparison),

@@ -1,6 +1,6 @@
 """Wording of marks, tests and signatures that all tables share."""
 
-from posnet_eval.inputs.plan import SYMBOLS, TESTS
+from posnet_eval.inputs.plan import SEEDS, SYMBOLS, TESTS
 from posnet_eval.report.formats import fact, listed
 from posnet_eval.statistics.results import SIGNIFICANT, Comparison, MetricInfo, TestSetResult
 
@@ -37,18 +37,31 @@ def title(test_set: TestSetResult) -> str:
 
 def significance_test(comparison: Comparison) -> str:
     """Return the name and settings of the significance test."""
-    if comparison.test == "ar":
-        return f"{TESTS['ar']}, {comparison.trials:,} trials, seed {comparison.seed}"
-    return f"{TESTS['bs']}, {comparison.resamples:,} resamples, seed {comparison.seed}"
+    if comparison.test != SEEDS:
+        count = f"{comparison.trials:,} trials" if comparison.test == "ar" else f"{comparison.resamples:,} resamples"
+        return f"{TESTS[comparison.test]} over sentences, not training seeds, {count}, seed {comparison.seed}"
+    with_seeds = [test_set for test_set in comparison.test_sets if test_set.seed_freedom]
+    freedom = listed(dict.fromkeys(str(test_set.seed_freedom) for test_set in with_seeds))
+    text = (
+        f"over sentences and training seeds: {TESTS['bs']}, {comparison.resamples:,} resamples, seed "
+        f"{comparison.seed}, and standard deviation over runs, pooled over systems; two-sided, Student's t, "
+        f"degrees of freedom: {freedom} or more"
+    )
+    without = [test_set.name for test_set in comparison.test_sets if not test_set.seed_freedom]
+    return f"{text}; not on {listed(without)}, where no system has several runs" if without else text
+
+
+def interval(comparison: Comparison) -> str:
+    """Return what the 95% intervals of scores are over."""
+    over = f"sentences{' and' if comparison.test == SEEDS else ', not'} training seeds"
+    return f"95% interval over {over} ({comparison.resamples:,} bootstrap resamples)"
 
 
 def legend(comparison: Comparison) -> list[str]:
     """Return sentences that explain the signs in a table."""
-    sentences = [f"±: 95% interval ({comparison.resamples:,} bootstrap resamples)."]
+    sentences = [f"±: {interval(comparison)}."]
     if has_several_runs(comparison):
-        sentences.append(
-            "σ: standard deviation over runs, of which the score is the mean; tests are on all runs' lines."
-        )
+        sentences.append("σ: standard deviation over runs, of which the score is the mean.")
     if baselines(comparison):
         sentences.append(meaning_of_marks(comparison))
     lower = {info.label for test_set in comparison.test_sets for info in test_set.metrics if not info.higher_is_better}

@@ -38,7 +38,7 @@ class Score:
         value: mean of the runs' scores.
         runs: score of each run (seed).
         deviation: standard deviation over runs (n − 1); None for one run.
-        low, high: the bootstrap's 95% interval, of the pooled segments of all runs.
+        low, high: 95% interval: the bootstrap's, or with the test of seeds, Student's over sentences and seeds.
         half_width: half of the interval's width, sacreBLEU's ±.
     """
 
@@ -55,12 +55,13 @@ class Difference:
     """The difference of system `a` from system `b` on a test set.
 
     Attributes:
-        value: score of a − score of b, of the pooled segments of all runs.
-        low, high: the bootstrap's 95% interval of the difference.
-        p: p-value of the test, as sacreBLEU computes it; None if the outputs are equal.
+        value: score of a − score of b.
+        low, high: 95% interval of the difference, as of a score.
+        p: p-value of the test, with "bs" and "ar" as sacreBLEU computes it; None if the outputs are equal.
         p_shift: two-sided p-value of the bootstrap moved to the null hypothesis (Noreen, 1989): the share of resamples
-            whose difference is at least as far from their mean as `value` is from 0; 1 if the outputs are equal.
-        win_rate: share of resamples in which a is better (ties count half).
+            whose difference is at least as far from their mean as `value` is from 0; 1 if the outputs are equal; None
+            with the test of seeds, whose p is two-sided.
+        win_rate: share of resamples of sentences in which a is better (ties count half).
         better: 1 if a is better, −1 if it is worse, 0 if the scores are equal.
         same: whether all outputs are equal.
     """
@@ -69,7 +70,7 @@ class Difference:
     low: float
     high: float
     p: float | None
-    p_shift: float
+    p_shift: float | None
     win_rate: float
     better: int
     same: bool
@@ -151,6 +152,11 @@ class TestSetResult:
         """N, the number of segments."""
         return len(self.references[0])
 
+    @property
+    def seed_freedom(self) -> int:
+        """The degrees of freedom of deviations over seeds: the number of runs, less one for each system."""
+        return sum(len(runs) - 1 for runs in self.outputs.values())
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -161,9 +167,10 @@ class Comparison:
         labels: {system: label in tables}.
         baselines: no, one or two of the systems.
         test_sets: results on each test set.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation).
+        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only, or "seeds" (bootstrap of
+            sentences, and deviation over seeds).
         resamples: number of resamples of the bootstrap, which also gives the intervals with "ar".
-        trials: number of trials of approximate randomisation; 0 with "bs".
+        trials: number of trials of approximate randomisation; 0 with other tests.
         seed: seed of both.
         versions: {package: version}.
         columns: {title: {system: text or number}}, facts that tables show before the scores.

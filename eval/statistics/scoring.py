@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from posnet_eval.inputs.loading import Texts, refuse
-from posnet_eval.inputs.plan import Lines, Plan
+from posnet_eval.inputs.plan import SEEDS, Lines, Plan
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, keys
@@ -58,18 +58,20 @@ def compare(
             sharing.setdefault(json.dumps(run.details), []).append(run)
         for some in sharing.values():
             _compute(some, cache, report, cached_only)
+    several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
+    test = plan.test or (SEEDS if several else "bs")
     results = []
     for position, texts in enumerate(all_texts):
         with report.stage(f"test on {texts.name}"):
-            results.append(summarise(plan, texts, [of_metric[position] for of_metric in runs]))
+            results.append(summarise(plan, test, texts, [of_metric[position] for of_metric in runs]))
     return Comparison(
         systems=tuple(plan.systems),
         labels=dict(plan.systems),
         baselines=plan.baselines,
         test_sets=tuple(results),
-        test=plan.test,
+        test=test,
         resamples=plan.resamples,
-        trials=plan.trials if plan.test == "ar" else 0,
+        trials=plan.trials if test == "ar" else 0,
         seed=plan.seed,
         versions={package: importlib.metadata.version(package) for package in _PACKAGES},
         columns=plan.columns,

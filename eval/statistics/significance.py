@@ -5,16 +5,22 @@ sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts,
 for all systems at once, are a matrix product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics.results import Difference
+from posnet_eval.statistics.seeds import Contrast
 
 AT_ONCE = 2**21  # segments of resampled corpora that are held in memory
 TAIL = 40  # 1 / 40 of the samples lies below a 95% interval, and 1 / 40 above
+
+
+def side_by_side(statistics: Iterable[FloatArray]) -> FloatArray:
+    """Return (N, F) columns of all runs of several (R, N, K) statistics, as the functions below resample them."""
+    return np.concatenate([rows.transpose(1, 0, 2).reshape(rows.shape[1], -1) for rows in statistics], axis=1)
 
 
 def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
@@ -67,10 +73,11 @@ def interval(samples: FloatArray) -> tuple[float, float]:
 
 def compare(
     metric: Metric,
-    scores: tuple[FloatArray, FloatArray],
+    scores: tuple[FloatArray | float, FloatArray | float],
     resampled: tuple[FloatArray, FloatArray],
     same: bool,
     randomised: tuple[FloatArray, FloatArray] | None = None,
+    contrast: Contrast | None = None,
 ) -> Difference:
     """Return how a system differs from another one.
 
@@ -79,17 +86,20 @@ def compare(
         scores: () scores of the system and of the other.
         resampled: (B,) scores of both on resampled corpora.
         same: whether all their outputs are equal.
-        randomised: (T,) scores of both after random exchanges of segments; if given, p is that of approximate
-            randomisation instead of the bootstrap.
+        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments; if given, p is that
+            of approximate randomisation instead of the bootstrap.
+        contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
     value = float(scores[0] - scores[1])
     differences = resampled[0] - resampled[1]
-    low, high = interval(differences)
+    low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
     if randomised is None:
         extremes = magnitudes - magnitudes.mean() > abs(value)
     else:
-        extremes = np.abs(randomised[0] - randomised[1]) > abs(value)
+        exchanged = np.abs(randomised[0] - randomised[1])
+        extremes = exchanged[1:] > exchanged[0]
+    p = contrast.p if contrast else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)
     direction = 1 if metric.higher_is_better else -1
     wins = ((direction * differences > 0).mean() + (direction * differences >= 0).mean()) / 2
@@ -97,8 +107,8 @@ def compare(
         value=value,
         low=low,
         high=high,
-        p=None if same else _share(extremes),
-        p_shift=1.0 if same else _share(shifted),
+        p=None if same else p,
+        p_shift=None if contrast else 1.0 if same else _share(shifted),
         win_rate=float(wins),
         better=direction * int(np.sign(value)),
         same=same,

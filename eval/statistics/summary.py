@@ -1,6 +1,6 @@
 """Results on a test set from the statistics of its segments: scores, intervals, differences, remarks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -8,12 +8,15 @@ import numpy as np
 
 from posnet_eval.inputs import hygiene
 from posnet_eval.inputs.loading import Texts
-from posnet_eval.inputs.plan import Lines, Plan
+from posnet_eval.inputs.plan import SEEDS, Lines, Plan
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.buckets import by_length
 from posnet_eval.statistics.results import Difference, MetricInfo, Score, TestSetResult, deviation
+from posnet_eval.statistics.seeds import Runs, SeedVariance
 from posnet_fairseq.shared.errors import visible
+
+FEWEST_LINES = 30  # of a test set for which a bootstrap means something
 
 
 @dataclass
@@ -33,39 +36,44 @@ class MetricRun:
     statistics: dict[str, FloatArray] = field(default_factory=dict)
 
 
-def summarise(plan: Plan, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
+def summarise(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
     """Return the results on a test set.
 
     Args:
-        plan: tests to make.
+        plan: settings of the tests.
+        test: "bs", "ar" or "seeds", see :class:`posnet_eval.statistics.results.Comparison`.
         texts: lines of the test set.
         runs: metrics with their statistics.
     """
     systems = list(texts.outputs)
+    statistics = {run.metric.name: run.statistics for run in runs}
+    resampled = _sums(significance.bootstrap_sums, plan.resamples, plan.seed, statistics)
     # Means over runs: a line has the same weight in systems with many runs and with one.
-    pooled = {run.metric.name: {name: rows.mean(0) for name, rows in run.statistics.items()} for run in runs}
-    none = np.empty((len(texts.references[0]), 0))  # where all systems are missing
-    columns = np.concatenate([none, *(pooled[run.metric.name][name] for run in runs for name in systems)], axis=1)
-    resampled = _by_system(significance.bootstrap_sums(columns, plan.resamples, plan.seed), runs, systems)
-    kept: dict[str, dict[str, FloatArray]] = {}
-    if plan.test == "ar":
-        kept = _by_system(significance.shuffled_sums(columns, plan.trials, plan.seed), runs, systems)
+    pooled = {
+        metric: {name: rows.mean(0, keepdims=True) for name, rows in of.items()} for metric, of in statistics.items()
+    }
+    kept = _sums(significance.shuffled_sums, plan.trials, plan.seed, pooled) if test == "ar" else {}
     scores: dict[str, dict[str, Score]] = {name: {} for name in systems}
     differences: dict[tuple[str, str], dict[str, Difference]] = {}
     for run in runs:
         metric = run.metric
-        samples = {name: metric.corpus(sums) for name, sums in resampled[metric.name].items()}
-        totals = {name: rows.sum(0) for name, rows in pooled[metric.name].items()}
+        found = {
+            name: Runs(metric.corpus(run.statistics[name].sum(1)), metric.corpus(sums))
+            for name, sums in resampled[metric.name].items()
+        }
+        variance = SeedVariance.of(found.values()) if test == SEEDS else None
         for name in systems:
-            scores[name][metric.name] = _score(metric, run.statistics[name], samples[name])
+            scores[name][metric.name] = _score(found[name], variance)
         for b, a in combinations(systems, 2):
             differences.setdefault((a, b), {})[metric.name] = significance.compare(
                 metric,
-                (metric.corpus(totals[a]), metric.corpus(totals[b])),
-                (samples[a], samples[b]),
+                (found[a].value, found[b].value),
+                (found[a].means, found[b].means),
                 same=_equal(texts.outputs[a], texts.outputs[b]),
-                randomised=_exchanged(metric, kept[metric.name], totals, a, b) if kept else None,
+                randomised=_exchanged(metric, kept[metric.name], pooled[metric.name], a, b) if kept else None,
+                contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
+    means = {metric: {name: rows[0] for name, rows in of.items()} for metric, of in pooled.items()}
     return TestSetResult(
         name=texts.name,
         languages=texts.languages,
@@ -73,7 +81,7 @@ def summarise(plan: Plan, texts: Texts, runs: Sequence[MetricRun]) -> TestSetRes
         scores=scores,
         differences=differences,
         missing=texts.missing,
-        by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], pooled)),
+        by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
         remarks=tuple(_remarks(texts, plan.lowercase)),
         sources=texts.sources,
         references=texts.references,
@@ -82,22 +90,30 @@ def summarise(plan: Plan, texts: Texts, runs: Sequence[MetricRun]) -> TestSetRes
     )
 
 
-def _by_system(sums: FloatArray, runs: Sequence[MetricRun], systems: Sequence[str]) -> dict[str, dict[str, FloatArray]]:
-    """Return {metric: {system: its columns}} of sums of the columns of all metrics and systems."""
-    found: dict[str, dict[str, FloatArray]] = {run.metric.name: {} for run in runs}
-    start = 0
-    for run in runs:
-        for name in systems:
-            found[run.metric.name][name] = sums[:, start : start + run.metric.width]
-            start += run.metric.width
-    return found
+def _sums(
+    draw: Callable[[FloatArray, int, int], FloatArray],
+    repetitions: int,
+    seed: int,
+    statistics: Mapping[str, Mapping[str, FloatArray]],
+) -> dict[str, dict[str, FloatArray]]:
+    """Return {metric: {system: (B, R, K) sums}}, drawn together from {metric: {system: (R, N, K) statistics}}."""
+    every = [rows for of in statistics.values() for rows in of.values()]
+    if not every:
+        return {metric: {} for metric in statistics}
+    sums = draw(significance.side_by_side(every), repetitions, seed)
+    parts = iter(np.split(sums, np.cumsum([rows.shape[0] * rows.shape[2] for rows in every])[:-1], axis=1))
+    return {
+        metric: {name: next(parts).reshape(repetitions, *rows.shape[::2]) for name, rows in of.items()}
+        for metric, of in statistics.items()
+    }
 
 
-def _score(metric: Metric, statistics: FloatArray, samples: FloatArray) -> Score:
-    """Return the score of (R, N, K) statistics with the interval of (B,) resampled scores."""
-    values = tuple(float(metric.corpus(run.sum(0))) for run in statistics)
-    low, high = significance.interval(samples)
-    return Score(float(np.mean(values)), values, deviation(values), low, high, half_width=0.5 * (high - low))
+def _score(runs: Runs, variance: SeedVariance | None) -> Score:
+    """Return a score with its interval: over sentences and seeds, or without their variance the bootstrap's."""
+    found = variance.contrast(runs) if variance else None
+    low, high = (found.low, found.high) if found else significance.interval(runs.means)
+    values = tuple(runs.scores.tolist())
+    return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
 
 
 def _segment_scores(run: MetricRun) -> dict[str, FloatArray]:
@@ -114,16 +130,22 @@ def _equal(some: Sequence[Lines], others: Sequence[Lines]) -> bool:
 
 
 def _exchanged(
-    metric: Metric, kept: Mapping[str, FloatArray], totals: Mapping[str, FloatArray], a: str, b: str
+    metric: Metric, kept: Mapping[str, FloatArray], pooled: Mapping[str, FloatArray], a: str, b: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (T,) scores of a and of b after an exchange of the segments that were not kept."""
-    return (
-        metric.corpus(kept[a] + totals[b] - kept[b]),
-        metric.corpus(kept[b] + totals[a] - kept[a]),
-    )
+    """Return (1 + T,) scores of a and of b, as observed and after an exchange of the segments that were not kept."""
+    totals = {name: pooled[name].sum(1) for name in (a, b)}
+
+    def scores(one: str, other: str) -> FloatArray:
+        return metric.corpus(np.concatenate([totals[one], (kept[one] + totals[other] - kept[other])[:, 0]]))
+
+    return scores(a, b), scores(b, a)
 
 
 def _remarks(texts: Texts, lowercase: bool) -> Iterator[hygiene.Remark]:
+    count = len(texts.references[0])
+    if count < FEWEST_LINES:
+        few = "1 line" if count == 1 else f"{count} lines"
+        yield hygiene.Remark("", f"{few}, too few (less than {FEWEST_LINES}) for intervals, p and marks to mean much")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
         for number, lines in enumerate(runs, 1):

@@ -1,68 +1,25 @@
 """What the results of a study say: scores and differences with their intervals, and courses of the trainings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Score, deviation
+from posnet_eval.statistics.seeds import Contrast, Runs, SeedVariance
 from posnet_fairseq.studies.compression import unpack
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
 
 RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
-POWER = 0.8
 
 Result = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """The difference of two systems with the uncertainty of both the test set and the seeds.
-
-    Attributes:
-        value: score of the first system − score of the second.
-        error: standard error.
-        freedom: degrees of freedom, for Student's t; infinite: the normal distribution.
-        low, high: 95% interval.
-        p: two-sided p-value of no difference.
-        detectable: the true difference that a test at 5% finds with a probability of 80%.
-    """
-
-    value: float
-    error: float
-    freedom: float = np.inf
-
-    @property
-    def low(self) -> float:
-        """The lower end of the interval."""
-        return self.value - self._errors(0.975)
-
-    @property
-    def high(self) -> float:
-        """The upper end of the interval."""
-        return self.value + self._errors(0.975)
-
-    @property
-    def p(self) -> float:
-        """The p-value; 1 if there is neither difference nor uncertainty."""
-        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error) if self.error else not self.value)
-
-    @property
-    def detectable(self) -> float:
-        """The detectable difference."""
-        return self._errors(0.975) + self._errors(POWER)
-
-    def _errors(self, probability: float) -> float:
-        return float(stdtrit(self.freedom, probability)) * self.error
 
 
 class Analysis:
@@ -86,7 +43,7 @@ class Analysis:
         self.metrics: dict[str, Metric] = metrics_of(first["data"]["target"], study.literature)
         self.test_sets = list(first["test_sets"])
         self._rows: dict[tuple[str, ...], FloatArray] = {}
-        self._samples: dict[tuple[str, ...], FloatArray] = {}
+        self._scored: dict[tuple[str, ...], Runs] = {}
 
     def title(self, test_set: str) -> str:
         """What a test set has, and its name."""
@@ -109,47 +66,30 @@ class Analysis:
             self._rows[key] = np.stack([unpack(run[metric]["segments"]) for run in runs])
         return self._rows[key]
 
-    def _resampled(self, system: str, test_set: str, metric: str, precision: str = "float32") -> FloatArray:
-        """(B,) scores on resampled test sets, the same ones for all systems."""
+    def _runs(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Runs:
+        """The scores of a system's runs, and those on resampled test sets, the same ones for all systems."""
         key = (system, test_set, metric, precision)
-        if key not in self._samples:
-            pooled = self.statistics(*key).mean(0)
-            sums = significance.bootstrap_sums(pooled, RESAMPLES, SEED)
-            self._samples[key] = self.metrics[metric].corpus(sums)
-        return self._samples[key]
+        if key not in self._scored:
+            rows, made = self.statistics(*key), self.metrics[metric]
+            sums = significance.bootstrap_sums(significance.side_by_side([rows]), RESAMPLES, SEED)
+            self._scored[key] = Runs(made.corpus(rows.sum(1)), made.corpus(sums.reshape(RESAMPLES, *rows.shape[::2])))
+        return self._scored[key]
 
     def score(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Score:
         """The mean of the runs' scores, with the interval of the bootstrap."""
-        made = self.metrics[metric]
-        values = tuple(float(made.corpus(run.sum(0))) for run in self.statistics(system, test_set, metric, precision))
-        low, high = significance.interval(self._resampled(system, test_set, metric, precision))
-        return Score(fmean(values), values, deviation(values), low, high, half_width=0.5 * (high - low))
+        runs = self._runs(system, test_set, metric, precision)
+        low, high = significance.interval(runs.means)
+        values = tuple(runs.scores.tolist())
+        return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
 
-    def seed_deviation(self, test_set: str, metric: str) -> float | None:
-        """The standard deviation of a score over seeds, pooled over all systems with several; None if there is none."""
-        squares = 0.0
-        for system in self.systems:
-            scores = self.score(system, test_set, metric)
-            if scores.deviation is not None:
-                squares += scores.deviation**2 * (len(scores.runs) - 1)
-        return float(np.sqrt(squares / self.seed_freedom)) if self.seed_freedom else None
-
-    @property
-    def seed_freedom(self) -> int:
-        """The degrees of freedom of :meth:`seed_deviation`: the number of runs, less one for each system."""
-        return sum(len(self.seeds(system)) - 1 for system in self.systems)
+    def seed_variance(self, test_set: str, metric: str) -> SeedVariance:
+        """How scores vary over seeds, pooled over all systems with several."""
+        return SeedVariance.of(self._runs(system, test_set, metric) for system in self.systems)
 
     def contrast(self, a: str, b: str, test_set: str, metric: str) -> Contrast:
-        """The difference of system a from system b, with the uncertainty of other sentences and of other seeds.
-
-        It has the degrees of freedom of the seeds' deviation, although its other part, of the sentences, is known
-        better. Welch's and Satterthwaite's number is larger, but finds too many differences where seeds are few.
-        """
-        value = self.score(a, test_set, metric).value - self.score(b, test_set, metric).value
-        sentences = self._resampled(a, test_set, metric) - self._resampled(b, test_set, metric)
-        spread = self.seed_deviation(test_set, metric) or 0.0
-        seeds = spread**2 * (1 / len(self.seeds(a)) + 1 / len(self.seeds(b)))
-        return Contrast(value, float(np.sqrt(sentences.var(ddof=1) + seeds)), self.seed_freedom or np.inf)
+        """The difference of system a from system b, with the uncertainty of other sentences and of other seeds."""
+        variance = self.seed_variance(test_set, metric)
+        return variance.contrast(*(self._runs(system, test_set, metric) for system in (a, b)))
 
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
         """Scores of groups of sentences by the length of their reference.

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
-from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis, Contrast
+from posnet_eval.statistics.seeds import Contrast
+from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
 from posnet_fairseq.studies.form import PRECISIONS
 from posnet_fairseq.studies.protocol import Claim
 
@@ -154,7 +155,7 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
 
 def _claims(analysis: Analysis) -> str:
     test_set, margin = analysis.test_sets[0], analysis.study.margin
-    seeds_vary = analysis.seed_deviation(test_set, "bleu") is not None
+    seeds_vary = analysis.seed_variance(test_set, "bleu").deviation is not None
     head = ["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"]
     rows = []
     claims = [claim for claim in analysis.study.claims if {claim.system, claim.other} <= set(analysis.systems)]
@@ -190,7 +191,7 @@ def _power(analysis: Analysis) -> str:
     rows = []
     for test_set in analysis.test_sets:
         for metric in analysis.metrics:
-            spread = analysis.seed_deviation(test_set, metric)
+            spread = analysis.seed_variance(test_set, metric).deviation
             contrasts: dict[tuple[int, int], list[Contrast]] = {}
             for place, baseline in enumerate(analysis.baselines):
                 for system in analysis.systems:

@@ -44,7 +44,7 @@ def test_all_scores_are_there():
                 )
                 assert " ".join(cell.split()) == f"{score.value:.1f}{marks} 95% ±{score.half_width:.1f}"
     assert {"†↑", "†↓", "‡↑", "‡↓"} & set(page.text.split())
-    for said in ("12345", "sacrebleu 2.6.0", "posnet 1.2.3", "paired bootstrap (200 resamples)"):
+    for said in ("12345", "sacrebleu 2.6.0", "posnet 1.2.3", "bootstrap over sentences, not training seeds, 200"):
         assert said in page.text
     assert [
         label for label in ("System s0baseline †", "System s1baseline ‡", "System s2") if label not in page.text
@@ -72,8 +72,8 @@ def test_differences_in_numbers():
 def test_approximate_randomisation_is_named():
     made = made_up.comparison()
     page = render(dataclasses.replace(made, test="ar", trials=777))
-    assert "approximate randomisation (777 trials)" in " ".join(page.split())
-    assert "approximate randomisation, 777 trials, seed 12345" in page
+    assert "Differences from System s0: approximate randomisation over" in " ".join(page.split())
+    assert "approximate randomisation over sentences, not training seeds, 777 trials, seed 12345" in page
 
 
 def test_runs():

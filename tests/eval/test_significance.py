@@ -45,8 +45,8 @@ def p_values(metric, runs, resamples, test="bs"):
         randomised = None
         if test == "ar":
             randomised = (
-                metric.corpus(kept[:, width] + totals[first] - kept[:, first]),
-                metric.corpus(kept[:, first] + totals[width] - kept[:, width]),
+                metric.corpus(np.vstack([totals[width], kept[:, width] + totals[first] - kept[:, first]])),
+                metric.corpus(np.vstack([totals[first], kept[:, first] + totals[width] - kept[:, width]])),
             )
         scores = metric.corpus(totals[width]), metric.corpus(totals[first])
         found.append(significance.compare(metric, scores, (sample, samples[0]), same=False, randomised=randomised).p)

@@ -16,10 +16,11 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from scipy.stats import t
 
 from posnet_eval.metrics.base import Segment
+from posnet_eval.statistics.seeds import Contrast, SeedVariance
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import analysis, protocol, results, tables
-from posnet_fairseq.studies.analysis import Analysis, Contrast
+from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.compression import pack, unpack
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Claim
@@ -79,13 +80,22 @@ def test_scores_are_means_of_the_seeds(found):
 def test_contrasts_have_the_uncertainty_of_sentences_and_seeds(found):
     runs = {name: found.score(name, "test", "bleu").runs for name in found.systems}
     squares = 2 * np.var(runs["base"], ddof=1) + np.var(runs["good"], ddof=1)
-    spread = math.sqrt(squares / 3)  # two degrees of freedom and one
-    assert found.seed_deviation("test", "bleu") == pytest.approx(spread)
+    variance = found.seed_variance("test", "bleu")
+    assert variance.deviation == pytest.approx(math.sqrt(squares / 3))  # two degrees of freedom and one
     contrast = found.contrast("good", "other", "test", "bleu")
     assert contrast.value == pytest.approx(np.mean(runs["good"]) - np.mean(runs["other"]))
-    assert contrast.error == pytest.approx(math.sqrt(of_sentences(found) ** 2 + spread**2 * (1 / 2 + 1 / 1)))
-    assert contrast.freedom == found.seed_freedom == 3  # three runs of base, two of good, one of other
-    of_t = t(3)
+    resampled = {name: of_sentences(found, name) for name in found.systems}
+    both = np.var(resampled["good"].mean(1) - resampled["other"][:, 0], ddof=1)
+    twice = sum(
+        np.var(resampled[name][:, run] - resampled[name].mean(1), ddof=1)
+        for name, count in (("base", 3), ("good", 2))
+        for run in range(count)
+    )
+    share = 1 / 2 + 1 / 1
+    seeds = squares / 3 * share
+    assert contrast.error == pytest.approx(math.sqrt(max(both - twice / 3 * share, 0) + seeds))
+    assert contrast.freedom == pytest.approx(3 * contrast.error**2 / seeds)
+    of_t = t(contrast.freedom)
     assert contrast.value - contrast.low == pytest.approx(of_t.ppf(0.975) * contrast.error)
     assert contrast.high - contrast.value == pytest.approx(of_t.ppf(0.975) * contrast.error)
     assert contrast.p == pytest.approx(2 * of_t.sf(abs(contrast.value) / contrast.error))
@@ -94,18 +104,18 @@ def test_contrasts_have_the_uncertainty_of_sentences_and_seeds(found):
     assert Contrast(12.7062, 1.0, 1).p == pytest.approx(0.05, abs=1e-6)
 
 
-def of_sentences(found):
-    """The standard error of good − other by a bootstrap of sentences, resample by resample."""
-    rows = {name: found.statistics(name, "test", "bleu").mean(0) for name in ("good", "other")}
+def of_sentences(found, name):
+    """BLEU of each run by a bootstrap of sentences, resample by resample."""
+    rows = found.statistics(name, "test", "bleu")
     generator = np.random.default_rng(analysis.SEED)
     drawn = [generator.choice(300, 300) for _ in range(analysis.RESAMPLES)]
-    return np.std([bleu(rows["good"][lines]) - bleu(rows["other"][lines]) for lines in drawn], ddof=1)
+    return np.array([[bleu(run[lines]) for run in rows] for lines in drawn])
 
 
 def test_without_several_seeds_nothing_is_decided(found):
     one = Analysis(found.study, {system: runs[:1] for system, runs in found.results.items()})
     contrast = one.contrast("good", "other", "test", "bleu")
-    sentences = (one._resampled("good", "test", "bleu") - one._resampled("other", "test", "bleu")).std(ddof=1)
+    sentences = (of_sentences(one, "good") - of_sentences(one, "other")).std(ddof=1)
     assert (contrast.error, contrast.freedom) == (pytest.approx(sentences), math.inf)
     text = tables.markdown(one)
     claims = [line for line in text.splitlines() if line.startswith("| Good is ")]
@@ -120,10 +130,10 @@ def test_without_several_seeds_nothing_is_decided(found):
 
 def test_marks_are_of_the_test_of_claims(found, monkeypatch):
     """A difference that the sentences alone would show, and the seeds do not."""
-    monkeypatch.setattr(Analysis, "seed_deviation", lambda *_: 0.0)
+    monkeypatch.setattr(Analysis, "seed_variance", lambda *_: SeedVariance(0.0, 0.0, 3))
     assert tables._marks(found, "good", "test", "bleu") == "†↑‡↑"
     assert tables._marks(found, "base", "test", "bleu") == ""
-    monkeypatch.setattr(Analysis, "seed_deviation", lambda *_: 100.0)
+    monkeypatch.setattr(Analysis, "seed_variance", lambda *_: SeedVariance(1e4, 0.0, 3))
     assert tables._marks(found, "good", "test", "bleu") == ""
 
 
@@ -135,10 +145,10 @@ def test_differences_that_could_have_been_found(found):
         if line.startswith("| whole sentences (test) | BLEU |")
     ]
     assert [row[3] for row in rows] == ["1 and 3", "2 and 1", "2 and 3"]
-    spread = found.seed_deviation("test", "bleu")
+    spread = found.seed_variance("test", "bleu").deviation
     for row, pair in zip(rows, (("other", "base"), ("good", "other"), ("good", "base")), strict=True):
         contrast = found.contrast(*pair, "test", "bleu")
-        detectable = (t(3).ppf(0.975) + t(3).ppf(0.8)) * contrast.error
+        detectable = sum(t(contrast.freedom).ppf((0.975, 0.8))) * contrast.error
         assert row[2:] == [f"{spread:.2f}", row[3], f"{contrast.error:.2f}", f"{detectable:.1f} |"]
 
 
