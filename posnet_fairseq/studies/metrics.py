@@ -1,6 +1,8 @@
 """The metrics of a study."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
@@ -32,7 +34,7 @@ class LiteratureBleu(Bleu):
         return super().statistics([Segment("", split(line), tuple(map(split, of))) for _, line, of in segments])
 
 
-def metrics_of(language: str, literature: Mapping[str, bool] | None, lowercase: bool = False) -> dict[str, Metric]:
+def metrics_of(language: str, literature: Mapping[str, Any] | None, lowercase: bool = False) -> dict[str, Metric]:
     """Return the metrics of a study by name: BLEU and chrF of sacreBLEU, and BLEU as in the literature.
 
     Args:
@@ -43,5 +45,5 @@ def metrics_of(language: str, literature: Mapping[str, bool] | None, lowercase: 
     options = MetricOptions(language=language, lowercase=lowercase)
     found = {name: get_metric(name, options) for name in ("bleu", "chrf")}
     if literature is not None:
-        found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(**{"language": language, **literature}))
+        found[LiteratureBleu.name] = LiteratureBleu(replace(Tokenizer(language), **literature))
     return found

@@ -340,7 +340,7 @@ def test_two_vocabularies_leave_two_embeddings(tmp_path):
         ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "is no card of a dataset"),
         ('{"key": "k"}', "does not say both languages"),
         ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, no str"),
-        (None, "cannot be read"),
+        (None, "is a directory. Give a file in it."),
     ],
 )
 def test_bad_card_is_one_sentence(tmp_path, text, sentence):
