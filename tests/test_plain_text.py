@@ -42,7 +42,7 @@ def test_every_form_has_the_same_lines(tmp_path, form, compress):
         (zipped(data(LINES)), "file is a zip archive, as files of Word and Excel are, not plain text"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "file is compressed by zstd, not plain text"),
         (b"{\\rtf1\\ansi Text}", "file is an RTF document, not plain text"),
-        (gzip.compress(data(LINES * 99))[:-20], "file is compressed and damaged"),
+        (gzip.compress(data(LINES * 99), mtime=0)[:-20], "file is compressed and damaged"),
         (data(["a\tb", "", "c d\te"]), "file is a table: each line has a tab"),
         (data(["<seg id=1>a b", "c</seg>"]), "a segment does not end in its line: '<seg id=1>a b'"),
         (data(["<!DOCTYPE html>", "<p>a</p>"]), "file is SGML or XML without <seg>"),

@@ -30,11 +30,11 @@ UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
     "HIRAGANA": ("Japanese", {"ja": "ja-mecab"}),
     "KATAKANA": ("Japanese", {"ja": "ja-mecab"}),
     "HANGUL": ("Korean", {"ko": "ko-mecab"}),
-    "THAI": ("Thai", {}),
-    "LAO": ("Lao", {}),
-    "KHMER": ("Khmer", {}),
-    "MYANMAR": ("Burmese", {}),
-    "TIBETAN": ("Tibetan", {}),
+    "THAI": ("Thai", {"th": "char"}),
+    "LAO": ("Lao", {"lo": "char"}),
+    "KHMER": ("Khmer", {"km": "char"}),
+    "MYANMAR": ("Burmese", {"my": "char"}),
+    "TIBETAN": ("Tibetan", {"bo": "char"}),
 }
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")

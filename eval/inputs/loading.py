@@ -11,6 +11,7 @@ from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
 from posnet_eval.metrics.base import MetricOptions
+from posnet_eval.metrics.ter import WITHOUT_SPACES
 from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines
@@ -179,17 +180,20 @@ class _Loader:
         looks, own = UNSPACED[script]
         code = MetricOptions(language=language).code
         start = f"the reference of {name} looks {looks}, whose words are not split"
-        pairs = " or ".join(f"en-{code}" for code in own)
-        pair = f"the pair of languages (--language-pair; languages in a configuration file), as {pairs}, or "
-        give = f"Give {pair if own else ''}"
+
+        def give(codes: Iterable[str]) -> str:
+            pairs = " or ".join(f"en-{code}" for code in codes)
+            return f"Give the pair of languages (--language-pair; languages in a configuration file), as {pairs}, or"
+
         if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
-            choice = ", ".join((*own.values(), *_SPLIT_ALL))
+            choice = ", ".join(dict.fromkeys((*own.values(), *_SPLIT_ALL)))
             self.problems.append(
-                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give}--tokenize: {choice}, none for words "
+                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} --tokenize: {choice}, none for words "
                 "between spaces."
             )
-        if "ter" in metrics and script != "HANGUL" and code not in own:
-            self.problems.append(f"{start} by TER. {give}--metrics without ter.")
+        if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
+            split = [code for code in own if code in WITHOUT_SPACES]
+            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} --metrics without ter.")
 
 
 def _ending(text: Text | None) -> str:

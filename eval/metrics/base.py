@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 # Two-letter codes of languages with a way of their own to split text, by codes of ISO 639-2 and 639-3.
-_CODES = {**dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"), "jpn": "ja", "kor": "ko"}
+_CODES = {
+    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
+    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"},
+    **{"mya": "my", "bur": "my", "bod": "bo", "tib": "bo"},
+}
+# Languages without spaces for which sacreBLEU has no tokenizer of words: characters are counted.
+BY_CHARACTERS = ("th", "lo", "km", "my", "bo")
 
 
 class Segment(NamedTuple):
@@ -55,6 +61,11 @@ class MetricOptions:
         """The code that sacreBLEU has for the language, without script and country: "zh" for "zho_Hans"."""
         first = re.split("[-_]", self.language)[0].lower()
         return _CODES.get(first, first)
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The tokenizer of BLEU that is asked for or that the language needs; None: sacreBLEU's choice."""
+        return self.tokenize or ("char" if self.code in BY_CHARACTERS else None)
 
 
 class Metric(ABC):

@@ -32,7 +32,7 @@ class Bleu(SacrebleuMetric):
             )
         try:
             # force: no warning of text that looks tokenised, which is among the remarks
-            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenize, trg_lang=options.code)
+            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer, trg_lang=options.code)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
             what = f"BLEU's tokeniser {options.tokenize or f'for {options.language}'}"
             if package := re.search(r"pip install (\S+)", str(error)):

@@ -247,7 +247,7 @@ def test_mistakes_on_the_command_line(data, capsys, arguments, expected):
 
 CHINESE, JAPANESE, KOREAN = ["我们今天去看GitHub。", "他说你好。"], ["今日は天気がいい。"], ["오늘은 날씨가 좋다"]
 SOUTHEAST = {"th": "วันนี้อากาศดี", "lao_Laoo": "ມື້ນີ້ອາກາດດີ", "khm": "ថ្ងៃនេះអាកាសធាតុល្អ", "my": "ဒီနေ့ ရာသီဥတုသာယာတယ်။"}
-UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give --tokenize: flores200, flores101, spm, "
+UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give the pair of languages (--language-pair; "
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,8 @@ UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give --tokenize: f
         (JAPANESE, ("-l", "eng-jpn", "--metrics", "ter"), "asian:yes"),
         (KOREAN, (), "looks Korean"),
         (KOREAN, ("--tokenize", "13a"), "tok:13a"),
-        *(([line], ("-l", f"en-{code}"), UNSPLIT) for code, line in SOUTHEAST.items()),
+        *(([line], ("-l", f"en-{code}"), "tok:char") for code, line in SOUTHEAST.items()),
+        *(([line], (), UNSPLIT) for line in SOUTHEAST.values()),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "zh"), "BLEU's tokenizer zh"),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--tokenize", "char"), "tok:char"),
         ([SOUTHEAST["th"]], ("-l", "en-th", "--metrics", "chrf,ter"), "by TER. Give --metrics without ter."),
