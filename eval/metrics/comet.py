@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     import torch
 
 _CHECKPOINT = "checkpoints/model.ckpt"
-MODEL = model_files.ModelKind(
-    what="a COMET model",
-    flag="--comet-model",
-    owner="Unbabel",
-    files=("hparams.yaml", _CHECKPOINT),
-    needed=(("hparams.yaml",), (_CHECKPOINT,)),
-)
 ENCODER = model_files.ModelKind(
     what="the encoder of a COMET model",
     flag="--comet-encoder",
@@ -31,6 +24,14 @@ ENCODER = model_files.ModelKind(
     files=("config.json", *model_files.TOKENIZER),
     needed=(("config.json",), ("tokenizer.json", "sentencepiece.bpe.model", "vocab.txt")),
     include="config.json 'tokenizer*' '*.model'",
+)
+MODEL = model_files.ModelKind(
+    what="a COMET model",
+    flag="--comet-model",
+    owner="Unbabel",
+    files=("hparams.yaml", _CHECKPOINT),
+    needed=(("hparams.yaml",), (_CHECKPOINT,)),
+    encoder=("xlm-roberta-large", ENCODER),
 )
 _ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "BERT")  # whose tokeniser is in their own folder
 _UNSAFE = (
@@ -64,10 +65,9 @@ class Comet(NeuralMetric):
         """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()
         given = self.options.comet_model
-        also = f"; for its encoder, {ENCODER.how_to_copy('xlm-roberta-large')}"
-        files = MODEL.files_in(model_files.find(given, MODEL, also, download))
+        files = MODEL.files_in(model_files.find(given, MODEL, download))
         encoder = self.options.comet_encoder or _settings(files["hparams.yaml"]).get("pretrained_model")
-        found = ENCODER.files_in(model_files.find(encoder or "xlm-roberta-large", ENCODER, download=download))
+        found = ENCODER.files_in(model_files.find(encoder or "xlm-roberta-large", ENCODER, download))
         return model_files.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
 
     def load(self) -> tuple[Any, Any]:

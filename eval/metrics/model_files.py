@@ -43,6 +43,7 @@ class ModelKind:
         files: names of the files that are read if they exist.
         needed: groups of file names; one file of each group must exist.
         include: argument of huggingface-cli's --include that limits the download to what is needed; "" for all.
+        encoder: usual name and kind of a model that belongs to it.
     """
 
     what: str
@@ -51,6 +52,7 @@ class ModelKind:
     files: tuple[str, ...]
     needed: tuple[tuple[str, ...], ...]
     include: str = ""
+    encoder: tuple[str, "ModelKind"] | None = None
 
     def missing_file(self, folder: Path) -> str:
         """Return the first needed file that a folder lacks, as text for people; "" if it has all."""
@@ -75,16 +77,16 @@ class ModelKind:
         return (
             f"run huggingface-cli download {name}{include} where there is network, and copy models--"
             f"{name.replace('/', '--')} from ~/.cache/huggingface/hub there to {HF_HUB_CACHE} here"
+            + (f"; for its encoder, {self.encoder[1].how_to_copy(self.encoder[0])}" if self.encoder else "")
         )
 
 
-def find(given: str, kind: ModelKind, also: str = "", download: bool = True) -> Path:
+def find(given: str, kind: ModelKind, download: bool = True) -> Path:
     """Return the folder of a model.
 
     Args:
         given: local folder or name on the hub, whose local cache is searched first.
         kind: what the folder should hold.
-        also: end of the sentence on how to copy the model here, if more than the model is to be copied.
         download: whether the model may be downloaded.
 
     Raises:
@@ -108,9 +110,9 @@ def find(given: str, kind: ModelKind, also: str = "", download: bool = True) -> 
     if cached:
         return cached
     if not download:
-        fix = f"It is fetched when first used, if there is network; else {kind.how_to_copy(name)}{also}."
+        fix = f"It is fetched when first used, if there is network; else {kind.how_to_copy(name)}."
         raise Missing(f"{name} is not in the hub's cache", fix)
-    return _download(name, kind, also)
+    return _download(name, kind)
 
 
 def short_name(given: str) -> str:
@@ -158,7 +160,7 @@ def _cached(name: str, kind: ModelKind) -> Path | None:
     return None if kind.missing_file(folder) else folder
 
 
-def _download(name: str, kind: ModelKind, also: str) -> Path:
+def _download(name: str, kind: ModelKind) -> Path:
     """Download a model into the hub's cache and return its folder."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
@@ -175,13 +177,13 @@ def _download(name: str, kind: ModelKind, also: str) -> Path:
             raise
         raise Missing(
             f"{name} is neither a folder here nor in the hub's cache, and the hub cannot be reached",
-            f"To copy it here, {kind.how_to_copy(name)}{also}.",
+            f"To copy it here, {kind.how_to_copy(name)}.",
         ) from error
     missing = kind.missing_file(folder)
     if missing:
         # Without network, an interrupted download's part in the cache is returned as if it were whole.
         raise Missing(
             f"{name} as fetched to {folder} is not {kind.what}: there is no {missing} in it",
-            f"If the hub cannot be reached from here, {kind.how_to_copy(name)}{also}.",
+            f"If the hub cannot be reached from here, {kind.how_to_copy(name)}.",
         )
     return folder

@@ -80,6 +80,8 @@ def needs_shell(command):
 
 # In place of posnet-run. Batches are those of the size: to look for those that fit takes seconds for each system.
 EIGHT_GPUS = """
+import os, sys
+sys.executable = os.path.join(os.path.dirname(__file__), "python")  # beside whose programs children are looked for
 from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import machine
 machine.gpus = lambda: (8, True)
@@ -197,6 +199,8 @@ class Reader:
         program.parent.mkdir()
         (program.parent / "eight_gpus.py").write_text(EIGHT_GPUS)
         python = shlex.quote(sys.executable)  # its path may have spaces, which #! does not take
+        (program.parent / "python").write_text(f'#!/bin/bash\nexec {python} "$@"\n')
+        (program.parent / "python").chmod(0o755)
         program.write_text(f'#!/bin/bash\nexec {python} "$(dirname "$0")/eight_gpus.py" "$@"\n')
         program.chmod(0o755)
 
