@@ -345,7 +345,7 @@ COMPANIONS = [
     ("a card that is a number", TRANSLATE, BAD_CARD, written("data/dataset.json", 1)),
     ("a card without end", TRANSLATE, BAD_CARD, written("data/dataset.json", "[" * 10**6)),
     ("a card of bytes", TRANSLATE, BAD_CARD, written("data/dataset.json", b"\xff\xfe{}")),
-    ("a card that is a directory", TRANSLATE, "data/dataset.json: Is a directory", as_directory("data/dataset.json")),
+    ("a card that is a directory", TRANSLATE, "data/dataset.json is a directory", as_directory("data/dataset.json")),
     ("an unknown tokenizer", TRANSLATE, "no tokenizer 'mosses'. Choose one of", words(tokenizer="mosses")),
     ("a tokenizer of numbers", TRANSLATE, f"{BAD_CARD} .*tokenizer is 7, no str", words(tokenizer=7)),
     ("a text for a switch", TRANSLATE, f"{BAD_CARD} .*lowercase is 'no', no bool", words(lowercase="no")),

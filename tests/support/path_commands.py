@@ -115,7 +115,7 @@ COMMANDS = [
             "input": Given(TEXT, "text/test.xx"),
             "output": Given(OUTPUT, "new.txt"),
             "data": Given(FOLDER, "data"),
-            "prefix": Given(TEXT, "text/test.yy"),
+            "prefix": Given(TEXT, "data/test.bpe.yy"),
         },
         makes=("new.txt",),
     ),
