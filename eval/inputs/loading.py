@@ -10,8 +10,7 @@ from posnet_eval.inputs.hygiene import UNSPACED, is_segmented, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
-from posnet_eval.metrics.base import MetricOptions
-from posnet_eval.metrics.ter import WITHOUT_SPACES
+from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
 from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines

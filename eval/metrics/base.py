@@ -17,6 +17,7 @@ _CODES = {
     **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"},
     **{"mya": "my", "bur": "my", "bod": "bo", "tib": "bo"},
 }
+WITHOUT_SPACES = ("zh", "ja")  # whose characters TER can count instead of words
 # Languages without spaces for which sacreBLEU has no tokenizer of words: characters are counted.
 BY_CHARACTERS = ("th", "lo", "km", "my", "bo")
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from sacrebleu.metrics import TER
 
-from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
+from posnet_eval.metrics.base import WITHOUT_SPACES, FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError
 
-WITHOUT_SPACES = ("zh", "ja")
 # Words of a line times those of its reference: the time grows with more than the square of a line's length, and 1,000
 # words of few kinds take minutes.
 _MOST = 250_000

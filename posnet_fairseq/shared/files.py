@@ -90,6 +90,11 @@ def read_small(path: str | Path, most: int = 2**26) -> bytes:
         UsageError: it is missing, no regular file or larger, or cannot be read.
     """
     check_file(path)
+    return _bounded(Path(path), most)
+
+
+def _bounded(path: Path, most: int = 2**26) -> bytes:
+    """Return the content of a small file, or of a pipe."""
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -105,7 +110,7 @@ def read_lines(path: str | Path, small: bool = False) -> list[str]:
 
     Args:
         path: of the file.
-        small: refuse what :func:`read_small` refuses, such as a device without end.
+        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
 
     Raises:
         UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes.
@@ -114,7 +119,7 @@ def read_lines(path: str | Path, small: bool = False) -> list[str]:
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
     with reading(name):
-        data = sys.stdin.buffer.read() if str(path) == "-" else (read_small if small else Path.read_bytes)(Path(path))
+        data = sys.stdin.buffer.read() if str(path) == "-" else (_bounded if small else Path.read_bytes)(Path(path))
     data = decompressed(data, name)
     try:
         text = data.decode("utf-8-sig")

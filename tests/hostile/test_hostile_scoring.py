@@ -239,13 +239,14 @@ ROWS = [
     plan("an anchor in itself", "plan.yaml: the file", "&a [*a]"),
     plan("a date that is none", r"has a value that YAML cannot read .*Put it in quotes", "systems: [2024-13-45]"),
     plan("a number that is none", r"plan.yaml has a value that YAML cannot read", "systems: [!!int '']"),
-    plan("a number without end", r"plan.yaml has a value that YAML cannot read", "seed: " + "9" * 5000),
+    plan("a number without end", "plan.yaml: the file lacks systems", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
     # the cache
     refused(
         "a cache of garbage", r"scores.sqlite is damaged or something else",
-        before=then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
+        f"{SCORE} --cache cache/posnet/scores.sqlite",
+        then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
     ),
     refused("a cache that is a folder", "Choose another place with --cache", f"{SCORE} --cache text"),
     refused("a cache in a file", "Choose another place with --cache", f"{SCORE} --cache text/a/b"),
@@ -255,7 +256,8 @@ ROWS = [
     ),
     refused(
         "a cache that others have locked", "database is locked. Choose another place with --cache",
-        before=then(outputs, locked),
+        f"{SCORE} --cache cache/posnet/scores.sqlite",
+        then(outputs, locked),
     ),
     refused(
         "a cache with details that are nested deeply", "COMET with .* is not in the cache",
