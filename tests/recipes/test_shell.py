@@ -81,7 +81,7 @@ def test_shellcheck_has_nothing_to_say(script):
         ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "nothing to compare. Give a file"),
         ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1", "MIXERS": "rposnt"}, "Did you mean rposnet"),
         ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1", "MIXERS": "attention"}, "called transformer_pos"),
-        ("compare", ("/no/such",), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "/no/such: there is no such file"),
+        ("compare", ("/no/such",), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "/no/such: No such file"),
         ("quickstart", (), {"UPDATES": "many"}, "quickstart: error: UPDATES=many: give a whole"),
         ("quickstart", (), {"MIXERS": " "}, "quickstart: error: MIXERS is empty"),
         ("quickstart", (), {"UPDATE": "300"}, "UPDATE=300: quickstart has no such setting. Did you mean UPDATES? If"),
