@@ -227,7 +227,7 @@ def test_a_merged_key_may_be_there_with_another_value(data, capsys):
 
 
 def test_files_that_are_no_configuration(data, capsys):
-    assert "nowhere.yaml: there is no such file" in refused(capsys, "--config", "nowhere.yaml")
+    assert "nowhere.yaml: No such file or directory" in refused(capsys, "--config", "nowhere.yaml")
     assert "is not YAML in line 2" in refused(capsys, "--config", str(write(data / "x.yaml", ["a: b", "c: [d"])))
     assert "is not a mapping" in refused(capsys, "--config", str(write(data / "x.yaml", ["just text"])))
     assert "--reference, --system beside --config" in refused(

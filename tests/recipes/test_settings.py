@@ -136,7 +136,7 @@ def test_another_posnet_run_is_told_the_same():
         (["quickstart", "--mixers", "rposnet,shw"], "--mixers shw: choose one of .* Did you mean shaw?"),
         (["lm", "a.txt", "b.txt"], "2 files were given"),
         (["compare", "tabel-4", "--dataset", "wmt14.en-de"], "tabel-4: there is no such file.* Did you mean table-4?"),
-        (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: there is no such file"),
+        (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file or directory"),
         (["wmt14.en-de", "--gpus", "1", "--cpus", "1"], "--gpus 1 and --cpus 1: give one of them"),
         (["wmt14.en-de", "--updates", "3000"], "--average 7: 3000 .* Set a smaller --average or --interval"),
         (["wmt14.en-de", "--options=--seed 3"], r"--seed has an option of its own \(--mixer, --size"),
