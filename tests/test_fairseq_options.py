@@ -61,7 +61,7 @@ TABLE = {
 
 @pytest.mark.parametrize("config", TABLE, ids=lambda config: config.__name__)
 def test_every_option_is_in_the_table_once(config):
-    """Those of mixers are honored all alike: a model is built with those that its checkpoint has."""
+    """All options of mixers are honored: a model is built with the ones in its checkpoint."""
     listed = [name for names in TABLE[config].values() for name in names.split()]
     assert sorted(listed) == sorted({field.name for field in dataclasses.fields(config)} - {"_name", *option_fields()})
 

@@ -95,7 +95,7 @@ def find_target(name: str) -> Target:
 
 def _set_up_processes() -> None:
     """What the commands of a run need: their programs, and threads and memory that suit training on CPUs."""
-    # Those of this environment, whatever stands in front of them in PATH.
+    # This environment's programs come first, whatever PATH says.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down. And freed
     # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training.

@@ -48,9 +48,8 @@ class Record:
         self.path = Path(path)
         self.content: dict[str, Any] = {"settings": {}, "attempts": [], "finished": False}
         if self.path.exists():
-            data = read_small(self.path)
             try:
-                self.content = json.loads(data)
+                self.content = json.loads(read_small(self.path))
                 kinds = [type(self.content[name]) for name in ("settings", "attempts", "finished")]
                 if kinds != [dict, list, bool] or not all(isinstance(each, dict) for each in self.content["attempts"]):
                     raise TypeError

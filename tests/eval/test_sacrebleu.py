@@ -1,6 +1,9 @@
 """BLEU, chrF and TER against sacreBLEU itself."""
 
 import random
+import re
+import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -170,7 +173,9 @@ def test_unknown_metric():
 def test_tokeniser_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
     with pytest.raises(
-        UsageError, match=r"tokeniser for ja is not installed\. Run .+ -m pip install 'sacrebleu\[ja\]'$"
+        UsageError,
+        match=rf"tokeniser for ja is not installed\. Run {re.escape(shlex.quote(sys.executable))} -m pip install "
+        r"'sacrebleu\[ja\]'$",
     ):
         get_metric("bleu", MetricOptions(language="ja"))
 

@@ -148,7 +148,11 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path):
         ("shaw", ["gates", "--sentence", ""], "--sentence is empty."),
         ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
         ("shaw", ["weights", "--sentence", "w3 " * 30], "--sentence has 31 tokens (its end symbol counted), the model"),
-        ("shaw", ["weights", "--sentence", "w3", "--data", "/nowhere"], "(--data): there is no such directory"),
+        (
+            "shaw",
+            ["weights", "--sentence", "w3", "--data", "/nowhere"],
+            "/nowhere (--data): there is no such directory. Give",
+        ),
     ],
 )
 def test_one_clear_sentence(capsys, tmp_path, mixer, arguments, sentence):

@@ -63,7 +63,7 @@ def test_bad_list_is_one_sentence(tmp_path, text, sentence):
 
 def test_list_that_is_no_text_is_one_sentence(tmp_path):
     (tmp_path / "list.txt").write_bytes(b"a shaw\nb\xff shaw\n")
-    for path, sentence in ((tmp_path / "list.txt", "not UTF-8: line 2"), (tmp_path, "s a directory")):
+    for path, sentence in ((tmp_path / "list.txt", "not UTF-8: line 2"), (tmp_path, "Is a directory")):
         with pytest.raises(UsageError, match=sentence):
             read_systems(path)
 
