@@ -84,6 +84,7 @@ setup(
         "jieba",
         "polib",
         "rich",
+        "msgspec>=0.20",  # validates the JSON and YAML that posnet reads
         "scipy",
         "matplotlib",
         "jinja2",
