@@ -1,7 +1,7 @@
 """Loading of a plan's texts, all of which are checked before anything is computed."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -37,8 +37,8 @@ class Texts:
     languages: tuple[str, str]
     sources: Lines
     references: tuple[Lines, ...]
-    outputs: dict[str, tuple[Lines, ...]]
-    missing: dict[str, str]
+    outputs: Mapping[str, tuple[Lines, ...]]
+    missing: Mapping[str, str]
 
 
 def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:

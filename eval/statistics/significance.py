@@ -24,13 +24,7 @@ def side_by_side(statistics: Iterable[FloatArray]) -> FloatArray:
 
 
 def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
-    """Return (B, F) statistics of corpora drawn from the segments with replacement.
-
-    Args:
-        statistics: (N, F) columns of all systems and metrics.
-        resamples: B.
-        seed: seed of the draws.
-    """
+    """Return (B, F) statistics of B corpora drawn with replacement from N segments of (N, F) statistics."""
     size = len(statistics)
     generator = np.random.default_rng(seed)
 
@@ -43,13 +37,7 @@ def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatAr
 
 
 def shuffled_sums(statistics: FloatArray, trials: int, seed: int) -> FloatArray:
-    """Return (T, F) statistics of random halves of the segments, which systems keep when they exchange the others.
-
-    Args:
-        statistics: (N, F) columns of all systems and metrics.
-        trials: T.
-        seed: seed of the choices.
-    """
+    """Return (T, F) statistics of T random halves of N segments, which systems keep when they exchange the others."""
     generator = np.random.default_rng(seed)
     return _sums(statistics, trials, lambda rows: generator.integers(2, size=(rows, len(statistics)), dtype=bool))
 

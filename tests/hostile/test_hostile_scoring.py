@@ -247,7 +247,7 @@ ROWS = [
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
     # the cache
     refused(
-        "a cache of garbage", r"scores.sqlite is damaged or something else",
+        "a cache of garbage", r"scores.sqlite: file is not a database. Choose another place",
         f"{SCORE} --cache cache/posnet/scores.sqlite",
         then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
     ),
