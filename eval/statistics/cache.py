@@ -36,10 +36,7 @@ def default_path() -> Path:
 
 
 class SegmentCache:
-    """Statistics of segments in a file.
-
-    Args:
-        path: file, which is created with its folder if it is missing; None: memory.
+    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None).
 
     Attributes:
         full: why the cache can no longer be written, as when the disk is full; "" while it can.

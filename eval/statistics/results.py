@@ -16,19 +16,12 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric as shown in tables.
+    """A metric as shown in tables."""
 
-    Attributes:
-        name: as in ``--metrics``, "chrf".
-        label: as in tables, "chrF".
-        higher_is_better: False for TER.
-        signature: everything that makes its scores reproducible.
-    """
-
-    name: str
-    label: str
+    name: str  # as in --metrics, "chrf"
+    label: str  # as in tables, "chrF"
     higher_is_better: bool
-    signature: str
+    signature: str  # everything that makes its scores reproducible
 
 
 @dataclass(frozen=True)

@@ -74,17 +74,16 @@ def compare(
         scores: () scores of the system and of the other.
         resampled: (B,) scores of both on resampled corpora.
         same: whether all their outputs are equal.
-        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments; if given, p is that
-            of approximate randomisation instead of the bootstrap.
+        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments, for approximate
+            randomization.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
     value = float(scores[0] - scores[1])
     differences = resampled[0] - resampled[1]
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
-    if randomised is None:
-        extremes = magnitudes - magnitudes.mean() > abs(value)
-    else:
+    extremes = magnitudes - magnitudes.mean() > abs(value)
+    if randomised is not None:
         exchanged = np.abs(randomised[0] - randomised[1])
         extremes = exchanged[1:] > exchanged[0]
     p = contrast.p if contrast else _share(extremes)
