@@ -16,7 +16,7 @@ from posnet_fairseq.ops.weight_noise import noise_of
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.parts import PARTS
-from posnet_fairseq.transformer.options import TransformerOptions
+from posnet_fairseq.transformer.model_options import TransformerOptions
 from posnet_fairseq.transformer.parts import linears
 from posnet_fairseq.transformer.weight_noise import add_weight_noise
 from support.building import build_mixer, build_model, model_options, pad, sentences, vectors

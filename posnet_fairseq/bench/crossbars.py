@@ -53,7 +53,7 @@ class Count:
 def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Count:
     """The count of a model for a sentence whose source and target have `length` tokens.
 
-    On crossbars is all that :func:`posnet_fairseq.analog.placing.put_on_crossbars` can put there.
+    On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
 
     Args:
         mixer, size, words: as for :func:`posnet_fairseq.bench.counting.build`.

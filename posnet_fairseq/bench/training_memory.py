@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.bench.simulation import Simulation
 from posnet_fairseq.mixers.bases import position_based
-from posnet_fairseq.ops import chunks, looking
+from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.model import PADDING, Transformer, build_transformer
@@ -114,6 +114,6 @@ def _as_on_gpu() -> Iterator[None]:
     with (
         mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", without_dropout),
         mock.patch.object(chunks, "CPU_LIMIT", chunks.GPU_LIMIT),
-        mock.patch.object(looking, "DEVICES", ()),
+        mock.patch.object(host_sync, "DEVICES", ()),
     ):
         yield

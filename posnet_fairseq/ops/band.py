@@ -162,9 +162,9 @@ class BandWeights:
         """Return weighted sums (B, H, N, d) of values (B, H, M, d), 0 at padding, see :func:`mix_band`."""
         mix: Callable[[Tensor, Tensor, Band, tuple[int, int]], Tensor] = mix_band
         if kernels.are_used(value):
-            from posnet_fairseq.ops.kernels import band as by_kernels
+            from posnet_fairseq.ops.kernels import band_kernels
 
-            mix = by_kernels.mix_band
+            mix = band_kernels.mix_band
         if self.weights.dim() == 3:
             return mix(self.weights, value, self.band, self.length_ratio)
         # The heads of all sentences are those of one.

@@ -4,11 +4,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posnet_fairseq.transformer.checks import check
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder
 from posnet_fairseq.transformer.language_model import LanguageModel
-from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
+from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, parse
+from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at
 from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 

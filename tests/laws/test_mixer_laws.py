@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases import token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import ancestors, band, chunks
+from posnet_fairseq.ops import band, beam_backpointers, chunks
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -183,13 +183,13 @@ class Breakage:
 
     @staticmethod
     def mixing_up_ancestors(monkeypatch):
-        write = ancestors.write
+        write = beam_backpointers.write
 
         def wrong(memory, rows, new, position):
             write(memory, rows, new, position)
             rows[:, position % rows.size(1)] = 0
 
-        monkeypatch.setattr(ancestors, "write", wrong)
+        monkeypatch.setattr(beam_backpointers, "write", wrong)
 
     @staticmethod
     def forgetting_old_tokens(monkeypatch):

@@ -5,7 +5,7 @@ import torch
 
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import band
-from posnet_fairseq.ops.ring import append
+from posnet_fairseq.ops.ring_buffer import append
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.shared.errors import UsageError
 from support.building import BANDED, BANDED_IN_PLACES, build_mixer, random_banded_case, vectors

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
-from posnet_fairseq.ops.looking import may_look_at
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
 from posnet_fairseq.ops.weight_noise import noise_of

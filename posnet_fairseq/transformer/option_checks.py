@@ -9,9 +9,9 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer import length_ratio
+from posnet_fairseq.transformer import length_ratio_option
 from posnet_fairseq.transformer.activations import ACTIVATIONS
-from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 from posnet_fairseq.transformer.placement import (
     mixer_at,
     mixer_settings,
@@ -89,7 +89,7 @@ def check(cfg: Any) -> None:
                 "Choose sinusoidal or learned."
             )
     if "cross" in places(cfg) and mixer_at(cfg, "cross").reads_length_ratio:
-        length_ratio.parse(cfg.length_ratio)
+        length_ratio_option.parse(cfg.length_ratio)
 
 
 def _check_count(cfg: Any, name: str, most: int, example: str = "") -> None:

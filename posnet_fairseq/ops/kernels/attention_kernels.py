@@ -1,7 +1,7 @@
 """Attention with an energy for every offset on GPUs, without a table (N, M) in memory.
 
 α̂_nm = q_n·k_m + t_n[row(⌊γn⌋ - m)]. Scalars of relative positions are a table t of one row for all queries; vectors
-that queries are multiplied with are a table q·rᵀ, (B, H, N, T), as :mod:`posnet_fairseq.ops.relative` has it.
+that queries are multiplied with are a table q·rᵀ, (B, H, N, T), as :mod:`posnet_fairseq.ops.offset_gather` has it.
 
 :func:`torch.nn.attention.flex_attention.flex_attention` has such energies too, but no dropout of weights, which nearly
 all trainings use; nor can its gradients be tested without a GPU, as it has none on CPUs.
@@ -16,8 +16,8 @@ from posnet_fairseq.ops.derivatives import twice_differentiable
 from posnet_fairseq.ops.kernels import are_used, attention_programs
 from posnet_fairseq.ops.kernels.launching import dense_rows, empty_by_rows, launch, precision, strides
 from posnet_fairseq.ops.masking import normalized
+from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products
 from posnet_fairseq.ops.offsets import scaled
-from posnet_fairseq.ops.relative import gather_by_offset, plus_products
 
 # With these tiles every program needs less than the 99 KiB of fast memory that GPUs for desktops have.
 QUERIES = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from posnet_fairseq.analog.crossbars import on_crossbars
+from posnet_fairseq.analog.crossbar_matrix import on_crossbars
 from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
 from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
