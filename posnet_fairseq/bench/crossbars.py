@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 from torch import nn
 
+from posnet_fairseq.analog.crossbar_parts import OF_POSITIONS, linears
 from posnet_fairseq.bench import counting
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.transformer.parts import OF_POSITIONS, linears
 
 OF_KEYS = ("key_proj", "gating.value_proj")  # the linear layers of mixers that the formulas of operations have M times
 

@@ -9,6 +9,7 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
+from posnet_fairseq.analog.weight_noise import apply_weight_noise, check_weight_noise
 from posnet_fairseq.fairseq_plugin import measured_length_ratio
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
@@ -23,7 +24,6 @@ from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import SIZES
-from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 
 MODEL_NAME = "mixer_transformer"
 
@@ -52,6 +52,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
                 "Give one with a size, such as --arch rposnet_base."
             )
         check(cfg)
+        check_weight_noise(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:
             _check_shared(cfg, source, target)

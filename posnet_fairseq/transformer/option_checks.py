@@ -20,7 +20,6 @@ from posnet_fairseq.transformer.placement import (
     position_readers,
     side_of,
 )
-from posnet_fairseq.transformer.weight_noise import check_weight_noise
 
 # Far beyond any model that was ever trained. More is a slip, or a checkpoint that is made to fill the memory.
 MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15}
@@ -79,8 +78,6 @@ def check(cfg: Any) -> None:
             f"--shared-attention-dropout: none of the chosen mixers ({names}) has weights that sentences share. "
             "Leave it out or choose another."
         )
-    if hasattr(cfg, "weight_noise"):  # of a translation model
-        check_weight_noise(cfg)
     for side in sides:
         readers = position_readers(cfg, side)
         if readers and position_kind(cfg, side) == "none":

@@ -35,7 +35,7 @@ PLAIN = [
 ]
 # Of what is done otherwise for long sentences.
 LONG = [
-    gradient_laws.second_derivatives_are_right,
+    gradient_laws.second_derivatives_are_right_or_refused,
     gradient_laws.gradients_are_those_of_the_call,
     gradient_laws.transforms_are_right_or_refused,
     gradient_laws.dropout_of_the_backward_pass_is_that_of_the_forward_pass,
@@ -229,7 +229,7 @@ def _rounded(x):
     [
         ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
         ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
-        ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right"),
+        ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right_or_refused"),
         ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
         ("shaw", "decoder", "without_checks", "a_prompt_is_refused"),
         ("shaw", "decoder", "forgetting_old_tokens", "steps_equal_the_full_pass_to_the_last_position"),

@@ -10,7 +10,8 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
-from posnet_fairseq.ops.band import Band, BandWeights
+from posnet_fairseq.ops.band import Band
+from posnet_fairseq.ops.band_weights import BandWeights
 from posnet_fairseq.ops.heads import split_heads
 from posnet_fairseq.ops.ring_buffer import append, slot_order
 from posnet_fairseq.ops.static_mixing import StaticWeights
