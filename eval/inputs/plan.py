@@ -8,6 +8,7 @@ from typing import Any
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.schema import check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
@@ -72,9 +73,7 @@ class Plan:
     bleurt_model: str | None = None
     comet_model: str | None = None
     comet_encoder: str | None = None
-    columns: Mapping[str, Mapping[str, Fact]] = field(
-        default_factory=dict
-    )  # {title: {system: fact}}
+    columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)  # {title: {system: fact}}
     notes: tuple[str, ...] = ()  # sentences below the tables
     pictures: Mapping[str, str] = field(default_factory=dict)  # {title: picture as a data URI}, shown on the page
 
@@ -85,10 +84,9 @@ class Plan:
         _check_choice("metrics", self.metrics, METRICS, 1, len(METRICS))
         _check_choice("baselines", self.baselines, self.systems, 0, len(SYMBOLS))
         _check_choice("test", () if self.test is None else (self.test,), TESTS, 0, 1)
-        for name, least, most in (("resamples", FEWEST, MOST), ("trials", 1, MOST), ("seed", 0, None)):
-            number = getattr(self, name)
-            if type(number) is not int or number < least or number > (most or number):
-                raise UsageError(f"{name} {number!r}: give {least} {f'to {most:,}' if most else 'or more'}.")
+        check_range("resamples", self.resamples, FEWEST, MOST, whole=True)
+        check_range("trials", self.trials, 1, MOST, whole=True)
+        check_range("seed", self.seed, 0, 10**30, whole=True)
         self._check_shown()
 
     def _check_shown(self) -> None:

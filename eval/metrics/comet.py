@@ -10,7 +10,7 @@ from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.networks import batches, load_weights, quiet, read_weights, reading
 from posnet_eval.metrics.neural_metric import NeuralMetric
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.yaml_files import PlainLoader
+from posnet_fairseq.shared.schema import PlainLoader
 
 _CHECKPOINT = "checkpoints/model.ckpt"
 ENCODER = model_files.ModelKind(

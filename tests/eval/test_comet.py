@@ -16,7 +16,6 @@ from posnet_eval.metrics import comet as implementation
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.comet import Comet
-from posnet_fairseq.bench.comet import against_library
 from posnet_fairseq.shared.errors import UsageError
 from support import tiny_models
 from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
@@ -206,16 +205,6 @@ def test_nothing_is_printed(comet):
 def test_nan_is_left_to_the_caller(copy):
     rewrite(copy, lambda content: content["state_dict"]["estimator.ff.0.bias"].fill_(math.nan))
     assert all(math.isnan(score) for score in scores(metric(copy), SEGMENTS[:3]))
-
-
-def test_bench(comet):
-    lines = tiny_models.corpus(12)
-    times = against_library(lines, lines[::-1], comet, systems=3, segments=12)
-    assert times.ours > 0
-    assert times.theirs > 0
-    assert times.difference < 1e-3
-    with pytest.raises(UsageError, match="there are 12 lines of text, 13 are needed"):
-        against_library(lines, lines, comet, segments=13)
 
 
 @pytest.mark.slow
