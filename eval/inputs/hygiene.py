@@ -141,7 +141,7 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
     plain = PlainText(lines)
     if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
         yield (
-            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain "
+            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenized; scores are meant for plain "
             "text"
         )
 

@@ -149,7 +149,7 @@ def test_details(comet, copy, encoder):
     assert metric(copy).details()["id"] != details["id"]
 
 
-def test_the_encoders_tokeniser_is_in_the_id(comet, encoder, tmp_path):
+def test_the_encoders_tokenizer_is_in_the_id(comet, encoder, tmp_path):
     other = Path(shutil.copytree(encoder, tmp_path / "other"))
     ids = [metric(comet, comet_encoder=str(folder)).details()["id"] for folder in (encoder, other)]
     assert ids[0] == ids[1] == metric(comet).details()["id"]

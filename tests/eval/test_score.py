@@ -142,7 +142,7 @@ def test_a_user_without_a_home_has_a_temporary_cache(monkeypatch, tmp_path, caps
     assert cache_folder().parent == tmp_path
 
 
-def test_lowercase_and_tokeniser_show_in_the_signature(data, capsys):
+def test_lowercase_and_tokenizer_show_in_the_signature(data, capsys):
     assert "case:lc|eff:no|tok:intl" in run(capsys, *USUAL, "-lc", "--tokenize", "intl").out
     zh = ["我们今天去看看。", "他说你好。"] * 10
     for name in ("test.zh", "a.zh"):
@@ -167,10 +167,10 @@ def test_p_is_sacrebleus(data, capsys):
     assert p_against("base") == [result.p_value for result in results["BLEU"][1:]]
 
 
-def test_randomisation(data, capsys):
+def test_randomization(data, capsys):
     shown = run(capsys, *USUAL, "--test", "ar", "--trials", "500", "--out", "report")
     assert "nrefs:1|bs:200|ar:500|seed:12345" in shown.out
-    assert "approximate randomisation over sentences, not training seeds, 500 trials" in shown.out
+    assert "approximate randomization over sentences, not training seeds, 500 trials" in shown.out
     metric = BLEU(references=[Path("test.de").read_text().splitlines()])
     lines = [(name, Path(f"{name}.txt").read_text().splitlines()) for name in ("base", "good", "other")]
     _, results = PairedTest(lines, {"BLEU": metric}, None, test_type="ar", n_samples=500)()

@@ -152,7 +152,7 @@ def test_several_runs_are_tested_with_their_seeds(three, capsys):
         (
             ["base=base0.txt,base1.txt", "good=good0.txt"],
             ["--test", "ar"],
-            "approximate randomisation over sentences, not training seeds, 10,000 trials",
+            "approximate randomization over sentences, not training seeds, 10,000 trials",
         ),
     ],
 )
