@@ -37,7 +37,7 @@ def two_devices(monkeypatch):
 
 
 def use(monkeypatch, count):
-    monkeypatch.setattr(neural_metric, "devices", lambda options: [torch.device("cpu")] * count)
+    monkeypatch.setattr(neural_metric, "devices", lambda cpu: [torch.device("cpu")] * count)
 
 
 @pytest.fixture(params=METHODS)
@@ -152,4 +152,4 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
 def test_devices(monkeypatch, cpu, gpus, expected):
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
     monkeypatch.setattr(torch, "cuda", cuda)
-    assert [str(device) for device in networks.devices(MetricOptions(cpu=cpu))] == expected
+    assert [str(device) for device in networks.devices(cpu)] == expected
