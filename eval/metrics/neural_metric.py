@@ -96,10 +96,7 @@ class NeuralMetric(MeanMetric):
         if not segments:
             return
         if self.options.lowercase:  # as sacreBLEU's metrics do it; not the source
-            segments = [
-                Segment(source, hypothesis.lower(), (reference.lower(),))
-                for source, hypothesis, (reference,) in segments
-            ]
+            segments = [Segment(source, line.lower(), (known.lower(),)) for source, line, (known,) in segments]
         order = sorted(range(len(segments)), key=lambda position: _longest_first(segments[position]))
         size = GROUP[self.networks[0].device.type]
         groups = [order[start : start + size] for start in range(0, len(order), size)]
