@@ -24,14 +24,6 @@ def test_missing_estimator_is_refused(copy):
     assert re.search(r"model.ckpt lacks 6 of the model's weights, such as estimator\.ff\.0\.weight", refusal(copy))
 
 
-def test_position_ids_may_be_there_or_not(copy):
-    before = scores(metric(copy), SEGMENTS[:3])
-    rewrite(
-        copy, lambda content: content["state_dict"].update({"encoder.model.embeddings.position_ids": torch.ones(1)})
-    )
-    assert scores(metric(copy), SEGMENTS[:3]) == before
-
-
 def test_weights_of_another_shape_are_refused(copy):
     rewrite(copy, lambda content: content["hyper_parameters"].update(hidden_sizes=[48, 17]))
     assert "does not fit the model's configuration: size mismatch for estimator" in refusal(copy)

@@ -231,12 +231,6 @@ def test_the_best_are_bold(data, capsys):
     assert bold == {"base": [False] * 2, "good": [True] * 2, "other": [False] * 2, "twin": [True] * 2}
 
 
-def test_one_system_without_a_baseline(data, capsys):
-    shown = run(capsys, "--reference", "test.de", "--system", "base.txt")
-    assert "base" in shown.out
-    assert "†" not in shown.out
-
-
 def test_several_references(data, capsys):
     shown = run(capsys, "--reference", "test.de", "other.txt", "--system", "good.txt", "--out", "report")
     assert "nrefs:2" in shown.out

@@ -149,11 +149,6 @@ def test_line_counts_differ(data, capsys):
     assert "system other: other.txt has 61 lines, the reference 60; line 61 is" in said
 
 
-def test_bytes_that_are_no_text(data, capsys):
-    Path("good.txt").write_bytes(b"gut\nM\xfcll\n" + b"x\n" * 58)
-    assert "good.txt is not UTF-8: line 2 has an invalid byte at offset 5" in refused(capsys, *USUAL)
-
-
 @pytest.mark.parametrize(
     "given", [["--reference", "test.de", "--system", "/"], ["--reference", "/", "--system", "base.txt"]]
 )

@@ -17,7 +17,7 @@ from posnet_eval.score import main
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
 from support.commands import ROOT
-from support.made_up import sacrebleu_test_set, text, translated
+from support.made_up import text, translated
 
 SIZE = 60
 REFERENCE, SOURCE = text(SIZE), text(SIZE, seed=9)
@@ -61,13 +61,6 @@ def test_scores_are_sacrebleus(name):
         assert row["score"] == pytest.approx(theirs, rel=1e-12)
 
 
-def test_several_references_and_one_system():
-    second = translated(REFERENCE, 7)
-    (row,) = score(OUTPUTS["good"], [REFERENCE, second], metrics="bleu", resamples=100).rows()
-    assert row["score"] == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS["good"], [REFERENCE, second]).score, rel=1e-12)
-    assert (row["system"], row["baseline"], row["p"]) == ("system", None, None)
-
-
 def test_lines_and_files_give_the_results_of_the_command(capsys):
     expected = command(*SYSTEMS, "--metrics", ",".join(METRICS), "--baseline", "good", "--baseline2", "base")
     printed = capsys.readouterr().out
@@ -88,15 +81,6 @@ def test_runs_are_those_of_the_command():
     result = score(hypotheses, Path("test.de"), Path("test.en"), test="ar", trials=50, resamples=100)
     assert json.loads(as_json(result)) == expected
     assert [row["runs"] for row in result.rows()] == [2, 2, 1, 1]
-
-
-def test_a_test_set_of_sacrebleus(monkeypatch, folder):
-    sacrebleu_test_set(monkeypatch, "wmt14/full", "en-de", folder / "sets", Path("test.en"), Path("test.de"))
-    result = score(OUTPUTS, test_set="wmt14/full", language_pair="en-de", metrics=["bleu"], resamples=100)
-    assert result.test_sets[0].sources == tuple(SOURCE)
-    assert [row["score"] for row in result.rows()] == [
-        row["score"] for row in score(OUTPUTS, REFERENCE, metrics=["bleu"], resamples=100).rows()
-    ]
 
 
 def test_rows_are_those_of_the_csv_and_of_a_data_frame():
