@@ -1,7 +1,7 @@
 """COMET: a network that compares source, translation and reference by their sentence embeddings (arXiv:2009.09025)."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,12 @@ class Comet(NeuralMetric):
 
         content = read_weights(checkpoint, _UNSAFE)
         with reading(checkpoint.parent, checkpoint.name):
-            weights = content["state_dict"]
-            arguments = _arguments(RegressionMetric, content["hyper_parameters"], settings)
+            weights, stored = content["state_dict"], content["hyper_parameters"]
+            known = inspect.signature(RegressionMetric).parameters
+            arguments = {name: value for name, value in stored.items() if name in known}
+        # The one setting of hparams.yaml that the library obeys marks models trained with a broken sparsemax.
+        if settings.get("layer_transformation") == "sparsemax_patch":
+            arguments["layer_transformation"] = "softmax"
         local = {"pretrained_model": str(encoder), "load_pretrained_weights": False, "local_files_only": True}
         with quiet(), reading(encoder, "configuration or tokenizer of the encoder"):
             model = RegressionMetric(**arguments | local)
@@ -123,15 +127,3 @@ def _settings(path: Path) -> dict[str, Any]:
                 "give --comet-model one that reads source, translation and reference, such as Unbabel/wmt20-comet-da."
             )
     return settings
-
-
-def _arguments(model: type, stored: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's arguments among the settings stored in the checkpoint.
-
-    Of those in hparams.yaml the library obeys one, a mark of models trained with a broken sparsemax.
-    """
-    known = inspect.signature(model).parameters
-    arguments = {name: value for name, value in stored.items() if name in known}
-    if settings.get("layer_transformation") == "sparsemax_patch":
-        arguments["layer_transformation"] = "softmax"
-    return arguments

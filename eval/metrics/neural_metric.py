@@ -97,14 +97,14 @@ class NeuralMetric(MeanMetric):
             return
         if self.options.lowercase:  # as sacreBLEU's metrics do it; not the source
             segments = [Segment(source, line.lower(), (known.lower(),)) for source, line, (known,) in segments]
-        order = sorted(range(len(segments)), key=lambda position: _longest_first(segments[position]))
+
+        def longest_first(position: int) -> tuple[int, str, str]:
+            source, _, (reference,) = segments[position]
+            return -len(source) - len(reference), source, reference  # translations of one source are neighbors
+
+        order = sorted(range(len(segments)), key=longest_first)
         size = GROUP[self.networks[0].device.type]
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         prepared = (self.prepare([segments[position] for position in group]) for group in groups)
         for group, scores in zip(groups, map_on_networks(self.score, prepared, self.networks), strict=True):
             yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
-
-
-def _longest_first(segment: Segment) -> tuple[int, Segment]:
-    """Return a sort key that puts translations with the same source and reference next to each other."""
-    return -len(segment.source) - len(segment.references[0]), segment._replace(hypothesis="")

@@ -170,21 +170,17 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
         metric.release()
     for run, of_run in zip(runs, chosen, strict=True):
         run.statistics = {system: rows[np.array(indices)] for system, indices in of_run.items()}
-        for system in of_run:
-            _refuse_nan(run, system)
+        for system, statistics in run.statistics.items():
+            odd = np.argwhere(~np.isfinite(statistics).all(2))
+            if len(odd):
+                number, line = odd[0]
+                which = f", run {number + 1}" if len(statistics) > 1 else ""
+                raise UsageError(
+                    f"{metric.label} of {system}{which} on {run.texts.name} is not a number in {len(odd):,} lines, the "
+                    f"first is line {line + 1:,}. The model seems to be broken; nothing was reported."
+                )
 
 
 def _segments(lines: Lines, texts: Texts, metric: Metric) -> Iterator[Segment]:
     sources = texts.sources if metric.needs_source else [""] * len(lines)
     return map(Segment, sources, lines, zip(*texts.references, strict=True))
-
-
-def _refuse_nan(run: MetricRun, system: str) -> None:
-    odd = np.argwhere(~np.isfinite(run.statistics[system]).all(2))
-    if len(odd):
-        number, line = odd[0]
-        which = f", run {number + 1}" if len(run.statistics[system]) > 1 else ""
-        raise UsageError(
-            f"{run.metric.label} of {system}{which} on {run.texts.name} is not a number in {len(odd):,} lines, the "
-            f"first is line {line + 1:,}. The model seems to be broken; nothing was reported."
-        )
