@@ -1,11 +1,11 @@
 """The plan of a comparison, as a command line, a configuration file or a Python call gives it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posnet_eval.metrics import METRICS, check_metric, get_metric
+from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError
 
@@ -15,6 +15,9 @@ MOST = 10**6  # resamples and trials
 TESTS = {"bs": "paired bootstrap", "ar": "approximate randomisation"}  # of sentences only
 SEEDS = "seeds"  # the test of sentences and seeds
 SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the second
+# Settings of a plan that both a command line and a configuration file may have.
+MODELS = ("bleurt_model", "comet_model", "comet_encoder")
+SETTINGS = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize", *MODELS)
 # Columns of the results as rows; facts about systems follow and need titles of their own.
 ROW_COLUMNS = (
     "test_set", "system", "label", "metric", "score", "low", "high", "half_width", "deviation", "runs",
@@ -47,6 +50,17 @@ class TestSet:
     references: tuple[Text, ...] = ()
     sacrebleu_name: str = ""
     outputs: Mapping[str, tuple[Text, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
+            raise UsageError(
+                f"test set {self.name}: give either --reference, with or without --source, or --test-set, which brings "
+                "both."
+            )
+        for system, runs in self.outputs.items():
+            files = [run for run in runs if isinstance(run, Path)]
+            if len(set(files)) < len(files):
+                raise UsageError(f"system {system}: a file is given twice as a run. Give each run once.")
 
 
 @dataclass(frozen=True)
@@ -91,104 +105,68 @@ class Plan:
     pictures: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._check_metrics()
-        self._check_baselines()
-        self._check_test()
-        self._check_names()
-        if self.seed < 0:
-            raise UsageError(f"seed {self.seed}: give 0 or more.")
-        self._check_columns()
-        for title in self.pictures:
-            if not title.strip() or not title.isprintable():
-                raise UsageError(f"picture {title!r}: give its title visible characters, in one line.")
-        for note in self.notes:
-            if not note.strip() or not note.isprintable():
-                raise UsageError(f"note {note!r}: give visible characters, in one line.")
-
-    def _check_metrics(self) -> None:
-        for metric in self.metrics:
-            check_metric(metric)
-        if not self.metrics:
-            raise UsageError(f"no metric is named. Choose from {', '.join(METRICS)}.")
-        if len(set(self.metrics)) < len(self.metrics):
-            raise UsageError(f"metrics {', '.join(self.metrics)}: name each one once.")
-
-    def _check_baselines(self) -> None:
-        for baseline in self.baselines:
-            if baseline not in self.systems:
-                raise UsageError(
-                    f"baseline {baseline!r} is not among the systems. Choose from {', '.join(self.systems)}."
-                )
-        if len(self.baselines) > len(SYMBOLS):
-            raise UsageError(f"baselines {', '.join(self.baselines)}: give two at most, there are two marks.")
-        if len(set(self.baselines)) < len(self.baselines):
-            raise UsageError(f"both baselines are {self.baselines[0]!r}. Name two systems, or one baseline.")
-
-    def _check_test(self) -> None:
-        if self.test not in (None, *TESTS):
-            raise UsageError(f"test {self.test!r}: there is none of this name. Choose bs or ar, or leave it out.")
-        for name, number, least in (("resamples", self.resamples, FEWEST), ("trials", self.trials, 1)):
-            if not least <= number <= MOST:
-                raise UsageError(f"{name} {number}: give {least} to {MOST:,}.")
-
-    def _check_names(self) -> None:
         labels = list(self.systems.values())
-        if len(set(labels)) < len(labels):
-            raise UsageError(f"the labels of the systems are {', '.join(labels)}. Give each its own.")
-        for test_set in self.test_sets:
-            for system, runs in test_set.outputs.items():
-                files = [run for run in runs if isinstance(run, Path)]
-                if len(set(files)) < len(files):
-                    raise UsageError(f"system {system}: a file is given twice as a run. Give each run once.")
-        names = [*self.systems, *self.systems.values(), *(test_set.name for test_set in self.test_sets)]
-        for name in names:
-            if not name.strip() or not name.isprintable():
-                raise UsageError(f"{name!r} as a name or label: give one of visible characters, in one line.")
+        if not labels or len(set(labels)) < len(labels):
+            raise UsageError(f"systems {', '.join(labels) or 'none'}: give one or more, each with a label of its own.")
+        _check_choice("metrics", self.metrics, METRICS, 1, len(METRICS))
+        _check_choice("baselines", self.baselines, self.systems, 0, len(SYMBOLS))
+        _check_choice("test", () if self.test is None else (self.test,), TESTS, 0, 1)
+        for name, least, most in (("resamples", FEWEST, MOST), ("trials", 1, MOST), ("seed", 0, None)):
+            number = getattr(self, name)
+            if type(number) is not int or number < least or number > (most or number):
+                raise UsageError(f"{name} {number!r}: give {least} {f'to {most:,}' if most else 'or more'}.")
+        self._check_shown()
 
-    def _check_columns(self) -> None:
-        if not self.columns:
-            return  # without them no metric is imported
-        taken = {get_metric(name, MetricOptions()).label for name in self.metrics} | set(ROW_COLUMNS)
-        for title, facts in self.columns.items():
-            if title in taken:
-                raise UsageError(f"column {title!r}: the report has one of this name. Choose another title.")
-            for text in (title, *map(str, facts.values())):
+    def _check_shown(self) -> None:
+        """Check what stands in tables: a line of visible text, and titles that are not taken."""
+        named = {
+            "system": [*self.systems, *self.systems.values()],
+            "test set": [test_set.name for test_set in self.test_sets],
+            "title": [*self.columns, *self.pictures],
+            "fact": [str(fact) for facts in self.columns.values() for fact in facts.values()],
+            "note": self.notes,
+        }
+        for what, texts in named.items():
+            for text in texts:
                 if not text.strip() or not text.isprintable():
-                    raise UsageError(f"{text!r} in column {title!r}: give visible characters, in one line.")
+                    raise UsageError(f"{what} {text!r}: give visible characters, in one line.")
+        if self.columns:  # without them no metric is imported
+            taken = {get_metric(name, MetricOptions()).label for name in self.metrics} | set(ROW_COLUMNS)
+            if titles := taken & self.columns.keys():
+                raise UsageError(f"column {titles.pop()!r}: the report has one of this name. Choose another title.")
+
+
+def _check_choice(what: str, chosen: tuple[str, ...], known: Collection[str], least: int, most: int) -> None:
+    """Check that names are known and different, and how many there are."""
+    if not set(chosen) <= set(known) or len(set(chosen)) < len(chosen) or not least <= len(chosen) <= most:
+        names = ", ".join(chosen) or "none"
+        raise UsageError(f"{what} {names}: choose from {', '.join(known)}; {least} to {most}, each once.")
 
 
 def plan_of_one_test_set(
     outputs: Mapping[str, tuple[Text, ...]],
-    references: tuple[Text, ...] = (),
-    source: Text | None = None,
-    test_set: str = "",
-    languages: str = "",
+    references: tuple[Text, ...],
+    source: Text | None,
+    test_set: str | None,
+    languages: str | None,
     **settings: Any,
 ) -> Plan:
     """Return a plan of systems on one test set.
 
     Args:
         outputs: {system: one text for each run}.
-        references: reference translations.
-        source: source text, or None.
-        test_set: name of one of sacreBLEU's test sets, instead of `references` and `source`; or "".
-        languages: pair of languages, as "en-de"; or "".
+        references, source: files or lines.
+        test_set: name of one of sacreBLEU's test sets, instead of `references` and `source`.
+        languages: pair of languages, as "en-de".
         settings: other attributes of the plan.
 
     Raises:
         UsageError: arguments contradict each other or have values that are not allowed.
     """
-    if bool(references) == bool(test_set):
-        raise UsageError("give either --reference or --test-set.")
-    if source is not None and test_set:
-        raise UsageError("--source beside --test-set: a test set brings its own. Leave one out.")
-    name = test_set or (isinstance(references[0], Path) and references[0].stem) or "test"
-    pair = language_pair(languages) if languages else ("", "")
-    return Plan(
-        systems={system: system for system in outputs},
-        test_sets=(TestSet(name, pair, source, references, test_set, outputs),),
-        **{"baselines": default_baselines(outputs), **settings},
-    )
+    name = test_set or (references and isinstance(references[0], Path) and references[0].stem) or "test"
+    found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
+    systems = {system: system for system in outputs}
+    return Plan(systems=systems, test_sets=(found,), **{"baselines": default_baselines(outputs), **settings})
 
 
 def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:
@@ -197,13 +175,13 @@ def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:
     return names[:1] if len(names) > 1 else ()
 
 
-def language_pair(text: str) -> tuple[str, str]:
-    """Return source and target language of a pair such as "en-de".
+def language_pair(text: str | None) -> tuple[str, str]:
+    """Return source and target language of a pair such as "en-de", ("", "") if none is given.
 
     Raises:
         UsageError: `text` is not a pair of languages.
     """
-    source, dash, target = text.partition("-")
-    if not (source and dash and target and text.isprintable()):
+    source, dash, target = (text or "").partition("-")
+    if text and not (source and dash and target and text.isprintable()):
         raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
     return source, target

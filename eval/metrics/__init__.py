@@ -17,16 +17,6 @@ METRICS = {
 }
 
 
-def check_metric(name: str) -> None:
-    """Check that there is a metric of this name.
-
-    Raises:
-        UsageError: `name` is not a key of :data:`METRICS`.
-    """
-    if name not in METRICS:
-        raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
-
-
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
     """Return a metric by its name.
 
@@ -37,7 +27,8 @@ def get_metric(name: str, options: "MetricOptions") -> "Metric":
     Raises:
         UsageError: there is no such metric, or it cannot run with these options.
     """
-    check_metric(name)
+    if name not in METRICS:
+        raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
     module, attribute = METRICS[name].split(".")
     metric: Metric = getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
     return metric

@@ -38,11 +38,11 @@ class MetricOptions:
         language: target language, as "de", "zho_Hans" or "zh-TW"; "" if it is not known.
         references: number of reference translations.
         lowercase: lower-case translations and references before scoring (TER always does).
-        tokenize: sacreBLEU's tokeniser for BLEU; None: chosen by the language.
+        tokenize: sacreBLEU's tokenizer for BLEU; None: chosen by the language.
         processes: number of processes that count n-grams and edits.
         bleurt_model: name on the Hugging Face hub or local folder.
         comet_model: name on the Hugging Face hub or local folder.
-        comet_encoder: folder with tokeniser and configuration of COMET's encoder; None: the one that COMET's
+        comet_encoder: folder with tokenizer and configuration of COMET's encoder; None: the one that COMET's
             checkpoint names.
         cpu: do not use GPUs.
     """

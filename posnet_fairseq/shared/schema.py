@@ -89,6 +89,13 @@ class UniqueKeys(yaml.composer.Composer):
             seen.add((key.tag, key.value))
         return node
 
+    def compose_scalar_node(self, anchor: str | None) -> yaml.ScalarNode:
+        """Return a value, in which an escaped NUL is refused: no file has it in its name."""
+        node = super().compose_scalar_node(anchor)
+        if "\0" in node.value:
+            raise yaml.MarkedYAMLError(problem="a text has a NUL character", problem_mark=node.start_mark)
+        return node
+
     def get_single_node(self) -> yaml.Node | None:
         """Return the whole document, unless aliases in aliases make it too large."""
         node = super().get_single_node()
@@ -159,6 +166,8 @@ def read_yaml(
 def _problem(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
+    if not isinstance(error, yaml.YAMLError | ValueError):
+        return "it has a value that cannot be read"
     return f"{getattr(error, 'problem', None) or error or type(error).__name__!s:.200}"
 
 
