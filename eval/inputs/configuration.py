@@ -18,7 +18,6 @@ Value = TypeVar("Value")
 Name = str | int | float  # YAML reads 2014 as a number
 Names = Name | list[Name]
 FilePaths = str | list[str]
-Picture = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]+\.(png|svg)$")]
 Finite = Annotated[float, msgspec.Meta(ge=-float_info.max, le=float_info.max)]
 
 
@@ -37,7 +36,7 @@ class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
     baselines: Names | None = None
     columns: dict[Name, dict[Name, str | int | Finite]] = {}
     notes: Names = []
-    pictures: dict[Name, Picture] = {}
+    pictures: dict[Name, str] = {}
     test: str | None = None
     resamples: int | None = None
     trials: int | None = None
@@ -87,7 +86,7 @@ class _Reader:
         return TestSet(
             name=name,
             languages=language_pair(content.languages),
-            source=None if content.source is None else self._folder / content.source,
+            source=None if content.source is None else self._file(content.source),
             references=self._files(content.reference),
             sacrebleu_name=str(content.test_set),
             outputs=self._matching(outputs)
@@ -112,12 +111,19 @@ class _Reader:
 
     def _picture(self, name: str) -> str:
         """Return a picture as a data URI, so that a page with it needs no other file."""
-        path = self._folder / name
+        path = self._file(name)
+        if path.suffix not in (".png", ".svg"):
+            self._complain(f"pictures: {name} is neither a .png nor an .svg")
         content = base64.b64encode(read_small(path)).decode("ascii")
         return f"data:image/{'png' if path.suffix == '.png' else 'svg+xml'};base64,{content}"
 
     def _files(self, paths: FilePaths) -> tuple[Path, ...]:
-        return tuple(self._folder / path for path in _listed(paths))
+        return tuple(map(self._file, _listed(paths)))
+
+    def _file(self, path: str) -> Path:
+        if not path or "\0" in path:
+            self._complain(f"{path!r} is no path")
+        return self._folder / path
 
     def _of_systems(self, content: Mapping[Name, Value]) -> dict[str, Value]:
         """Return a mapping whose keys are names of systems."""

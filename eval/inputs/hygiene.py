@@ -44,17 +44,11 @@ _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN
 
 @dataclass(frozen=True)
 class Remark:
-    """An oddity in the data that readers of scores should know.
+    """An oddity in the data that readers of scores should know."""
 
-    Attributes:
-        system: system whose output has it; "" for source and reference.
-        text: what it is, as "3 empty lines".
-        lines: numbers of the first lines concerned, from 1.
-    """
-
-    system: str
-    text: str
-    lines: tuple[int, ...] = ()
+    system: str  # whose output has it; "" for source and reference
+    text: str  # what it is, as "3 empty lines"
+    lines: tuple[int, ...] = ()  # numbers of the first lines concerned, from 1
 
 
 def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -> Iterator[Remark]:
@@ -80,14 +74,9 @@ def remarks(
     sources: Sequence[str] = (),
     lowercase: bool = False,
 ) -> list[Remark]:
-    """Return remarks on the output of a system.
+    """Return remarks on N lines of a system's output, by N of the first reference and N or none of the source.
 
-    Args:
-        system: name of the system.
-        lines: N lines of its output.
-        references: N lines of the first reference translation.
-        sources: N lines of the source, or none.
-        lowercase: whether scores ignore case.
+    Of case nothing is said if scores ignore it.
     """
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {

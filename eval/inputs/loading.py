@@ -1,7 +1,7 @@
 """Loading of a plan's texts, all of which are checked before anything is computed."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,31 +22,18 @@ _SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU
 
 @dataclass(frozen=True)
 class Texts:
-    """The lines of a test set.
+    """The lines of a test set."""
 
-    Attributes:
-        name: name in tables.
-        languages: source and target language, "" if not known.
-        sources: N lines, or none.
-        references: N lines for each reference translation.
-        outputs: {system: N lines for each run}.
-        missing: {system: why it has no output}.
-    """
-
-    name: str
-    languages: tuple[str, str]
-    sources: Lines
-    references: tuple[Lines, ...]
-    outputs: dict[str, tuple[Lines, ...]]
-    missing: dict[str, str]
+    name: str  # in tables
+    languages: tuple[str, str]  # source and target language, "" if not known
+    sources: Lines  # N lines, or none
+    references: tuple[Lines, ...]  # N lines for each reference translation
+    outputs: Mapping[str, tuple[Lines, ...]]  # {system: N lines for each run}
+    missing: Mapping[str, str]  # {system: why it has no output}
 
 
 def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
-    """Read and check all texts of a plan, and return those of each test set.
-
-    Args:
-        plan: what to read.
-        skip_missing: leave out systems whose files are missing instead of raising an error.
+    """Return the texts of each test set of a plan; systems whose files are missing may be left out.
 
     Raises:
         UsageError: everything that is wrong with any file, in one text.

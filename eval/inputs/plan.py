@@ -8,6 +8,7 @@ from typing import Any
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.schema import check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
@@ -31,25 +32,16 @@ Fact = str | int | float  # about a system, beside its scores
 
 @dataclass(frozen=True)
 class TestSet:
-    """Texts that are parallel line by line.
-
-    Attributes:
-        name: name in tables.
-        languages: source and target language, "" if not known.
-        source: source text, or None.
-        references: reference translations.
-        sacrebleu_name: name of one of sacreBLEU's test sets, instead of `source` and `references`; or "".
-        outputs: {system: one text for each run}.
-    """
+    """Texts that are parallel line by line."""
 
     __test__ = False  # pytest takes it for tests
 
-    name: str
-    languages: tuple[str, str] = ("", "")
-    source: Text | None = None
-    references: tuple[Text, ...] = ()
-    sacrebleu_name: str = ""
-    outputs: Mapping[str, tuple[Text, ...]] = field(default_factory=dict)
+    name: str  # in tables
+    languages: tuple[str, str]  # source and target language, "" if not known
+    source: Text | None
+    references: tuple[Text, ...]
+    sacrebleu_name: str  # of one of sacreBLEU's test sets, instead of source and references; or ""
+    outputs: Mapping[str, tuple[Text, ...]]  # {system: one text for each run}
 
     def __post_init__(self) -> None:
         if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
@@ -65,44 +57,25 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison of systems to be made.
+    """A comparison of systems to be made; a UsageError if it is impossible."""
 
-    Attributes:
-        systems: {name: label}, in the order of tables.
-        test_sets: one or more.
-        metrics: names of metrics.
-        baselines: names of no, one or two systems.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only; None: over sentences and
-            seeds if a system has several runs, else "bs".
-        resamples: number of resamples of the bootstrap.
-        trials: number of trials of approximate randomisation.
-        seed: seed of both.
-        lowercase, tokenize, bleurt_model, comet_model, comet_encoder: see
-            :class:`posnet_eval.metrics.base.MetricOptions`; None: its default.
-        columns: {title: {system: text or number}}, facts that tables show before the scores.
-        notes: sentences that stand below the tables.
-        pictures: {title: picture as a data URI}, which the page shows.
-
-    Raises:
-        UsageError: a value is not allowed, or values contradict each other.
-    """
-
-    systems: Mapping[str, str]
+    systems: Mapping[str, str]  # {name: label}, in the order of tables
     test_sets: tuple[TestSet, ...]
     metrics: tuple[str, ...] = ("bleu", "chrf")
-    baselines: tuple[str, ...] = ()
-    test: str | None = None
-    resamples: int = RESAMPLES
-    trials: int = TRIALS
-    seed: int = SEED
+    baselines: tuple[str, ...] = ()  # no, one or two systems
+    test: str | None = None  # a key of TESTS; None: of sentences and seeds if a system has several runs, else "bs"
+    resamples: int = RESAMPLES  # of the bootstrap
+    trials: int = TRIALS  # of approximate randomization
+    seed: int = SEED  # of both
+    # See MetricOptions; None: its default.
     lowercase: bool = False
     tokenize: str | None = None
     bleurt_model: str | None = None
     comet_model: str | None = None
     comet_encoder: str | None = None
-    columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    pictures: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)  # {title: {system: fact}}
+    notes: tuple[str, ...] = ()  # sentences below the tables
+    pictures: Mapping[str, str] = field(default_factory=dict)  # {title: picture as a data URI}, shown on the page
 
     def __post_init__(self) -> None:
         labels = list(self.systems.values())
@@ -111,10 +84,9 @@ class Plan:
         _check_choice("metrics", self.metrics, METRICS, 1, len(METRICS))
         _check_choice("baselines", self.baselines, self.systems, 0, len(SYMBOLS))
         _check_choice("test", () if self.test is None else (self.test,), TESTS, 0, 1)
-        for name, least, most in (("resamples", FEWEST, MOST), ("trials", 1, MOST), ("seed", 0, None)):
-            number = getattr(self, name)
-            if type(number) is not int or number < least or number > (most or number):
-                raise UsageError(f"{name} {number!r}: give {least} {f'to {most:,}' if most else 'or more'}.")
+        check_range("resamples", self.resamples, FEWEST, MOST, whole=True)
+        check_range("trials", self.trials, 1, MOST, whole=True)
+        check_range("seed", self.seed, 0, 10**30, whole=True)
         self._check_shown()
 
     def _check_shown(self) -> None:
@@ -151,17 +123,9 @@ def plan_of_one_test_set(
     languages: str | None,
     **settings: Any,
 ) -> Plan:
-    """Return a plan of systems on one test set.
+    """Return a plan of systems {system: one text for each run} on one test set, as of :class:`TestSet`.
 
-    Args:
-        outputs: {system: one text for each run}.
-        references, source: files or lines.
-        test_set: name of one of sacreBLEU's test sets, instead of `references` and `source`.
-        languages: pair of languages, as "en-de".
-        settings: other attributes of the plan.
-
-    Raises:
-        UsageError: arguments contradict each other or have values that are not allowed.
+    Settings are other attributes of the plan. Raises a UsageError if it is impossible.
     """
     name = test_set or (references and isinstance(references[0], Path) and references[0].stem) or "test"
     found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
@@ -176,11 +140,7 @@ def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:
 
 
 def language_pair(text: str | None) -> tuple[str, str]:
-    """Return source and target language of a pair such as "en-de", ("", "") if none is given.
-
-    Raises:
-        UsageError: `text` is not a pair of languages.
-    """
+    """Return source and target language of a pair such as "en-de", ("", "") if none is given."""
     source, dash, target = (text or "").partition("-")
     if text and not (source and dash and target and text.isprintable()):
         raise UsageError(f"language pair {text!r}: give source and target as in en-de.")

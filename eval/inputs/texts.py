@@ -13,15 +13,11 @@ _COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, targe
 
 
 def read_output(path: Path) -> list[str]:
-    """Return the lines of a translation.
+    """Return the lines of a translation, plain text or a log that fairseq-generate or fairseq-interactive printed.
 
-    Args:
-        path: plain text, or a log that fairseq-generate or fairseq-interactive printed. From a log, the best
-            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``) or, in a
-            log without such lines, ``H-``.
-
-            A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, or if all
-            of its lines are hypotheses (``grep ^D-``).
+    From a log, the best hypothesis of each sentence is taken, in the order of the sentences: the detokenized one
+    (``D-``) or, in a log without such lines, ``H-``. A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or
+    ``P-`` beside its hypothesis, or if all of its lines are hypotheses (``grep ^D-``).
 
     Raises:
         UsageError: the file is missing or not UTF-8, or is a log that lacks sentences or is cut short.
@@ -61,11 +57,7 @@ def _is_log(lines: Sequence[str]) -> bool:
 
 
 def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
-    """Return source and references of one of sacreBLEU's test sets, which sacreBLEU downloads if necessary.
-
-    Args:
-        name: name of the test set, as "wmt14/full".
-        pair: pair of languages, as "en-de".
+    """Return source and references of a test set of sacreBLEU's, as "wmt14/full", in a pair of languages, as "en-de".
 
     Raises:
         UsageError: there is no such test set or pair, or it is neither here nor can it be downloaded.

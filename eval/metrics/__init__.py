@@ -18,11 +18,7 @@ METRICS = {
 
 
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
-    """Return a metric by its name.
-
-    Args:
-        name: a key of :data:`METRICS`.
-        options: settings, of which the metric reads those that concern it.
+    """Return a metric by its name, a key of :data:`METRICS`.
 
     Raises:
         UsageError: there is no such metric, or it cannot run with these options.

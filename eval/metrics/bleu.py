@@ -11,7 +11,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.utils import SACREBLEU_DIR
 
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
-from posnet_eval.metrics.ngrams import Characters, as_characters, counts, lengths, matches
+from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError
 
@@ -31,7 +31,7 @@ class Bleu(SacrebleuMetric):
                 f"tokenizer {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
             )
         try:
-            # force: no warning of text that looks tokenised, which is among the remarks
+            # force: no warning of text that looks tokenized, which is among the remarks
             sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer, trg_lang=options.code)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
             what = f"BLEU's tokenizer {options.tokenize or f'for {options.language}'}"
@@ -46,8 +46,7 @@ class Bleu(SacrebleuMetric):
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:
         """Return sacreBLEU's statistics; with one reference all segments are counted together, which is faster."""
-        characters = Characters()
-        texts = [as_characters(lines, characters) for lines in self.prepared(segments)]
+        texts = as_characters(*self.prepared(segments))
         found = matches(list(zip(*texts, strict=True)), ORDER) if self.options.references == 1 else None
         if found is None:
             return super().count(segments)
@@ -57,8 +56,8 @@ class Bleu(SacrebleuMetric):
     def prepare(self, lines: Sequence[str]) -> list[str]:
         """Return lines as sacreBLEU prepares them; with the tokenizer 13a, all in one call.
 
-        This tokenizer puts spaces around many characters by regular expressions, also around spaces, which takes most
-        of its time; other white space is left alone and separates words as well.
+        It puts spaces around many characters, also around spaces, which takes most of its time; other white space is
+        left alone and separates words as well.
         """
         text = f"{_SPACE}\0{_SPACE}".join(line.rstrip() for line in lines)
         if not isinstance(self._sacrebleu.tokenizer, Tokenizer13a) or text.count("\0") != len(lines) - 1:

@@ -113,7 +113,7 @@ def swatch(test_set: TestSetResult, system: str, styles: Mapping[str, dict[str, 
 @style.context(_STYLE)
 def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]) -> str:
     """Return an SVG element with scores over length, a line for each system, and the number of segments above."""
-    buckets = [bucket for bucket in test_set.by_length if bucket.size]
+    buckets = test_set.by_length
     slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
     left, below, lines, gap, bars = 40, 50 if slanted else 24, 190, 14, 60
     height = below + lines + gap + bars

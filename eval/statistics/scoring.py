@@ -15,7 +15,7 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import Metric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, default_path, keys
 from posnet_eval.statistics.results import Comparison
-from posnet_eval.statistics.summary import MetricRun, summarise
+from posnet_eval.statistics.summary import MetricRun, summarize
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 
@@ -68,7 +68,7 @@ def compare(
     results = []
     for texts, of_texts in zip(all_texts, zip(*runs, strict=True), strict=True):
         with report.stage(f"test on {texts.name}"):
-            results.append(summarise(plan, test, texts, of_texts))
+            results.append(summarize(plan, test, texts, of_texts))
     return Comparison(
         systems=tuple(plan.systems),
         labels=dict(plan.systems),

@@ -233,7 +233,7 @@ def test_the_reference_of_another_test_set(data, capsys):
         ((*USUAL, "--baseline", "base", "--baseline2", "base"), "baselines base, base: choose from base, good, other;"),
         ((*USUAL, "--metrics", "blue"), "metrics blue: choose from bleu, chrf, ter, bleurt, comet; 1 to 5, each once"),
         ((*USUAL, "--language-pair", "German"), "language pair 'German': give source and target as in en-de"),
-        ((*USUAL, "--resamples", "0"), "resamples 0: give 40 to 1,000,000"),
+        ((*USUAL, "--resamples", "0"), "resamples 0: give 40 or more, and at most 1,000,000"),
         ((*USUAL, "--tokenize", "moses"), "tokenizer 'moses': choose one of sacreBLEU's, none, zh, 13a"),
         ((*USUAL, "--workers", "0"), "--workers 0: give 1 or more"),
         ((*USUAL, "--out", "test.de"), "--out test.de: File exists"),

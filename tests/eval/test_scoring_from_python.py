@@ -146,10 +146,10 @@ LINE = ["eine Zeile"]
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),
         (LINE, {"metrics": 3}, "metrics 3: choose from bleu, chrf, ter, bleurt, comet; 1 to 5, each once."),
         (LINE, {"baseline": "b"}, "baselines b: choose from system; 0 to 2, each once."),
-        (LINE, {"resamples": "x"}, "resamples 'x': give 40 to 1,000,000."),
+        (LINE, {"resamples": "x"}, "resamples 'x': give a whole number."),
         (LINE, {"workers": "x"}, "workers x: give 1 or more"),
         (LINE, {"cached_only": True}, "Run without cached_only."),
-        (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache."),
+        (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache,"),
         (LINE, {"metrics": "comet", "sources": LINE, "comet_model": "a/b/c"}, "Give comet_model a folder that exists"),
     ],
 )  # fmt: skip
