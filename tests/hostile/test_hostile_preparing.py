@@ -125,25 +125,19 @@ BREAKS = [("a1\u2028a2", "b1 b2"), ("a1\ra2", "b1\x0bb2"), ("a1 \ufeffa2", "b1\x
 ROWS = [
     # names that fairseq cannot be given
     Row("a colon", EVERY.replace("--out out", "--out a:b"), r"--out a:b: fairseq takes a colon for the end"),
-    Row("a comma above", EVERY.replace("--out out", "--out a,b/out"), "--out a,b/out: fairseq takes a comma for"),
     Row("a leading dash", EVERY.replace("--out out", "--out=-out"), "--out -out: other commands take it for an option"),
     Row("braces", EVERY.replace("--out out", "--out '${out}'"), r"--out \$\{out\}: fairseq reads \$\{"),
     Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),
     Row("a file as the folder", EVERY, "out is a file. Choose another --out", before=write("out", "precious")),
     # numbers
     Row("a ratio that is none", f"{EVERY} --max-ratio nan", "--max-ratio nan: give 1 or more"),
-    Row("a ratio without end", f"{EVERY} --max-ratio inf", "--max-ratio inf: give 1 or more"),
-    Row("a negative ratio", f"{EVERY} --max-ratio=-2", "--max-ratio -2.0: give 1 or more"),
     Row(
         "too few pairs for validation", f"{TRAIN} --valid-every 1000000",
         "--valid-every 1000000: the training text has 300 pairs, so no sentences are left in the valid set", makes=MADE,
     ),
-    Row("absurdly few pairs for validation", f"{TRAIN} --valid-every {10**12}", "--valid-every 1000000000000: give 1"),
     Row("no pairs for training", f"{TRAIN} --valid-every 1", "no training pair would be left"),
     Row("a trillion merges", f"{EVERY} --merges {10**12}", "--merges 1000000000000: give 1 or more, and at most"),
-    Row("no merges", f"{EVERY} --merges 0", "--merges 0: give 1 or more"),
     Row("a million processes", f"{EVERY} --workers {10**6}", "--workers 1000000: give 1 or more, up to 1,000"),
-    Row("no processes", f"{EVERY} --workers 0", "--workers 0: give 1 or more"),
     Row("a trillion pieces", f"{TEXT} --train text/train.xx --pieces {10**12}", "--pieces 1000000000000: give 1 or"),
     Row("long and short", f"{EVERY} --min-length 9 --max-length 3", "--min-length 9 is more than --max-length 3"),
     # said: fewer pieces, pairs twice, normal forms
@@ -151,10 +145,6 @@ ROWS = [
         "more pieces than the text has", f"{EVERY.replace('--merges 20', '')} --subwords sentencepiece --pieces 100000",
         r"note: only \d+ of 100,000 pieces could be learnt", 0, makes=MADE,
         after=notes("of 100,000 pieces could be learnt from the training text", "of the valid set"),
-    ),
-    Row(
-        "more merges than the text has", f"{EVERY} --merges 5000", r"note: only \d+ of 5,000 merges could be learnt", 0,
-        makes=MADE,
     ),
     Row(
         "a test set out of the training set", f"{EVERY} --test text/train.xx text/train.yy",
@@ -195,7 +185,6 @@ ROWS = [
     # inputs that are none
     Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a folder or a pipe"),
     Row("a pipe", f"{TEXT} --train pipe", "pipe is a folder or a pipe", before=pipe("pipe")),
-    Row("a device", f"{TEXT} --train /dev/zero", "/dev/zero is a folder or a pipe"),
     Row("a text that is not there", f"{TEXT} --train none", "none: there is no such file"),
     Row(
         "a NUL byte", f"{EVERY}", r"text/train.xx has a NUL byte in line 301", before=append([("a\0", "b")]),
@@ -214,16 +203,8 @@ ROWS = [
         before=write("my.tsv", "a\tb\nc\n"), makes=MADE,
     ),
     Row(
-        "three columns", f"{CORPUS} --train my.tsv -s xx -t yy --valid-every 9", "line 1 has 3 columns",
-        before=write("my.tsv", "a\tb\tc\n"), makes=MADE,
-    ),
-    Row(
         "sides of unequal length", EVERY, "text/train.xx has 300 lines, text/train.yy has more", makes=MADE,
         before=lambda folder: (folder / "text/train.yy").open("a").write("b1\n") and None,
-    ),
-    Row(
-        "no lines", EVERY, "there is no text in it", makes=MADE,
-        before=then(write("text/train.xx", ""), write("text/train.yy", "")),
     ),
     Row(
         "one line", f"{TRAIN} --valid-every 2", "has 1 pairs, so no sentences are left", makes=MADE,
