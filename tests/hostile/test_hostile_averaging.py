@@ -56,26 +56,17 @@ def best_was_after_five(state):
     state["extra_state"]["val_loss"] = 1.5
 
 
-def best_was_after_seven(state):
-    state["optimizer_history"][-1]["num_updates"] = 7
-    state["extra_state"]["val_loss"] = 1.5
-
-
 UNCLEAR = "does not say its intervals and its validation"
 ROWS = [
     Row("no such folder", "posnet-average runs --num 2 --out out.pt", "runs: there is no such directory"),
-    Row("a file as the folder", f"posnet-average {LAST} --num 2 --out out.pt", "there is no such directory"),
     Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
     Row("more checkpoints than there are", "posnet-average run --num 9 --out out.pt", "there are only 3"),
-    Row("none at all", "posnet-average run --num 0 --out out.pt", "--num 0: give 1 or more"),
     Row("a folder as the result", "posnet-average run --num 1 --out text", "text is a directory"),
     quietly("one", lambda folder: None, "posnet-average run --num 1 --out out.pt"),
-    quietly("all", lambda folder: None, "posnet-average run --num 3 --out out.pt"),
     # Gaps.
     made("one is missing in the middle", "after updates 10 are not there", removed(SECOND)),
     made("the last is missing", "after updates 15 are not there", removed(THIRD)),
     quietly("one before those that are averaged is missing", removed(FIRST)),
-    quietly("no copies", removed(BEST, LAST)),
     # The best.
     made(
         "the best was removed",
@@ -90,11 +81,6 @@ ROWS = [
         "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
         both(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
     ),
-    refused(
-        "another task",
-        "checkpoint_3_15.pt was trained with the task denoising and .*checkpoint_2_10.pt with translation",
-        put("cfg", "task", "_name", "denoising"),
-    ),
     made(
         "other data that are not there",
         "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
@@ -107,10 +93,7 @@ ROWS = [
     ),
     quietly(
         "data that were copied",
-        both(
-            lambda folder: shutil.copytree(folder / "data", folder / "copy"),
-            put("cfg", "task", "data", "copy"),
-        ),
+        both(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
     ),
     made(
         "another seed",
@@ -147,9 +130,7 @@ ROWS = [
     refused("half a checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD, b"PK\x03\x04")),
     refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
-    refused("a foreign model", "holds the model lstm", put("cfg", "model", "_name", "lstm")),
     refused("no history", "lacks optimizer_history", put("optimizer_history", [])),
-    refused("an empty history", "does not tell how many updates were done", put("optimizer_history", [{}])),
     refused(
         "updates in words",
         "does not tell how many updates were done",
@@ -157,10 +138,8 @@ ROWS = [
     ),
     refused("no state", UNCLEAR, put("extra_state", None)),
     refused("a loss in words", UNCLEAR, put("extra_state", "val_loss", "low")),
-    refused("no saving options", UNCLEAR, put("cfg", "checkpoint", None)),
     refused("no weights", "lacks model", put("model", {})),
     refused("weights in words", "is a str", put("model", NAME, "heavy")),
-    quietly("a place in the data in words", put("extra_state", "train_iterator", "somewhere")),
     quietly("foreign files beside", written("run/checkpoint_notes.pt", b"hello")),
 ]
 

@@ -126,8 +126,6 @@ ROWS = [
     # names that fairseq cannot be given
     Row("a colon", EVERY.replace("--out out", "--out a:b"), r"--out a:b: fairseq takes a colon for the end"),
     Row("a leading dash", EVERY.replace("--out out", "--out=-out"), "--out -out: other commands take it for an option"),
-    Row("braces", EVERY.replace("--out out", "--out '${out}'"), r"--out \$\{out\}: fairseq reads \$\{"),
-    Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),
     Row("a file as the folder", EVERY, "out is a file. Choose another --out", before=write("out", "precious")),
     # numbers
     Row("a ratio that is none", f"{EVERY} --max-ratio nan", "--max-ratio nan: give 1 or more"),
@@ -137,7 +135,6 @@ ROWS = [
     ),
     Row("no pairs for training", f"{TRAIN} --valid-every 1", "no training pair would be left"),
     Row("a trillion merges", f"{EVERY} --merges {10**12}", "--merges 1000000000000: give 1 or more, and at most"),
-    Row("a million processes", f"{EVERY} --workers {10**6}", "--workers 1000000: give 1 or more, up to 1,000"),
     Row("a trillion pieces", f"{TEXT} --train text/train.xx --pieces {10**12}", "--pieces 1000000000000: give 1 or"),
     Row("long and short", f"{EVERY} --min-length 9 --max-length 3", "--min-length 9 is more than --max-length 3"),
     # said: fewer pieces, pairs twice, normal forms
@@ -178,10 +175,6 @@ ROWS = [
         "what ends lines elsewhere", f"{EVERY} --max-ratio 9", "lines: 271 train, 33 valid", 0, before=append(BREAKS),
         makes=MADE, after=then(lines("train", 271), lines("train.bpe", 271)),
     ),
-    Row(
-        "text that shows nothing", f"{TEXT} --train text/hidden", "hidden has 0 lines with text, too few",
-        before=write("text/hidden", "\u200b\n\u00ad\n" * 50), makes=MADE,
-    ),
     # inputs that are none
     Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a folder or a pipe"),
     Row("a pipe", f"{TEXT} --train pipe", "pipe is a folder or a pipe", before=pipe("pipe")),
@@ -189,10 +182,6 @@ ROWS = [
     Row(
         "a NUL byte", f"{EVERY}", r"text/train.xx has a NUL byte in line 301", before=append([("a\0", "b")]),
         makes=MADE,
-    ),
-    Row(
-        "a name of gzip's, other bytes", f"{CORPUS} --train my.xx.gz text/train.yy -s xx --valid-every 9",
-        "my.xx.gz is not UTF-8: line 1", before=write("my.xx.gz", b"\xff\xfe\xfd" * 100), makes=MADE,
     ),
     Row(
         "gzip, cut short", f"{CORPUS} --train my.xx.gz text/train.yy --valid-every 9", "my.xx.gz is damaged behind",
@@ -205,10 +194,6 @@ ROWS = [
     Row(
         "sides of unequal length", EVERY, "text/train.xx has 300 lines, text/train.yy has more", makes=MADE,
         before=lambda folder: (folder / "text/train.yy").open("a").write("b1\n") and None,
-    ),
-    Row(
-        "one line", f"{TRAIN} --valid-every 2", "has 1 pairs, so no sentences are left", makes=MADE,
-        before=then(write("text/train.xx", "a1\n"), write("text/train.yy", "b1\n")),
     ),
     Row(
         "huge lines", f"{EVERY} --max-ratio 9", "lines: 267 train", 0,
@@ -228,10 +213,6 @@ ROWS = [
         }.items()
     ),
     Row(
-        "notes of names, not UTF-8", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-        before=then(damaged("stages/published", b"\xff"), lambda folder: (folder / "out/train.xx").unlink()),
-    ),
-    Row(
         "notes of names, with those of other folders", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
         before=then(
             damaged("stages/published", "../text/train.xx\n"), lambda folder: (folder / "out/train.xx").unlink()
@@ -247,8 +228,6 @@ ROWS = [
             "beyond the files": '{"read": [1, 1, 1, 1, 1], "written": [999999, 9, 9, 9], "lines": 7, "counts": {}}',
         }.items()
     ),
-    Row("a key that is no text", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-        before=damaged_in_the_middle("key", b"\xff")),
     Row(
         "a file in place of a stage's folder", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
         before=then(
