@@ -5,7 +5,7 @@ import shutil
 import torch
 
 from support.damaged import changed, put
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 TWO = "posnet-average run --num 2 --out out.pt"
 FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
@@ -32,19 +32,11 @@ def removed(*names):
     return lambda folder: [(folder / name).unlink() for name in names]
 
 
-def written(name, content=b""):
-    return lambda folder: (folder / name).write_bytes(content)
-
-
 def filled(name, number, dtype=torch.float32):
     def change(state):
         state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
 
     return changed(change, name, name)
-
-
-def both(*changes):
-    return lambda folder: [change(folder) for change in changes]
 
 
 def another_of_ten(state):
@@ -71,29 +63,29 @@ ROWS = [
     made(
         "the best was removed",
         r"best checkpoint of the run \(ppl 1.5000 after 5 updates\) was not kept",
-        both(changed(best_was_after_five, BEST, BEST), removed(FIRST)),
+        then(changed(best_was_after_five, BEST, BEST), removed(FIRST)),
     ),
-    quietly("the best is damaged", written(BEST, b"PK")),
-    quietly("the last is damaged", written(LAST, b"PK")),
+    quietly("the best is damaged", write(BEST, b"PK")),
+    quietly("the last is damaged", write(LAST, b"PK")),
     # Several runs in one folder.
     refused(
         "another direction",
         "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
-        both(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
+        then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
     ),
     made(
         "other data that are not there",
         "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
-        both(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
+        then(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
     ),
     refused(
         "other data that are there",
         "checkpoint_3_15.pt was trained with the data text and .*checkpoint_2_10.pt with data",
-        both(written("text/dict.xx.txt", b"a 1\n"), put("cfg", "task", "data", "text")),
+        then(write("text/dict.xx.txt", b"a 1\n"), put("cfg", "task", "data", "text")),
     ),
     quietly(
         "data that were copied",
-        both(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
+        then(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
     ),
     made(
         "another seed",
@@ -123,11 +115,11 @@ ROWS = [
     refused(
         "too large a sum",
         f"the mean of .*: the weight {NAME} is infinite",
-        both(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
+        then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
     ),
     quietly("no numbers in one that is not averaged", filled(FIRST, torch.nan)),
     # Damaged and invented files.
-    refused("half a checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD, b"PK\x03\x04")),
+    refused("half a checkpoint", "checkpoint_3_15.pt is damaged", write(THIRD, b"PK\x03\x04")),
     refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
     refused("no history", "lacks optimizer_history", put("optimizer_history", [])),
@@ -140,7 +132,7 @@ ROWS = [
     refused("a loss in words", UNCLEAR, put("extra_state", "val_loss", "low")),
     refused("no weights", "lacks model", put("model", {})),
     refused("weights in words", "is a str", put("model", NAME, "heavy")),
-    quietly("foreign files beside", written("run/checkpoint_notes.pt", b"hello")),
+    quietly("foreign files beside", write("run/checkpoint_notes.pt", b"hello")),
 ]
 
 

@@ -14,7 +14,7 @@ import torch
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
 from support.damaged import changed, one, tar, weight
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, write
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
@@ -27,10 +27,6 @@ def option(name, value, **more):
 
 def part(name, value):
     return changed(lambda state: state.update({name: value}))
-
-
-def content(data):
-    return lambda folder: (folder / "bad.pt").write_bytes(data)
 
 
 def script(folder):
@@ -72,13 +68,13 @@ FILES = [
     ("a pipe", lambda folder: os.mkfifo(folder / "bad.pt"), "bad.pt: it is no regular file"),
     ("a device", lambda folder: (folder / "bad.pt").symlink_to("/dev/null"), "bad.pt: it is no regular file"),
     ("a link to nothing", lambda folder: (folder / "bad.pt").symlink_to("x"), "bad.pt: there is no such checkpoint"),
-    ("random bytes", content(bytes(range(256)) * 50), NO_CHECKPOINT),
+    ("random bytes", write("bad.pt", bytes(range(256)) * 50), NO_CHECKPOINT),
     ("a tar of an old torch", tar, NO_CHECKPOINT),
     ("a TorchScript archive", script, NO_CHECKPOINT),
     ("a zip of something else", archive, NO_CHECKPOINT),
     ("a zip that is larger than it looks", compressed, NO_CHECKPOINT),
-    ("safetensors", content(safetensors()), "bad.pt (is damaged or no checkpoint|holds no fairseq model)"),
-    ("a pickle", content(pickle.dumps({"model": 1})), NO_CHECKPOINT),
+    ("safetensors", write("bad.pt", safetensors()), "bad.pt (is damaged or no checkpoint|holds no fairseq model)"),
+    ("a pickle", write("bad.pt", pickle.dumps({"model": 1})), NO_CHECKPOINT),
     ("a class of somebody's own", foreign, "bad.pt was refused: it holds objects that could run code"),
 ]
 CONTENTS = [

@@ -6,7 +6,7 @@ from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs.run_settings import known_architectures, known_datasets
 from support import commands
-from support.hostile import ENDS, Row, play, table
+from support.hostile import ENDS, Row, play, table, write
 
 RECIPES = shlex.quote(str(commands.ROOT / "recipes"))
 # Variables that would otherwise come from outside.
@@ -18,11 +18,6 @@ def refused(name, says, recipe="corpus", arguments="", before=lambda folder: Non
     settings = {"DATA": "data", "RUNS": "runs"} | settings if recipe in ("corpus", "compare") else settings
     environment = tuple((NONE | settings).items())
     return Row(name, f"bash {RECIPES}/{recipe}.sh {arguments}", says, ENDS, before, environment=environment)
-
-
-def file(name, content=b"dear"):
-    """What writes a file into a folder."""
-    return lambda folder: (folder / name).write_bytes(content)
 
 
 BAD_BETAS = ("0.9", "0.9,0.98", "(0.9)", "(0.9,0.98", "(0.9,1)", "(0.9,0.98,0.99)", "(a,b)", "(0.9,-1)", "exit()")
@@ -42,7 +37,7 @@ ROWS = [
     refused("name that is too long", "at most 200", NAME="a" * 201),
     refused("runs in a file", "RUNS=.*model.pt/x: .*model.pt is no folder", RUNS="model.pt/x"),
     refused("run that is a file", "rposnet_tiny_s1 is no folder that can be written", SIZE="tiny", RUNS="text",
-            before=lambda folder: [(folder / "text/data").mkdir(), file("text/data/rposnet_tiny_s1")(folder)]),
+            before=lambda folder: [(folder / "text/data").mkdir(), write("text/data/rposnet_tiny_s1")(folder)]),
     refused("quotes in options", "quotes are not understood", OPTIONS='--user-dir "x"'),
     refused("options in lines that are the recipe's", "--seed=3 has a variable", OPTIONS="--dropout 0\n--seed=3"),
     refused("no number of machines", "NODES=x: give a whole number", NODES="x"),

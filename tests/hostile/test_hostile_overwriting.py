@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from posnet_fairseq.shared.errors import UsageError
-from support.hostile import Row, run, table
+from support.hostile import Row, run, table, write
 from support.hostile_files import (
     AVERAGE,
     CORPUS,
@@ -20,7 +20,6 @@ from support.hostile_files import (
     after,
     linked,
     play_and_find_no_temporary_files,
-    written,
 )
 from support.training_log import training_log
 
@@ -76,7 +75,7 @@ LOST = [
         }.items()
     ),
     works("average onto an old average", f"{AVERAGE} model.pt", "averaged into", ("model.pt",)),
-    works("average onto text", f"{AVERAGE} old", "averaged into", ("old",), written("old")),
+    works("average onto text", f"{AVERAGE} old", "averaged into", ("old",), write("old")),
     works("precompute again", f"{PRECOMPUTE} fast.pt", "parameters", ("fast.pt",), after(f"{PRECOMPUTE} fast.pt")),
     *(
         Row(f"translate onto {name}", f"{TRANSLATE} --output {name}", "would be lost")
@@ -88,13 +87,13 @@ LOST = [
         "would be lost",
     ),
     Row("translate onto its codes", f"{TRANSLATE} --bpe-codes data/codes.bpe --output data/codes.bpe", "lost"),
-    works("translate again", f"{TRANSLATE} --output data/my", "12 sentences", ("data/my",), written("data/my")),
-    Row("a report of one's own", f"{SCORE} --out mine", "mine/report.md is there", before=written("mine/report.md")),
+    works("translate again", f"{TRANSLATE} --output data/my", "12 sentences", ("data/my",), write("data/my")),
+    Row("a report of one's own", f"{SCORE} --out mine", "mine/report.md is there", before=write("mine/report.md")),
     Row(
         "a report that was written into",
         f"{SCORE} --out report",
         "report.md is there, and posnet-score did not write it, or it was changed",
-        before=after(f"{SCORE} --out report", then=written("report/report.md")),
+        before=after(f"{SCORE} --out report", then=write("report/report.md")),
         makes=SCORES,
     ),
     Row(
@@ -121,14 +120,14 @@ LOST = [
         "a report in a configuration's folder",
         "posnet-score --config report.json --out .",
         "report.json",
-        before=written("report.json", CONFIG),
+        before=write("report.json", CONFIG),
     ),
     *(
         Row(
             f"{name} of one's own",
             command,
             f"{name} is there, and this posnet-plot did not make it",
-            before=written(name),
+            before=write(name),
         )
         for name, command in {
             "figures/weights.html": DRAW,
@@ -169,7 +168,7 @@ LOST = [
         CORPUS.replace("--merges 5", "--subwords sentencepiece --pieces 20")
         + " --test text/test.xx text/test.yy --out data",
         "data/sentencepiece.model is there, and this posnet-prepare did not make it",
-        before=written("data/sentencepiece.model"),
+        before=write("data/sentencepiece.model"),
         makes=("data/stages/*", "data/stages/*/*"),
     ),
 ]

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 CORPUS = "posnet-prepare corpus --workers 1 --merges 20 --out out"
 TRAIN = f"{CORPUS} --train text/train.xx text/train.yy"
@@ -13,11 +13,6 @@ EVERY = f"{TRAIN} --valid-every 9"
 TEXT = "posnet-prepare text --workers 1 --pieces 60 --out out"
 MADE = ("out", "out/*", "out/stages/*", "out/stages/*/*")
 DEEP = "[" * 100_000
-
-
-def write(name, data):
-    """What writes a file into the folder."""
-    return lambda folder: (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
 def append(pairs):
@@ -29,16 +24,6 @@ def append(pairs):
                 file.writelines(f"{line}\n".encode() for line in lines)
 
     return add
-
-
-def then(*changes):
-    """Several changes, one after the other."""
-
-    def change(folder):
-        for one in changes:
-            one(folder)
-
-    return change
 
 
 def pipe(name):

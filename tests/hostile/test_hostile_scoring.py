@@ -14,7 +14,7 @@ from posnet_fairseq.inference.translator import BLANK, Translator
 from posnet_fairseq.runs.samples import show_samples
 from posnet_fairseq.shared.errors import visible
 from support import commands
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")
@@ -25,16 +25,6 @@ SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresampl
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
 DEEP = "[" * 100_000
 LAUGHS = "plan.yaml is not YAML in line 1: aliases stand for too many values"
-
-
-def write(name, data):
-    """What writes a file into the folder."""
-
-    def change(folder):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-
-    return change
 
 
 def outputs(folder):
@@ -52,16 +42,6 @@ def output(change):
         (folder / "text/a").write_bytes("".join(f"{line}\n" for line in lines).encode())
 
     return make
-
-
-def then(*changes):
-    """Several changes, one after the other."""
-
-    def change(folder):
-        for one in changes:
-            one(folder)
-
-    return change
 
 
 def replaced(number, text):

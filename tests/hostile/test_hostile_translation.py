@@ -12,7 +12,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from support import commands
 from support.damaged import changed, one, tar, weight
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, write
 
 TRANSLATE = "posnet-translate model.pt --input text/test.xx"
 QUICK = "--beam 1 --max-len-b 2"
@@ -165,24 +165,13 @@ MODELS += [
 ]
 
 
-def written(name, data):
-    """What writes a file anew: text, bytes, or what JSON there is of a value."""
-
-    def before(folder):
-        (folder / name).unlink(missing_ok=True)
-        text = data if isinstance(data, (str, bytes)) else json.dumps(data)
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-
-    return before
-
-
 def card(**entries):
     """What changes the card; None removes an entry."""
 
     def before(folder):
         path = folder / "data/dataset.json"
         content = json.loads(path.read_text()) | entries
-        written("data/dataset.json", {name: value for name, value in content.items() if value is not None})(folder)
+        write("data/dataset.json", {name: value for name, value in content.items() if value is not None})(folder)
 
     return before
 
@@ -224,7 +213,7 @@ def lines_of(name, change):
     """What changes the lines of a file."""
 
     def before(folder):
-        written(name, "".join(change((folder / name).read_text().splitlines(keepends=True))))(folder)
+        write(name, "".join(change((folder / name).read_text().splitlines(keepends=True))))(folder)
 
     return before
 
@@ -245,10 +234,10 @@ FORMAT, CHANGED = "Incorrect dictionary format", "is not the file that data/data
 COMPANIONS = [
     ("sentencepiece but for the last byte", PIECES, BAD_PIECES, pieces(-1)),
     ("sentencepiece cut between pieces", PIECES, BAD_PIECES, cut_between_pieces),
-    ("a text for sentencepiece", PIECES, BAD_PIECES, written("piece.model", "hello world\n" * 9)),
-    ("a text for codes", CODES, f"{BAD_CODES}.*invalid line 1", written("codes", "a text of words\n" * 9)),
-    ("no codes", CODES, BAD_CODES, written("codes", "")),
-    ("a version without codes", CODES, BAD_CODES, written("codes", "#version:")),
+    ("a text for sentencepiece", PIECES, BAD_PIECES, write("piece.model", "hello world\n" * 9)),
+    ("a text for codes", CODES, f"{BAD_CODES}.*invalid line 1", write("codes", "a text of words\n" * 9)),
+    ("no codes", CODES, BAD_CODES, write("codes", "")),
+    ("a version without codes", CODES, BAD_CODES, write("codes", "#version:")),
     ("a directory for codes", f"{TRANSLATE} --bpe-codes text", "text is a directory. Give a file in it", lambda _: 0),
     ("codes cut short", TRANSLATE, CHANGED, lines_of("data/codes.bpe", lambda lines: lines[:-1])),
     ("a card that names no codes", TRANSLATE, "data/none: there is no such file", card(bpe_codes="none")),
@@ -260,13 +249,13 @@ COMPANIONS = [
         card(bpe_codes={"xx": 5}),
     ),
     ("a card of no subwords", TRANSLATE, f"{BAD_CARD}: .*sentencepiece_model", card(bpe_codes=None)),
-    ("a card that is a list", TRANSLATE, f"{BAD_CARD}: it is .1., it should be", written("data/dataset.json", [1])),
-    ("a card without end", TRANSLATE, f"{BAD_CARD}: it is nested too", written("data/dataset.json", "[" * 10**6)),
+    ("a card that is a list", TRANSLATE, f"{BAD_CARD}: it is .1., it should be", write("data/dataset.json", [1])),
+    ("a card without end", TRANSLATE, f"{BAD_CARD}: it is nested too", write("data/dataset.json", "[" * 10**6)),
     ("a card that is a directory", TRANSLATE, "data/dataset.json is a directory", as_directory("data/dataset.json")),
     ("an unknown tokenizer", TRANSLATE, "no tokenizer 'mosses'. Choose one of", words(tokenizer="mosses")),
     ("a tokenizer of numbers", TRANSLATE, f"{BAD_CARD}: words.xx.tokenizer is 7, it sh", words(tokenizer=7)),
     ("a card of other languages", TRANSLATE, "says how de and yy are split into tokens, and", card(source_lang="de")),
-    ("a dictionary of text", TRANSLATE, f"{BAD_DICTIONARY}.*{FORMAT}", written("data/dict.xx.txt", "hello\n")),
+    ("a dictionary of text", TRANSLATE, f"{BAD_DICTIONARY}.*{FORMAT}", write("data/dict.xx.txt", "hello\n")),
     (
         "a word twice",
         TRANSLATE,
@@ -278,7 +267,7 @@ COMPANIONS = [
         "a picture with a bad dictionary",
         "posnet-plot weights model.pt --sentence a1 --out figures",
         BAD_DICTIONARY,
-        written("data/dict.xx.txt", "hello\n"),
+        write("data/dict.xx.txt", "hello\n"),
     ),
 ]
 COMPANIONS = [Row(name, command, says, before=before) for name, command, says, before in COMPANIONS]
@@ -299,7 +288,7 @@ FAIRSEQ = [
         f"fairseq-train data --arch rposnet_tiny --batch-size 8 --save-dir new {USER}",
         f"{BAD_DICTIONARY}.*{FORMAT}",
         makes=("new",),
-        before=written("data/dict.xx.txt", "hello\n"),
+        before=write("data/dict.xx.txt", "hello\n"),
     ),
     Row(
         "fairseq-interactive with half of sentencepiece",
