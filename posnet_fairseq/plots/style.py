@@ -39,7 +39,7 @@ _MORE_FONTS = (
 )
 
 
-def line_style(place: int) -> dict[str, str]:
+def line_style(place: int) -> dict[str, Any]:
     """Return color and dashes of the line at a place, counted from 0."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
