@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import re
@@ -52,6 +53,29 @@ class Row:
 
     def __str__(self):
         return self.name
+
+
+def write(name, data="mine"):
+    """A change of the folder: write a file anew, of text, bytes, or the JSON of a value."""
+
+    def change(folder):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        text = data if isinstance(data, str | bytes) else json.dumps(data)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return change
+
+
+def then(*changes):
+    """Several changes of the folder, one after the other."""
+
+    def change(folder):
+        for each in changes:
+            each(folder)
+
+    return change
 
 
 def play(row, folder, monkeypatch, capfd):
