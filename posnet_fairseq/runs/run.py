@@ -16,7 +16,7 @@ from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device, find_device
-from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.settings import recipe
@@ -24,7 +24,7 @@ from posnet_fairseq.runs.training import LENGTH, check, train
 from posnet_fairseq.shared.errors import UsageError, name_arguments
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.records import Record, digest
 
 # Settings by the options of fairseq-train that they give, for sentences that advise on these.
 GIVES = {

@@ -47,9 +47,9 @@ def known_architectures() -> tuple[str, ...]:
 
 def known_datasets() -> tuple[str, ...]:
     """The names of datasets that posnet-prepare makes."""
-    from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY
+    from posnet_data_prep.datasets import DATASETS
 
-    return (*DATASETS, *QUICKSTART, *DEBIAN, *STUDY)
+    return tuple(DATASETS)
 
 
 def default_size(dataset: str) -> str:
