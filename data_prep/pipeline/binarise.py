@@ -64,7 +64,7 @@ def binarise(
 
 def length_ratio(folder: Path, languages: Sequence[str]) -> float:
     """Return γ, the source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10."""
-    from posnet_fairseq.fairseq_plugin.length_ratio import measure
+    from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
 
     source, target = measure(folder, languages[0], languages[1])
     return float(source / target)

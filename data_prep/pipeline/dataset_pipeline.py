@@ -3,9 +3,11 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
@@ -69,7 +71,7 @@ class DatasetPipeline:
             folder = read.folder.with_name(name)
             return FolderStage(folder, make, settings, after, int(share * read.size), packages=packages)
 
-        words = {f"{each.language}: {name}": of for each in self.tokenizers for name, of in asdict(each).items()}
+        words = {f"{each.language}: {name}": of for each in self.tokenizers for name, of in structs.asdict(each).items()}
         limits = asdict(self._limits)
         size = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
         package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
@@ -122,7 +124,7 @@ class DatasetPipeline:
             _refuse_empty(name, sizes[name], sizes)
         # Only the test set is treated as text to be translated is; the training text stays as it is.
         of_text = _splitter(self.tokenizers)
-        of_training = _splitter([replace(tokenizer, straighten_apostrophes=False) for tokenizer in self.tokenizers])
+        of_training = _splitter([structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self.tokenizers])
         counts: Counts = {}
         for name in self._sets():
             function = of_text if name.startswith("test") else of_training

@@ -10,7 +10,7 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.shared.garbage import search_paused
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.schema import check_numbers
 
 
 def _parser() -> argparse.ArgumentParser:

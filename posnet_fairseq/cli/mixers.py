@@ -9,7 +9,7 @@ from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.garbage import search_paused
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
 PRICED = ("digital", "static", "reads", "dac", "adc")  # what --joules prices

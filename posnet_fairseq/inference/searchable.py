@@ -26,7 +26,7 @@ from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import BLANK, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
-from posnet_fairseq.shared.numbers import check_range
+from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
 

@@ -113,8 +113,8 @@ def _words(settings: RunSettings, data: TranslationData) -> int:
 
 def _options(settings: RunSettings) -> dict[str, Any]:
     """What the options of fairseq-train say about the model, and the criterion if they name one."""
-    from posnet_fairseq.mixers.bases.options import plain_type
-    from posnet_fairseq.transformer.options import TransformerOptions
+    from posnet_fairseq.mixers.bases.mixer_options import plain_type
+    from posnet_fairseq.transformer.model_options import TransformerOptions
 
     parser = argparse.ArgumentParser(
         allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False

@@ -69,7 +69,7 @@ def check_mixers(names: tuple[str, ...], called: str) -> None:
         UsageError: there are none, or one is unknown or stands in no decoder.
     """
     from posnet_fairseq.registry import get_mixer
-    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+    from posnet_fairseq.transformer import model_options  # noqa: F401  (registers the mixers)
 
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     if not names:

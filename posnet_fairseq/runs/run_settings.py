@@ -26,7 +26,7 @@ from posnet_fairseq.runs.values import (
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.output_paths import check_for_fairseq
-from posnet_fairseq.shared.yaml_files import read_yaml
+from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from posnet_fairseq.runs.values import Parse, nearest
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.yaml_files import read_yaml
+from posnet_fairseq.shared.schema import read_yaml
 
 # Names of environment variables that other programs have, close to those of settings.
 USUAL_VARIABLES = frozenset({"CPU", "FNAME", "HNAME", "JOB", "LNAME", "NODE", "TOKEN", "UNAME"})

@@ -57,7 +57,7 @@ def check(systems: Sequence[System], where: str) -> Sequence[System]:
         UsageError: they cannot.
     """
     from posnet_fairseq.registry import get_mixer, mixer_names
-    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+    from posnet_fairseq.transformer import model_options  # noqa: F401  (registers the mixers)
 
     names = [system.name for system in systems]
     if not systems:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from posnet_fairseq.shared.numbers import decimal
+from posnet_fairseq.shared.schema import decimal
 
 Parse = Callable[[str], Any]
 

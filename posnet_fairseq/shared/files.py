@@ -79,22 +79,19 @@ def check_file(path: str | Path) -> None:
         open(path, "rb").close()
 
 
-def read_small(path: str | Path, most: int = 2**26) -> bytes:
-    """Return the content of a regular file that is small, such as a dictionary, a card or a configuration.
+def read_small(path: str | Path, most: int = 2**26, pipes: bool = False) -> bytes:
+    """Return the content of a file that is small, such as a dictionary, a card or a configuration.
 
     Args:
         path: of the file.
         most: bytes that it may have.
+        pipes: read also what is no regular file, such as the output of another program.
 
     Raises:
         UsageError: it is missing, no regular file or larger, or cannot be read.
     """
-    check_file(path)
-    return _bounded(Path(path), most)
-
-
-def _bounded(path: Path, most: int = 2**26) -> bytes:
-    """Return the content of a small file, or of a pipe."""
+    if not pipes:
+        check_file(path)
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -118,9 +115,27 @@ def read_lines(path: str | Path, small: bool = False) -> list[str]:
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
-    with reading(name):
-        data = sys.stdin.buffer.read() if str(path) == "-" else (_bounded if small else Path.read_bytes)(Path(path))
-    data = decompressed(data, name)
+    if small:
+        data = read_small(path, pipes=True)
+    else:
+        with reading(name):
+            data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+    lines = decoded(decompressed(data, name), name).split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def decoded(data: bytes, name: object) -> str:
+    """Return text in UTF-8, without its byte order mark.
+
+    Args:
+        data: of a file.
+        name: of the file, for the error's text.
+
+    Raises:
+        UsageError: it is not UTF-8, or has NUL bytes.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -132,10 +147,7 @@ def read_lines(path: str | Path, small: bool = False) -> list[str]:
             "Convert it first, for instance with iconv -t utf-8."
         ) from error
     refuse_nul(text, name)
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    return text
 
 
 def cache_folder() -> Path:

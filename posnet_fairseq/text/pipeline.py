@@ -101,7 +101,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
             "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
             "with a directory that posnet-prepare made."
         ) from None
-    except (LookupError, TypeError, AttributeError) as error:
+    except LookupError as error:
         raise bad_card(path, error) from error
 
 

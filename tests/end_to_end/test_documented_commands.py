@@ -32,9 +32,6 @@ EXCEPTIONS = {
     r"posnet-run corpus --data data/study": "goes on with that; tests/recipes/test_beginning.py, of small models",
     r"posnet-analog runs/": "needs an hour of training; tests/analog/test_analog_command.py, of small models",
     r"posnet-plot study ": "tests/recipes/test_study_analysis.py::test_tables_and_pictures",
-    r"posnet-bench prepare": "tests/test_bench.py::test_posnet_prepare_and_the_command_lines_write_equal_files",
-    r"posnet-bench score$": "tests/eval/test_bench_score.py::test_against_sacrebleus_paired_test",
-    r"posnet-bench score --comet-model": "tests/eval/test_bench_score.py::test_against_comets_own_api",
     r"mv checkpoints/model\.ckpt |python - <<'END' import json import torch": "tests/eval/test_comet.py"
     "::test_the_documented_command_makes_a_refused_checkpoint_plain",
 }

@@ -339,7 +339,7 @@ def test_two_vocabularies_leave_two_embeddings(tmp_path):
         ('{"source_lang": "de", "target', "is no card of a dataset"),
         ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "is no card of a dataset"),
         ('{"key": "k"}', "does not say both languages"),
-        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, no str"),
+        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, it should be text or null"),
         (None, "is a directory. Give a file in it."),
     ],
 )

@@ -50,7 +50,7 @@ SMALLER = {
     r"posnet-prepare corpus .*--valid-every ": "--valid-every 20",
     r"posnet-prepare text ": "--pieces 60 --workers 1",
     r"posnet-score --config ": "--metrics bleu",  # the others take models from the hub
-    **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items() if what != "score"},
+    **{rf"posnet-bench {what}\b": options for what, options in SMALL_BENCH.items()},
 }
 # Behind $TRAIN, besides: there are many.
 ROW = "--max-update 1 --disable-validation"

@@ -75,10 +75,6 @@ THOROUGH = {
         "test_compiled_layers_train_alike_and_resume": "20 s: traces layers; quick: tests/test_compile.py",
         "test_two_processes_train_like_one": "17 s",
     },
-    "eval/test_bench_score.py": {
-        "test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test",
-        "test_against_comets_own_api": "7 s",
-    },
     "eval/test_score_runs.py": {"test_a_hundred_thousand_lines": "8 s"},
     "eval/test_significance.py": {
         "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
