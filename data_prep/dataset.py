@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_data_prep.sources.archives import Download
@@ -62,13 +62,15 @@ class Dataset(abc.ABC):
         pairs: numbers of pairs of its sets in the literature; of others, of the training set.
         title: a few words for the list of datasets.
         test_sets: what each of several test sets consists of.
+        size: of models that are trained on it, unless another is given.
     """
 
     languages: tuple[str, str]
     recipe: Recipe
     pairs: Mapping[str, int]
     title: str
-    test_sets: dict[str, str] | None = field(default=None)
+    test_sets: dict[str, str] | None = None
+    size: str = "tiny"
 
     @property
     @abc.abstractmethod

@@ -36,6 +36,7 @@ DATASETS: dict[str, Dataset] = {
             merges=(10_000,),
         ),
         pairs={"train": 160_239, "valid": 7_283, "test": 6_750},
+        size="iwslt",
     ),
     "wmt14.en-de": Published(
         languages=("en", "de"),
@@ -85,6 +86,7 @@ DATASETS: dict[str, Dataset] = {
             recipe=recipe,
             pairs={"train": 29_000, "valid": 1_014, "test": 1_000, "test1": 1_000, "test2": 461},
             title=title,
+            size="multi30k",
             test_sets={"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"},
         )
         for target in ("de", "fr")

@@ -25,6 +25,10 @@ class Archive:
     digest: str | None = None
     licence: str = ""
 
+    def is_named(self, name: str) -> bool:
+        """Return whether the file has this name in the folder of a mirror."""
+        return name == self.name.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -35,11 +39,16 @@ class Wheel:
     size: int
     digest: str
     licence: str = ""
+    urls = ("the Python package index",)
 
     @property
     def name(self) -> str:
         """Name of the file."""
         return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+    def is_named(self, name: str) -> bool:
+        """Return whether the file has this name in the folder of a mirror."""
+        return name == self.name
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class AptIndex:
     size: None = None
     digest: None = None
     licence: str = "those of the packages (Debian main)"
+    urls = ("apt",)
 
     @property
     def name(self) -> str:
@@ -63,7 +73,7 @@ class AptIndex:
         return f"dists_{self.suite}_{self.component}_i18n_Translation-{self.language}"
 
     def is_named(self, name: str) -> bool:
-        """Return whether apt names a file of this index so, with any address in front and any compression."""
+        """Return whether apt names the file so, with any address in front and any compression."""
         return re.fullmatch(rf"(.+_)?{re.escape(self.name)}(\.(xz|bz2|gz|lz4))?", name) is not None
 
 

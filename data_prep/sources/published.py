@@ -57,6 +57,7 @@ class Published(Dataset):
 
     sets: Mapping[str, tuple[Corpus, ...]]
     title: str = "as in PosNet's paper"
+    size: str = "base"
     local: str | None = None
 
     @property

@@ -364,4 +364,4 @@ def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
     arguments[2] = str(tmp_path)
     with pytest.raises(SystemExit):
         prepare.main([*arguments, *map(str, files)])
-    assert "This one is without tokenizers in its card" in capsys.readouterr().err
+    assert "This one has no card that says how text became tokens" in capsys.readouterr().err
