@@ -31,51 +31,48 @@ class Vocabulary:
 
     @classmethod
     def read(cls, folder: Path, languages: Sequence[str]) -> "Vocabulary":
-        """The vocabulary of a dataset.
-
-        Args:
-            folder: of the dataset.
-            languages: source and target of the text.
+        """Return the vocabulary of a dataset, for text of a source and a target language.
 
         Raises:
             UsageError: posnet-prepare has not made it, a file is missing, or it is of other languages.
         """
         try:
             card = DatasetCard.read(folder)
-        except FileNotFoundError as error:
-            raise UsageError(
-                f"--like {folder}: it has no card (dataset.json). Give a folder that posnet-prepare made."
-            ) from error
-        if (card.source_lang, card.target_lang) != tuple(languages):
-            theirs = f"{card.source_lang} to {card.target_lang}"
-            raise UsageError(f"--like {folder}: it is from {theirs}, the text from {' to '.join(languages)}.")
+        except FileNotFoundError:
+            card = DatasetCard()
         files = card.bpe_codes or card.sentencepiece_model
-        if not files or isinstance(card.sentencepiece_model, dict) or not set(languages) <= card.words.keys():
-            raise UsageError(f"--like {folder}: its card does not say how text became tokens. Give another folder.")
+        known = set(languages) <= card.words.keys() and files and not isinstance(card.sentencepiece_model, dict)
+        of_each = files if isinstance(files, dict) else dict.fromkeys(languages, files or "")
         made = cls(
             folder,
             "bpe" if card.bpe_codes else "sentencepiece",
-            [card.words[language] for language in languages],
-            dict.fromkeys(languages, files) if isinstance(files, str) else {each: files[each] for each in languages},
+            [card.words[language] for language in languages if language in card.words],
+            {language: of_each.get(language, "") for language in languages},
             tuple(f"dict.{language}.txt" for language in languages),
         )
-        for path in (*made.paths(made.subword_files.values()), *made.dictionaries):
-            if not path.is_file():
-                raise UsageError(f"--like {folder}: it has no {path.name}. Give a whole dataset.")
+        missing = [
+            path.name for path in (*made.paths(made.subword_files.values()), *made.dictionaries) if not path.is_file()
+        ]
+        if not known or missing or (card.source_lang, card.target_lang) != tuple(languages):
+            of = f"from {card.source_lang} to {card.target_lang}" if card.words else "without tokenizers in its card"
+            raise UsageError(
+                f"--like {folder}: give the folder of a whole dataset of posnet-prepare from {' to '.join(languages)}. "
+                f"This one is {of}{f', and lacks {missing[0]}' if missing else ''}."
+            )
         return made
 
     @property
     def dictionaries(self) -> list[Path]:
-        """Files of the dictionaries of source and target."""
+        """The files of the dictionaries of source and target."""
         return self.paths(self.dictionary_files)
 
     def paths(self, names: Iterable[str]) -> list[Path]:
-        """Files of the dataset by their names, each once."""
+        """Return files of the dataset by their names, each once."""
         return [self.folder / name for name in dict.fromkeys(names)]
 
     def digests(self, names: Iterable[str]) -> list[str]:
-        """Hashes of files of the dataset by their names, each once."""
-        return [digest(path, "sha256") for path in self.paths(names)]
+        """Return hashes of files of the dataset by their names, each once."""
+        return [digest(path) for path in self.paths(names)]
 
     def copy_subwords(self, folder: Path) -> None:
         """Copy the files of subwords into a folder."""

@@ -48,24 +48,24 @@ class Downloads:
                 )
 
     def cached(self, archive: Download) -> Path | None:
-        """Path of a file that is here already and has the right size, or None."""
+        """Return the path of a file that is here already and has the right size, or None."""
         path = self._find(archive)
         return path if path and archive.size in (None, path.stat().st_size) else None
 
     def missing_bytes(self, archive: Download) -> int:
-        """Number of bytes still to be downloaded; 0 if the file's size is unknown."""
+        """Return the number of bytes still to be downloaded; 0 if the file's size is unknown."""
         if archive.size is None or self.cached(archive):
             return 0
         part = self._part(archive)
         return max(0, archive.size - (part.stat().st_size if part.exists() else 0))
 
     def find(self, name: str) -> Path | None:
-        """Path of a file or folder in the mirror's folder or among the downloads, or None."""
+        """Return the path of a file or folder in the mirror's folder or among the downloads, or None."""
         folders = [folder for folder in (self._local, self.folder) if folder]
         return next((folder / name for folder in folders if (folder / name).exists()), None)
 
     def _find(self, archive: Download) -> Path | None:
-        """Path of a file in the mirror's folder or among the downloads, or None."""
+        """Return the path of a file in the mirror's folder or among the downloads, or None."""
         if self._local and isinstance(archive, AptIndex):
             indexes = sorted(path for path in self._local.iterdir() if archive.is_named(path.name))
             if indexes:
@@ -76,7 +76,7 @@ class Downloads:
         return next(filter(Path.exists, places), None)
 
     def fetch(self, archive: Download) -> Path:
-        """Path of a file, whose content has been checked. It is downloaded if it is not here.
+        """Return the path of a file, whose content has been checked. It is downloaded if it is not here.
 
         Raises:
             UsageError: no mirror serves the file with the known content.
@@ -92,18 +92,14 @@ class Downloads:
         given = path is not None and path.parent == self._local
         if path and ((given and archive.digest is None) or self._is_right(path, archive)):
             return path
-        if given:
-            raise UsageError(
-                f"{path} is not the {Path(archive.name).name} that is needed: it has another content. Replace it, or "
-                "leave out --mirror to download it."
-            )
-        problems = [self._set_aside(path, archive, path)] if path else []
+        problems = [f"{path} has another content" if given else self._set_aside(path, archive, path)] if path else []
+        name = Path(archive.name).name
         if self._local:
             also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
-            missing = f"{Path(archive.name).name} is not there"
+            what = "; ".join(problems if given else [f"{name} is not there", *problems])
             raise UsageError(
-                f"--mirror {self._local}: {'; '.join([missing, *problems])}. Put it{also} into "
-                "that folder, or leave out --mirror to download it."
+                f"--mirror {self._local}: {what}. Put the right {name}{also} into that folder, or leave out --mirror "
+                "to download it."
             )
         changed = False
         path = self.folder / archive.name
@@ -178,13 +174,7 @@ class Downloads:
         return True
 
     def _set_aside(self, path: Path, archive: Download, origin: object) -> str:
-        """Rename a file of another content. Returns a clause that says so.
-
-        Args:
-            path: the file.
-            archive: what it should have been.
-            origin: mirror or path that it comes from.
-        """
+        """Rename a file of another content, from a mirror or path; return a clause that says so."""
         expected = archive.digest or _read_note(self._note(archive)).get("digest", "")
         algorithm = _algorithm(expected)
         found = digest(path, algorithm)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from posnet_data_prep.datasets import WHEELS
 from posnet_data_prep.sources import download, transfer
-from posnet_data_prep.sources.archives import Archive, Wheel
+from posnet_data_prep.sources.archives import WHEELS, Archive, Wheel
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
@@ -224,10 +223,12 @@ def test_bad_mirrors(archive, tmp_path, report):
     for url in ("http://[::1", "http://127.0.0.1:9/ä b", "http://127.0.0.1:x/"):
         with pytest.raises(UsageError, match=r"a.tgz could not be downloaded: http://"):
             Downloads(tmp_path / "downloads", url, report).fetch(archive)
-    with pytest.raises(UsageError, match=r"--mirror .*: a.tgz is not there\. Put it into that folder, or leave"):
+    with pytest.raises(UsageError, match=r"--mirror .*: a.tgz is not there\. Put the right a.tgz into that folder"):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     (tmp_path / "a.tgz").write_bytes(b"w" * len(CONTENT))
-    with pytest.raises(UsageError, match=r"a.tgz is not the a.tgz that is needed: it has another content\. Replace"):
+    with pytest.raises(
+        UsageError, match=r"--mirror .*/a.tgz has another content\. Put the right a.tgz into that folder"
+    ):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     assert (tmp_path / "a.tgz").exists(), "what is not ours is left alone"
 

@@ -1,16 +1,13 @@
 import json
 import zipfile
-from dataclasses import replace
 
 import pytest
 
-from posnet_data_prep import preparation, prepare
-from posnet_data_prep.datasets import WHEELS
-from posnet_data_prep.sources import quickstart
-from posnet_data_prep.sources.catalogs import Text, read_wheel
+from posnet_data_prep import prepare
+from posnet_data_prep.sources import interface_texts
+from posnet_data_prep.sources.archives import WHEELS
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.interface_texts import Cleaner
-from posnet_data_prep.sources.quickstart import split_by_document
+from posnet_data_prep.sources.interface_texts import Cleaner, Text, read_wheel, split_by_document
 from posnet_fairseq.text.pipeline import pipeline_of
 
 
@@ -147,11 +144,11 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         )
         for i in range(400)
     ]
-    monkeypatch.setattr(quickstart, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
+    monkeypatch.setattr(interface_texts, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
     monkeypatch.setattr(Downloads, "fetch", lambda self, wheel: wheel)
-    monkeypatch.setattr(preparation, "SMALL_TEXT", replace(preparation.SMALL_TEXT, pieces=60))
     data = tmp_path / "data"
-    prepare.main(["quickstart.en-de", "--out", str(data), "--downloads", str(tmp_path), "--workers", "1"])
+    arguments = ["--downloads", str(tmp_path), "--workers", "1", "--pieces", "60"]
+    prepare.main(["quickstart.en-de", "--out", str(data), *arguments])
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"]["train"] + card["sentences"]["valid"] + card["sentences"]["test"] == 400
     assert card["archives"][WHEELS[0].name]["licence"] == "Apache-2.0"
