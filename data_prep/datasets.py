@@ -86,8 +86,8 @@ DATASETS: dict[str, Dataset] = {
             recipe=recipe,
             pairs={"train": 29_000, "valid": 1_014, "test": 1_000, "test1": 1_000, "test2": 461},
             title=title,
-            size="multi30k",
             test_sets={"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"},
+            size="multi30k",
         )
         for target in ("de", "fr")
         for form, title, recipe in (

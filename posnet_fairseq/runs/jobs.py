@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from posnet_fairseq.runs.command_stage import DONE
 from posnet_fairseq.runs.machine import Share
@@ -72,11 +71,10 @@ class JobPool:
     Args:
         jobs: in the order in which they begin.
         shares: a part of the machine for each of the jobs that work side by side.
-        settings: names of environment variables that are settings of all jobs, which runs are given by flags.
     """
 
-    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]):
-        self._jobs, self._settings, self._workers = jobs, settings, len(shares)
+    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share]):
+        self._jobs, self._workers = jobs, len(shares)
         self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()  # that are free
         for share in shares:
             self._shares.put(share)
@@ -140,9 +138,8 @@ class JobPool:
     def _start(self, job: RunJob, share: Share) -> "subprocess.Popen[str]":
         """Start the process of a job."""
         others = [other.run for other in self._jobs if other != job and not other.is_trained]
-        own = {*RunSettings.environment_names(), *self._settings}  # all is said by flags
-        environment: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in own}
-        environment |= share.environment | {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
+        environment = os.environ | share.environment
+        environment |= {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
         with self._starting:
             if self._stop:
                 raise InterruptedError
@@ -159,13 +156,11 @@ class JobPool:
         return process
 
 
-def do_all(
-    jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str], tolerated: str | None = None
-) -> Collection[RunJob]:
+def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], tolerated: str | None = None) -> Collection[RunJob]:
     """Do jobs, some side by side.
 
     Args:
-        jobs, shares, settings: see :class:`JobPool`.
+        jobs, shares: see :class:`JobPool`.
         tolerated: words in the sentence about a failure that does not matter; None: every failure does.
 
     Returns:
@@ -174,7 +169,7 @@ def do_all(
     Raises:
         UsageError: others failed.
     """
-    failed = JobPool(jobs, shares, settings).work()
+    failed = JobPool(jobs, shares).work()
     passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
     sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]
     if sentences:
