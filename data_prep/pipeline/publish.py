@@ -58,6 +58,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         UsageError: a file of others has the name of a file of the dataset.
     """
     stages = pipeline.goal.folder.parent
+    pipeline.goal.clear()
     for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
         remove(left)
     records = {stage: stage.record or {} for stage in pipeline.stages}
