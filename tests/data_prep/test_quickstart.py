@@ -45,10 +45,11 @@ def test_reads_texts_that_have_a_translation(wheel):
     [
         ("Open it. Then leave.", "Öffne es. Geh dann.", [("Open it.", "Öffne es."), ("Then leave.", "Geh dann.")]),
         ("Open it. Leave.", "Öffne es und geh.", [("Open it. Leave.", "Öffne es und geh.")]),
-        ("One line\nTwo lines", "Eine Zeile\n\nZwei Zeilen", [("One line", "Eine Zeile"), ("Two lines", "Zwei Zeilen")]),
+        ("One line\nTwo", "Eine Zeile\n\nZwei", [("One line", "Eine Zeile"), ("Two", "Zwei")]),
         ("<b>Bold</b> &amp; [x](http://x.y) **door**", "<b>Fett</b> &amp; [x](http://x.y) **Tür**",
          [("Bold & x door", "Fett & x Tür")]),
-        ("Device {name} not found", "Gerät {name} fehlt hier", [("Device {name} not found", "Gerät {name} fehlt hier")]),
+        ("Device {name} not found", "Gerät {name} fehlt hier",
+         [("Device {name} not found", "Gerät {name} fehlt hier")]),
         ("See https://example.org", "Siehe https://example.org", []),
         ("{{ template }} text here", "{{ template }} Text hier", []),
         ("Same text", "same text", []),
@@ -59,7 +60,8 @@ def test_reads_texts_that_have_a_translation(wheel):
         ("Open it. Then leave.", "打开它。然后离开。", [("Open it.", "打开它。"), ("Then leave.", "然后离开。")]),
         ("Open", "打开", [("Open", "打开")]),
         ("Open the door", "门", []),
-        ("Enable Assistant Cloud", "启用 Assistant Cloud 服务", [("Enable Assistant Cloud", "启用 Assistant Cloud 服务")]),
+        ("Enable Assistant Cloud", "启用 Assistant Cloud 服务",
+         [("Enable Assistant Cloud", "启用 Assistant Cloud 服务")]),
     ],
 )  # fmt: skip
 def test_cleaning(source, target, expected):
