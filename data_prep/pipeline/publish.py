@@ -90,13 +90,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
     """Remove the files that were published before, even if that was interrupted.
 
-    Args:
-        out: folder of the dataset.
-        note: file with the names of all files that may be there.
-        names: names of the files that are about to be published.
-
-    Raises:
-        UsageError: a file of others has one of these names.
+    Refuse files of others with the names that are about to be published. The note has the names of all that may be there.
     """
     before = set(_card(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
