@@ -19,8 +19,7 @@ from posnet_fairseq.inference.search.settings import RECORDED
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.records import digest, installed_versions, read_json
-from posnet_fairseq.shared.stages import changed
+from posnet_fairseq.shared.records import changed, digest, installed_versions, read_json
 from posnet_fairseq.text.plain import read_parallel
 
 RECORD, REPORT, DIGITAL = "record.json", "report.json", "digital"

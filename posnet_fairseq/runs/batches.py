@@ -7,7 +7,6 @@ from typing import Any
 
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import given, refuse
@@ -15,6 +14,7 @@ from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.criterions import PREFIX, is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.records import Record
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.

@@ -11,8 +11,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_data_prep import prepare
-from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.sources import published
+from posnet_data_prep.sources.archives import ARCHIVES
 from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
 from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -191,7 +191,7 @@ def test_another_option_makes_only_what_depends_on_it(made, server, capsys):
     kept = (made.out / "stages/split/train.sets").stat()
     prepare.main([*made.arguments, "--merges", "40"])
     said = capsys.readouterr().err
-    assert "learn is made anew: merges: [60] → [40]" in said
+    assert "learn is made anew: merges: [60] then, [40] now" in said
     assert (made.out / "stages/split/train.sets").stat() == kept
     assert len(lines_of(made.out / "codes.bpe")) == 41
     prepare.main([*made.arguments, "--subwords", "sentencepiece", "--pieces", "70"])
