@@ -85,7 +85,7 @@ def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
     """Bytes at the peak of a training step, with the longest sentences, which take the most."""
-    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
     from posnet_fairseq.registry import get_mixer, mixer_names
 
     (mixer,) = [name for name in mixer_names() if get_mixer(name).arch == settings.mixer]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from posnet_fairseq.bench import counting
-from posnet_fairseq.bench.counting import trained_parameters
-from posnet_fairseq.bench.training_memory import training_memory
 from posnet_fairseq.cli.run import find_target
+from posnet_fairseq.costs import counting
+from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.runs import commands, machine
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData

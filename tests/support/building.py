@@ -10,13 +10,12 @@ from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_options import choices
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, MixerSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 MAX_POSITIONS = 24
 
@@ -118,6 +117,7 @@ def build_case(case, **options):
 
 def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, max_positions=64):
     return MixerSettings(
+        mixer=name,
         place=place,
         embed_dim=embed_dim,
         memory_dim=embed_dim,
