@@ -78,6 +78,7 @@ def test_layers_take_options_after_plus_signs():
         layers.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
 
+@pytest.mark.thorough  # 12 s
 def test_posnet_prepare_and_the_command_lines_write_equal_files(tmp_path, capsys):
     for name, line in (
         ("en", "The cat's number %d, it's said, sleeps."),
@@ -230,6 +231,7 @@ def test_trained_models_are_measured(tmp_path, capsys):
         ("models", "rposnet_tiny"),
     ],
 )
+@pytest.mark.thorough  # 7 s; quick: test_every_mixer_is_measured
 def test_tables_are_shown(capsys, what, shown):
     bench.main([what, *SMALL_BENCH[what].split()])
     output = capsys.readouterr().out

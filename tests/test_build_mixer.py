@@ -63,6 +63,7 @@ def test_steps_equal_the_full_pass(name, place):
 
 
 @every_mixer
+@pytest.mark.quick_cases(1)
 def test_compiled_without_a_break_with_padding(name, place):
     mixer, (x, memory, mask) = build(name, place).eval(), batch(place)
     torch._dynamo.reset()

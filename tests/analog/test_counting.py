@@ -49,6 +49,7 @@ def on_crossbars(name, parts, tile_size):
 
 
 @pytest.mark.parametrize("name", mixer_names())
+@pytest.mark.thorough  # 25 s; quick: test_mixing_weights_on_several_crossbars
 def test_reads_and_conversions_are_those_of_decoding(name, monkeypatch):
     parts = PARTS if issubclass(get_mixer(name), PositionBasedMixer) else PARTS[1:]
     seen = counted(on_crossbars(name, parts, TILE_SIZE), monkeypatch)

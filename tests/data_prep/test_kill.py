@@ -27,6 +27,8 @@ from posnet_data_prep.sources import published
 from posnet_fairseq.shared import progress
 from posnet_data_prep.sources.archives import Archive
 
+pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
+
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():
     datasets.ARCHIVES[key] = Archive(**entry | {"urls": tuple(entry["urls"])})

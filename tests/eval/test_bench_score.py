@@ -4,6 +4,7 @@ from posnet_fairseq.cli import bench
 from support.commands import SMALL_BENCH, fails
 
 
+@pytest.mark.thorough  # 9 s: runs sacreBLEU's own test
 def test_against_sacrebleus_paired_test(capsys):
     """Both ways return equal p."""
     bench.main(["score", *SMALL_BENCH["score"].split()])
@@ -12,6 +13,7 @@ def test_against_sacrebleus_paired_test(capsys):
     assert "B = 40, processes: 1" in shown
 
 
+@pytest.mark.thorough  # 7 s
 def test_against_comets_own_api(capsys, comet, encoder):
     command = f"score --systems 2 --segments 6 --comet-model {comet} --comet-encoder {encoder}"
     bench.main(command.split())

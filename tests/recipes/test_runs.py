@@ -151,6 +151,7 @@ def test_options_that_training_would_refuse_are_refused_before(world, options, s
         before_training.build(arguments)
 
 
+@pytest.mark.thorough  # 6 s
 def test_check_before_a_training_knows_all_architectures(world):
     """In its own process, in which nothing else has registered them."""
     check("--options", str(world / "tiny corpus"), "--arch", "rposnet_tiny")
@@ -184,6 +185,7 @@ def test_check_before_a_training_knows_all_architectures(world):
         ("--write-checkpoints-asynchronously", "the recipe itself removes"),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option, reason):
     """They would end with too few of them, or with all that were ever written."""
     arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
@@ -205,6 +207,7 @@ def test_options_that_change_no_ending_are_taken(world, options):
     before_training.refuse_other_endings(before_training.build([*arguments, *options.split()])[1])
 
 
+@pytest.mark.thorough  # 7 s
 def test_recipe_refuses_options_of_another_ending(world):
     options = SETTINGS["OPTIONS"] + " --disable-validation"
     output = finish(start(world, "refused", "train", OPTIONS=options), code=2)
@@ -270,6 +273,7 @@ def test_other_data_is_refused(world, one):
         assert re.search(r"with other options \(dataset: \w+ then, other now\)", output)
 
 
+@pytest.mark.thorough  # 25 s; quick: the recipe that one process runs
 def test_two_processes_learn_what_one_learns(world, one):
     """The same tokens in every update; sums of gradients in another order, in float32."""
     output = finish(start(world, "two processes", "train", "average", CPUS="2"))
@@ -283,6 +287,7 @@ def test_two_processes_learn_what_one_learns(world, one):
     assert "torchrun" in record(two, "train")["attempts"][0]["command"]
 
 
+@pytest.mark.thorough  # 35 s
 def test_goes_on_with_other_processes_and_batches(world):
     """fairseq counts batches: other ones begin the data again, and no setting of the run has changed."""
     run = run_of(world, "other processes")
@@ -295,6 +300,7 @@ def test_goes_on_with_other_processes_and_batches(world):
     assert len(losses(run / "train.log")) >= 8
 
 
+@pytest.mark.thorough  # 45 s
 def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
     run = run_of(world, "then two machines")
@@ -382,6 +388,7 @@ def unblock(checkpoints, name):
     path.write_bytes(b"PK half a checkpoint")
 
 
+@pytest.mark.thorough  # 80 s: a recipe is killed in every stage
 def test_killed_in_every_stage_it_comes_to_the_same(world, one):
     """The training: at the end of an epoch, in the middle of one, and while checkpoint_last.pt is copied."""
     run = run_of(world, "killed")
@@ -415,6 +422,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.thorough  # 100 s: trains and compares systems
 def test_comparison(world, one):
     """Two mixers, two seeds; one run is there already."""
     systems = world / "systems.txt"
@@ -477,6 +485,7 @@ def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world
     assert "OPTIONS=--patience 3: --patience has a variable of its own" in output
 
 
+@pytest.mark.thorough  # 40 s: a recipe, twice; quick: a stage whose number has grown
 def test_a_finished_run_can_be_lengthened(world, one):
     """It ends with the same weights and scores as a run that was as long from the start."""
     run = run_of(world, "lengthened")
@@ -497,6 +506,7 @@ def test_a_finished_run_can_be_lengthened(world, one):
     assert "UPDATES: 8 then, 6 now" in output
 
 
+@pytest.mark.thorough  # 20 s: a training
 def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):
     options = SETTINGS["OPTIONS"] + " --lr-scheduler cosine"
     finish(start(world, "cosine", "train", UPDATES="4", WARMUP="2", OPTIONS=options))

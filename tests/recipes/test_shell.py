@@ -96,6 +96,7 @@ def test_shellcheck_has_nothing_to_say(script):
         ("lm", ("one.txt", "two.txt"), {}, "lm: error: 2 files were given. Give one"),
     ],
 )  # fmt: skip
+@pytest.mark.quick_cases(1)
 def test_bad_settings_are_one_sentence(name, arguments, environment, sentence):
     output = recipe(name, *arguments, code=2, **environment)
     assert sentence in output
@@ -158,6 +159,7 @@ def test_metrics_are_those_of_posnet_score():
         recipe("wmt14.en-de", DRY_RUN="1", CPUS="1", METRICS=metric)
 
 
+@pytest.mark.thorough  # 6 s: starts processes
 def test_folders_are_relative_to_where_the_caller_is():
     for name, more in (("corpus", {}), ("compare", {"MIXERS": "rposnet"})):
         output = recipe(name, DRY_RUN="1", CPUS="1", DATA="no data", RUNS="no runs", DATASET="wmt14.en-de", **more)
