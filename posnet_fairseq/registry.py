@@ -28,7 +28,7 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
         ValueError: the name or one of its options is another mixer's already, or the class is no TokenMixer.
     """
 
-    def register(cls: type) -> type:
+    def register(cls: Any) -> type:
         owner = f"{cls.__module__}.{cls.__qualname__}"
         if _BASE not in [f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__]:
             raise ValueError(f"mixer {name!r}: {owner} must extend {_BASE}")
