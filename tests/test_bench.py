@@ -78,22 +78,6 @@ def test_layers_take_options_after_plus_signs():
         layers.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
 
-def test_posnet_prepare_and_the_command_lines_write_equal_files(tmp_path, capsys):
-    for name, line in (
-        ("en", "The cat's number %d, it's said, sleeps."),
-        ("de", "Die Katze Nummer %d schläft, sagt man."),
-    ):
-        (tmp_path / f"x.{name}").write_text("".join(f"{line % n}\n" for n in range(150)))
-    text = f"{tmp_path}/x.en {tmp_path}/x.de"
-    bench.main(f"prepare --text {text} --pairs 250 --processes 1 --folder {tmp_path}".split())
-    shown = capsys.readouterr().out
-    assert "the same to the byte" in shown
-    rows = [line for line in shown.splitlines() if line.startswith("│")]
-    assert [row.split("│")[1].strip() for row in rows] == ["posnet-prepare, 1", "command lines, 1"]
-    assert all(float(row.split("│")[6].replace(",", "")) > 50 for row in rows), "memory in MiB"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.de", "x.en"]
-
-
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
 def test_formula_written_out_equals_the_mixer(name):
     mixer = layers.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()

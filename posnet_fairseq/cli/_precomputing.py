@@ -26,7 +26,7 @@ from posnet_fairseq.shared.errors import UsageError, flag
 
 def _check_length(length: int, state: State, data: str | None) -> None:
     """Refuse tables that are larger than the model's, or too small for the sentences of the data."""
-    from posnet_fairseq.fairseq_plugin.binarised import longest_sentences  # imports fairseq
+    from posnet_fairseq.fairseq_plugin.binarized import longest_sentences  # imports fairseq
 
     if length < 1:
         raise UsageError(f"--max-length {length}: give 1 or more, such as 128.")

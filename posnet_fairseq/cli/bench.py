@@ -8,12 +8,12 @@ from rich.console import Console
 
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.files import a_path, check_stdout, path_text
+from posnet_fairseq.shared.files import check_stdout, path_text
 from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
-MOST, MOST_PAIRS = 1_000_000, 1_000_000_000  # of every number on the command line, and of sentence pairs
+MOST = 1_000_000  # of every number on the command line
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,23 +74,6 @@ def _parser() -> argparse.ArgumentParser:
     growth.add_argument("--size", choices=SIZES, default="base")
     growth.add_argument("--rounds", type=int, default=5, help="default: 5; medians are shown")
 
-    data = what.add_parser(
-        "prepare", help="posnet-prepare against the same steps as command lines, one after the other"
-    )
-    data.add_argument(
-        "--text", nargs=2, type=a_path, required=True, metavar=("SOURCE", "TARGET"), help="sentence pairs, x.en y.de"
-    )
-    data.add_argument("--pairs", type=int, default=10**6, help="which repeat the text (default: 1000000)")
-    data.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
-    data.add_argument("--folder", type=a_path, help="for temporary files (default: that of the system)")
-
-    scoring = what.add_parser("score", help="posnet-score against sacreBLEU's paired test, on WMT17's systems")
-    scoring.add_argument("--systems", type=int, default=10, help="number of systems, of 16 (default: 10)")
-    scoring.add_argument("--resamples", nargs="+", type=int, default=[1000, 10000], help="default: 1000 10000")
-    scoring.add_argument("--processes", nargs="+", type=int, default=[1, 2], help="default: 1 2")
-    scoring.add_argument("--comet-model", help="folder of a model, to measure COMET instead, against its own API")
-    scoring.add_argument("--comet-encoder", help="folder with the tokeniser and configuration of its encoder")
-    scoring.add_argument("--segments", type=int, default=100, help="lines for COMET (default: 100)")
     for benchmark in what.choices.values():
         benchmark.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -103,7 +86,7 @@ def main(options: argparse.Namespace) -> None:
     check_stdout()
     for name, value in vars(options).items():
         if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
-            check_numbers(options, **{name: (1, MOST_PAIRS if name == "pairs" else MOST)})
+            check_numbers(options, **{name: (1, MOST)})
     with search_paused():
         import torch
 

@@ -29,9 +29,9 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-length-ratio."""
     check_stdout()
     with search_paused():
-        from posnet_fairseq.fairseq_plugin import length_ratio
+        from posnet_fairseq.fairseq_plugin import measured_length_ratio
     languages = options.source_lang, options.target_lang
-    source, target = length_ratio.measure(options.data, *languages, options.train_subset)
+    source, target = measured_length_ratio.measure(options.data, *languages, options.train_subset)
     if options.json:
         print(json.dumps({"length_ratio": source / target, "source_tokens": source, "target_tokens": target}))
         return

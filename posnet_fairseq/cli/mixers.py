@@ -64,7 +64,7 @@ def _prices(given: list[str] | None) -> dict[str, float] | None:
 
 
 @command
-@parsed_by(_parser)
+@parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()

@@ -144,6 +144,8 @@ def read_yaml(
 def _problem(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
+    if not isinstance(error, yaml.YAMLError | ValueError):
+        return "it has a value that cannot be read"
     return f"{getattr(error, 'problem', None) or error or type(error).__name__!s:.200}"
 
 
@@ -152,7 +154,7 @@ def convert(data: object, kind: Any, path: object, what: str = "", advice: str =
 
     Args:
         data: lists, dicts, text, numbers, switches and None.
-        kind: type, see the documentation of msgspec.
+        kind: type, see the documentation of msgspec. Two members of a union with a pattern crash msgspec 0.22.
         path: file of the data, for the error's text.
         what: the file should be, for the error's text, such as "card of a dataset".
         advice: how to get a right one, for the error's text.

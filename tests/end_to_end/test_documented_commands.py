@@ -26,15 +26,14 @@ EXCEPTIONS = {
     r"posnet-mixers --memory ": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
+    r"posnet-run (corpus|compare) .*--user-dir my_plugin": "tests/end_to_end/test_plugin.py::test_posnet_run_trains_and"
+    "_compares_it",
     r"posnet-run tune ": "tests/recipes/test_tuning.py, with trainings that are made up",
     r"posnet-run study ": "tests/recipes/test_studies.py::test_a_run_leaves_its_result, of a small study",
     r"posnet-plot analog results/": "tests/analog/test_committed_reports.py::test_committed_reports_are_drawn",
     r"posnet-run corpus --data data/study": "goes on with that; tests/recipes/test_beginning.py, of small models",
     r"posnet-analog runs/": "needs an hour of training; tests/analog/test_analog_command.py, of small models",
     r"posnet-plot study ": "tests/recipes/test_study_analysis.py::test_tables_and_pictures",
-    r"posnet-bench prepare": "tests/test_bench.py::test_posnet_prepare_and_the_command_lines_write_equal_files",
-    r"posnet-bench score$": "tests/eval/test_bench_score.py::test_against_sacrebleus_paired_test",
-    r"posnet-bench score --comet-model": "tests/eval/test_bench_score.py::test_against_comets_own_api",
     r"mv checkpoints/model\.ckpt |python - <<'END' import json import torch": "tests/eval/test_comet.py"
     "::test_the_documented_command_makes_a_refused_checkpoint_plain",
 }

@@ -10,7 +10,7 @@ from sacrebleu.significance import PairedTest
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.statistics import significance
-from posnet_fairseq.bench import wmt17
+from support import wmt17
 from support.made_up import Mean
 
 SEED = 12345  # sacreBLEU's

@@ -15,7 +15,8 @@ from posnet_data_prep.prepare import main as prepare
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.run_settings import RunSettings, known_architectures
+from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import measuring, protocol, results, running
@@ -97,7 +98,7 @@ def test_protocol_can_be_followed(name):
         assert {claim.system, claim.other} <= set(study.systems)
     for each, system in study.systems.items():
         settings = running._run_settings(study, each, 1, StudySettings.parsed({"study": name}))
-        assert settings.mixer in known_architectures()
+        find_mixer(settings.mixer, name)
         assert settings.patience is not None
         # All hyperparameters that were tuned are said.
         assert "--dropout" in system.options.split()

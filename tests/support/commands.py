@@ -37,7 +37,6 @@ SMALL_BENCH = {
     "layers": "--mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
     "translution": "--lengths 4 --alone 5 --sentences 2 --embed-dim 8 --heads 2 --rounds 1",
     "models": "--mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2",
-    "score": "--systems 2 --resamples 40 --processes 1",
 }
 
 

@@ -264,11 +264,6 @@ COMMANDS = [
         {"checkpoints": Given(CHECKPOINT, "model.pt")},
         quick=False,
     ),
-    Command(
-        "posnet-bench prepare --text {text} text/test.yy --pairs 10 --folder {folder}",
-        {"text": Given(TEXT, "text/test.xx"), "folder": Given(FOLDER, "text")},
-        quick=False,
-    ),
 ]
 # Those that take no path.
 WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}

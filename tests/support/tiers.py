@@ -75,10 +75,6 @@ THOROUGH = {
         "test_compiled_layers_train_alike_and_resume": "20 s: traces layers; quick: tests/test_compile.py",
         "test_two_processes_train_like_one": "17 s",
     },
-    "eval/test_bench_score.py": {
-        "test_against_sacrebleus_paired_test": "9 s: runs sacreBLEU's own test",
-        "test_against_comets_own_api": "7 s",
-    },
     "eval/test_score_runs.py": {"test_a_hundred_thousand_lines": "8 s"},
     "eval/test_significance.py": {
         "test_p_of_real_systems_is_sacrebleus": "28 s; quick: test_small_corpora_and_ties",
@@ -142,9 +138,6 @@ THOROUGH = {
     "end_to_end/test_documented_commands.py": {
         "test_command_works": "3 minutes; quick: every option that documents mention is known",
     },
-    "recipes/test_shell.py": {
-        "test_folders_are_relative_to_where_the_caller_is": "6 s: starts processes",
-    },
     "eval/test_comet.py": {
         "test_nothing_is_printed": "8 s: starts a process",
     },
@@ -166,11 +159,6 @@ def usual_case(callspec):
 def first(callspec):
     """The first test of its function."""
     yield (), ()
-
-
-def script(callspec):
-    """Of bad settings of recipes: each script."""
-    yield callspec.params["name"], ()
 
 
 def one_run(callspec):
@@ -212,7 +200,7 @@ ONE_OF_EACH_KIND = {
     "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
     **{
         f"hostile/test_hostile_{name}.py": {"test_row": program_and_end}
-        for name in "averaging links machines names numerics overwriting preparing scoring training translation".split()
+        for name in "averaging links names numerics overwriting preparing scoring training translation".split()
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "hostile/test_hostile_folders.py": {"test_row": damage},
@@ -225,7 +213,6 @@ ONE_OF_EACH_KIND = {
     "test_build_mixer.py": {"test_compiled_without_a_break_with_padding": first},
     "test_directions.py": {"test_lines_are_split_as_for_training_in_both_directions": first},
     "test_length_ratio.py": {"test_damaged_data_is_named": first},
-    "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
     "test_training_memory.py": {
         "test_estimate_is_what_the_profiler_sees": first,
         "test_estimate_of_other_shapes": first,
