@@ -77,10 +77,10 @@ def score(
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their two-letter
             endings.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only, with sacreBLEU's p;
+        test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
             default: over sentences and seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.
-        trials: number of trials of approximate randomisation.
+        trials: number of trials of approximate randomization.
         seed: seed of both.
         cache: file of cached statistics; default: as posnet-score, ``~/.cache/posnet/scores.sqlite``.
         workers: number of processes that count n-grams and edits.

@@ -70,9 +70,9 @@ def make_parser() -> argparse.ArgumentParser:
         "has several runs, else bs)",
     )
     parser.add_argument("--resamples", type=int, help=f"number of resamples of the bootstrap (default: {RESAMPLES})")
-    parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomisation (default: {TRIALS})")
+    parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomization (default: {TRIALS})")
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {SEED}, sacreBLEU's)")
-    parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lower-cased text")
+    parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lowercased text")
     parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")
     defaults = MetricOptions()
     for name in MODELS[:2]:

@@ -86,27 +86,26 @@ def remarks(
         "equal to the reference but for spaces": lambda line, reference, source: (
             line != reference and line.split() != reference.split() and _glued(line) == _glued(reference)
         ),
-        f"with something said {OFTEN} times or more in a row": lambda line, reference, source: (
-            _repeats(line) and not _repeats(reference)
-        ),
-        "with marks of subwords": lambda line, reference, source: (
-            _SUBWORDS.search(line) and not _SUBWORDS.search(reference)
-        ),
-        "with HTML entities": lambda line, reference, source: (
-            "&" in line and _ENTITIES.search(line) and not _ENTITIES.search(reference)
-        ),
+        f"with something said {OFTEN} times or more in a row": _not_in_reference(_repeats),
+        "with marks of subwords": _not_in_reference(_SUBWORDS.search),
+        "with HTML entities": _not_in_reference(_ENTITIES.search),
         f"more than {OUTLIER} times as long or as short as the reference": lambda line, reference, source: _outlier(
             line, reference
         ),
     }
-    given: Sequence[str | None] = sources or [None] * len(lines)
-    triples = list(zip(lines, references, given, strict=True))
+    originals: Sequence[str | None] = sources or [None] * len(lines)
+    triples = list(zip(lines, references, originals, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
         if odd:
             found.append(Remark(system, f"{_count(odd)} {text}", tuple(odd[:SHOWN])))
     return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
+
+
+def _not_in_reference(has: Callable[[str], object]) -> Callable[[str, str, str | None], bool]:
+    """Return a check for what a line has, but not its reference."""
+    return lambda line, reference, source: bool(has(line)) and not has(reference)
 
 
 def _count(lines: Sequence[int]) -> str:
@@ -142,7 +141,7 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
     plain = PlainText(lines)
     if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
         yield (
-            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenised; scores are meant for plain "
+            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenized; scores are meant for plain "
             "text"
         )
 

@@ -13,7 +13,7 @@ from posnet_fairseq.shared.schema import check_range
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
 FEWEST = 40  # resamples from which on there is a 95% interval
 MOST = 10**6  # resamples and trials
-TESTS = {"bs": "paired bootstrap", "ar": "approximate randomisation"}  # of sentences only
+TESTS = {"bs": "paired bootstrap", "ar": "approximate randomization"}  # of sentences only
 SEEDS = "seeds"  # the test of sentences and seeds
 SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the second
 # Settings of a plan that both a command line and a configuration file may have.

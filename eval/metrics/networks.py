@@ -20,8 +20,6 @@ from posnet_fairseq.shared.processes import submitted
 if TYPE_CHECKING:
     import torch
 
-    from posnet_eval.metrics.base import MetricOptions
-
 Network = TypeVar("Network")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -110,13 +108,12 @@ def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
         )
 
 
-def devices(options: "MetricOptions") -> list["torch.device"]:
-    """Return all visible GPUs, or the CPU if there are none or options.cpu is set."""
+def devices(cpu: bool) -> list["torch.device"]:
+    """Return all visible GPUs, or the CPU if there are none or it is asked for."""
     import torch
 
-    if options.cpu or not torch.cuda.is_available():
-        return [torch.device("cpu")]
-    return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    count = 0 if cpu or not torch.cuda.is_available() else torch.cuda.device_count()
+    return [torch.device("cuda", number) for number in range(count)] or [torch.device("cpu")]
 
 
 def replicas(network: "torch.nn.Module", places: Sequence["torch.device"]) -> list["torch.nn.Module"]:

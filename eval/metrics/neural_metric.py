@@ -75,7 +75,7 @@ class NeuralMetric(MeanMetric):
     @cached_property
     def _loaded(self) -> tuple[list[Any], Any]:
         network, tokenizer = self.load()
-        return replicas(network, devices(self.options)), tokenizer
+        return replicas(network, devices(self.options.cpu)), tokenizer
 
     @property
     def networks(self) -> list[Any]:
@@ -95,8 +95,8 @@ class NeuralMetric(MeanMetric):
         """Yield positions and rows (score × 100, 1), see :meth:`Metric.statistics`; NaN stays NaN."""
         if not segments:
             return
-        if self.options.lowercase:
-            segments = list(map(_lowercase, segments))
+        if self.options.lowercase:  # as sacreBLEU's metrics do it; not the source
+            segments = [Segment(source, line.lower(), (known.lower(),)) for source, line, (known,) in segments]
         order = sorted(range(len(segments)), key=lambda position: _longest_first(segments[position]))
         size = GROUP[self.networks[0].device.type]
         groups = [order[start : start + size] for start in range(0, len(order), size)]
@@ -108,10 +108,3 @@ class NeuralMetric(MeanMetric):
 def _longest_first(segment: Segment) -> tuple[int, Segment]:
     """Return a sort key that puts translations with the same source and reference next to each other."""
     return -len(segment.source) - len(segment.references[0]), segment._replace(hypothesis="")
-
-
-def _lowercase(segment: Segment) -> Segment:
-    """Return a segment with lowercased hypothesis and references, as sacreBLEU's metrics do it; not the source."""
-    return segment._replace(
-        hypothesis=segment.hypothesis.lower(), references=tuple(line.lower() for line in segment.references)
-    )

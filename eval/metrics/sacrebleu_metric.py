@@ -32,7 +32,7 @@ class SacrebleuMetric(Metric):
 
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Yield positions and statistics of blocks of segments, see :meth:`Metric.statistics`."""
-        # Segments with equal references are neighbours: the n-grams of these references are counted once.
+        # Segments with equal references are neighbors: the n-grams of these references are counted once.
         order = sorted(range(len(segments)), key=lambda position: segments[position].references)
         blocks = [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]
         processes = min(self.options.processes, len(blocks)) or 1
@@ -40,7 +40,7 @@ class SacrebleuMetric(Metric):
         yield from zip(blocks, parts, strict=True)
 
     def prepared(self, segments: Sequence[Segment]) -> tuple[list[str], list[str]]:
-        """Return hypotheses and first references as sacreBLEU prepares them: tokenised, lower-cased."""
+        """Return hypotheses and first references as sacreBLEU prepares them: tokenized, lowercased."""
         references = [segment.references[0] for segment in segments]
         distinct = list(dict.fromkeys(references))  # systems share them
         known = dict(zip(distinct, self.prepare(distinct), strict=True))

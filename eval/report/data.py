@@ -17,9 +17,8 @@ _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 def as_json(comparison: Comparison) -> str:
     """Return everything except the texts, which are in files already."""
-    content = {field.name: getattr(comparison, field.name) for field in dataclasses.fields(comparison)}
-    content["test_sets"] = [_test_set(comparison, test_set) for test_set in comparison.test_sets]
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    content = vars(comparison) | {"test_sets": [_test_set(comparison, test_set) for test_set in comparison.test_sets]}
+    return json.dumps(content, ensure_ascii=False, indent=1, default=_plain) + "\n"
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -58,23 +57,21 @@ def _test_set(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
         "name": test_set.name,
         "languages": test_set.languages,
         "size": test_set.size,
-        "metrics": [dataclasses.asdict(info) for info in test_set.metrics],
+        "metrics": test_set.metrics,
         "scores": {
             system: {
-                metric: dataclasses.asdict(score) | {"marks": comparison.marks(test_set, system, metric)}
+                metric: _plain(score) | {"marks": comparison.marks(test_set, system, metric)}
                 for metric, score in scores.items()
             }
             for system, scores in test_set.scores.items()
         },
-        "differences": [
-            {"system": a, "from": b, "metrics": {name: dataclasses.asdict(one) for name, one in found.items()}}
-            for (a, b), found in test_set.differences.items()
-        ],
+        "differences": [{"system": a, "from": b, "metrics": found} for (a, b), found in test_set.differences.items()],
         "missing": test_set.missing,
-        "by_length": [dataclasses.asdict(bucket) for bucket in test_set.by_length],
-        "remarks": [dataclasses.asdict(remark) for remark in test_set.remarks],
-        "segments": {
-            metric: {system: np.round(scores, 4).tolist() for system, scores in of_metric.items()}
-            for metric, of_metric in test_set.segments.items()
-        },
+        "by_length": test_set.by_length,
+        "remarks": test_set.remarks,
+        "segments": test_set.segments,
     }
+
+
+def _plain(value: Any) -> Any:
+    return np.round(value, 4).tolist() if isinstance(value, np.ndarray) else dataclasses.asdict(value)

@@ -66,7 +66,8 @@ def intervals(
             axes.plot(score.runs, [y] * len(score.runs), "|", color=color, markersize=11, markeredgewidth=1)
         axes.plot([score.value], [y], marker, color=color, markersize=7)
         # Above its interval, so that long names have room.
-        _text(axes, 0.005, y - 0.26, _short(comparison.labels[system]), transform=axes.get_yaxis_transform())
+        label = _short(comparison.labels[system])
+        axes.text(0.005, y - 0.26, label, va="bottom", parse_math=False, transform=axes.get_yaxis_transform())
     axes.set_ylim(len(systems) - 0.5, -above)
     axes.margins(x=0.06)
     axes.set_yticks([])
@@ -129,7 +130,7 @@ def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, 
     low.grid(axis="y", color="#eeeeee")
     high.bar(xs, [bucket.size for bucket in buckets], color=LIGHT, width=0.8)
     for x, bucket in zip(xs, buckets, strict=True):
-        _text(high, x, bucket.size, f"{bucket.size:,}", ha="center", fontsize=11, color=GREY)
+        high.text(x, bucket.size, f"{bucket.size:,}", va="bottom", ha="center", fontsize=11, color=GREY)
     high.set_xlim(low.get_xlim())
     high.set_ylim(0, 1.35 * max(bucket.size for bucket in buckets))
     high.set_axis_off()
@@ -148,10 +149,6 @@ def _figure(
     for one in axes:
         one.patch.set_visible(False)
     return figure, axes
-
-
-def _text(axes: Axes, x: float, y: float, text: str, **arguments: Any) -> None:
-    axes.text(x, y, text, va="bottom", parse_math=False, **arguments)
 
 
 def _short(label: str, longest: int = 46) -> str:

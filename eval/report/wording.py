@@ -113,7 +113,7 @@ def for_paper(comparison: Comparison) -> str:
     """Return a description of scores and tests for a paper."""
     metrics = list(dict.fromkeys(info.label for test_set in comparison.test_sets for info in test_set.metrics))
     versions = " and ".join(f"{name} {comparison.versions[name]}" for name in ("posnet", "sacrebleu"))
-    text = f"We report {listed(metrics)}, computed with {versions} on detokenised text."
+    text = f"We report {listed(metrics)}, computed with {versions} on detokenized text."
     if baselines(comparison):
         names = listed([comparison.labels[name] for _, name in baselines(comparison)])
         test = significance_test(comparison)

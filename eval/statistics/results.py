@@ -143,10 +143,10 @@ class Comparison:
         labels: {system: label in tables}.
         baselines: no, one or two of the systems.
         test_sets: results on each test set.
-        test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only, or "seeds" (bootstrap of
+        test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, or "seeds" (bootstrap of
             sentences, and deviation over seeds).
         resamples: number of resamples of the bootstrap, which also gives the intervals with "ar".
-        trials: number of trials of approximate randomisation; 0 with other tests.
+        trials: number of trials of approximate randomization; 0 with other tests.
         seed: seed of both.
         versions: {package: version}.
         columns: {title: {system: text or number}}, facts that tables show before the scores.

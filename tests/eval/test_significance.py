@@ -42,14 +42,14 @@ def p_values(metric, runs, resamples, test="bs"):
     totals, samples = columns.sum(0), [metric.corpus(resampled[:, width]) for width in widths]
     first, found = widths[0], []
     for width, sample in zip(widths[1:], samples[1:], strict=True):
-        randomised = None
+        randomized = None
         if test == "ar":
-            randomised = (
+            randomized = (
                 metric.corpus(np.vstack([totals[width], kept[:, width] + totals[first] - kept[:, first]])),
                 metric.corpus(np.vstack([totals[first], kept[:, first] + totals[width] - kept[:, width]])),
             )
         scores = metric.corpus(totals[width]), metric.corpus(totals[first])
-        found.append(significance.compare(metric, scores, (sample, samples[0]), same=False, randomised=randomised).p)
+        found.append(significance.compare(metric, scores, (sample, samples[0]), same=False, randomized=randomized).p)
     return found
 
 
@@ -89,7 +89,7 @@ def test_p_of_ten_systems_is_sacrebleus(wmt, name, lines, resamples):
     assert ours(name, systems, reference, resamples) == theirs(name, systems, reference, resamples)
 
 
-# Against LIUM-NMT: Moses' bootstrap (2,000 resamples, mean of three runs) and multeval's approximate randomisation
+# Against LIUM-NMT: Moses' bootstrap (2,000 resamples, mean of three runs) and multeval's approximate randomization
 # (10,000 trials), both of BLEU, as sacreBLEU's own tests state them.
 MOSES_AND_MULTEVAL = {
     "C-3MA": (0.00000, 0.0001),
