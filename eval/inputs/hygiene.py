@@ -99,7 +99,8 @@ def remarks(
             line, reference
         ),
     }
-    triples = list(zip(lines, references, sources or [None] * len(lines), strict=True))
+    given: Sequence[str | None] = sources or [None] * len(lines)
+    triples = list(zip(lines, references, given, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]

@@ -7,7 +7,6 @@ from typing import Any
 
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import given, refuse
@@ -15,6 +14,7 @@ from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.criterions import PREFIX, is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.records import Record
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.
@@ -87,7 +87,7 @@ def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
     """Bytes at the peak of a training step, with the longest sentences, which take the most."""
-    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     shared, options = shares_embeddings(settings, data), _options(settings)
     criterion = options.pop("criterion", CRITERION)

@@ -13,13 +13,14 @@ import yaml
 
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.model_differences import differences, options_of
-from posnet_fairseq.runs.record import Record, last_attempt
+from posnet_fairseq.runs.record import last_attempt
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.records import Record
 from posnet_fairseq.text.card import DatasetCard
 
 BUSY = 1.0  # processes more than cores from which on a machine counts as busy

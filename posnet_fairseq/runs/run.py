@@ -16,7 +16,7 @@ from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device, find_device
-from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.training import LENGTH, train
@@ -24,7 +24,7 @@ from posnet_fairseq.runs.values import names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.records import Record, digest
 
 
 def run(settings: RunSettings) -> None:

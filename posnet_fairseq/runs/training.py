@@ -7,10 +7,11 @@ from typing import Any
 
 from posnet_fairseq.runs.checkpoints_kept import remove_old
 from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.records import Record
 
 LINES = 10  # about progress, where there is no terminal
 LENGTH = "--max-update"

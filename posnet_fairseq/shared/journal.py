@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import changed
+from posnet_fairseq.shared.records import changed
 
 _KIND = "posnet journal 1"  # first entry of the header: what the file is, and the version of its format
 

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from posnet_data_prep import display, prepare
-from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY, WHEELS
+from posnet_data_prep.datasets import DATASETS
+from posnet_data_prep.sources.archives import WHEELS
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
@@ -17,7 +18,7 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")
     prepare.main(["--list", "--downloads", str(tmp_path)])
     rows = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if line.startswith("│")}
-    assert set(rows) >= {*DATASETS, *QUICKSTART, *DEBIAN, *STUDY}
+    assert set(rows) >= {*DATASETS}
     assert "1 of 3 files" in rows["quickstart.en-fr"]
     assert "0 of 1 files" in rows["iwslt14.de-en"]
     assert "CC BY-NC-ND" in rows["iwslt14.de-en"]

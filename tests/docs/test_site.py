@@ -15,6 +15,8 @@ from posnet_fairseq.transformer import model_options as model_config  # noqa: F4
 from support import documents
 from support.commands import ROOT
 
+pytestmark = pytest.mark.thorough  # 20 s: builds the site
+
 DOCS = ROOT / "docs"
 
 

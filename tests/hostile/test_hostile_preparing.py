@@ -89,9 +89,7 @@ def damaged_in_the_middle(name, data):
         shutil.rmtree(folder / "out/stages/binarise")
         partial = folder / "out/stages/apply.partial"
         (folder / "out/stages/apply").rename(partial)
-        key = json.loads((partial / "stage.json").read_text())["key"]
-        (partial / "stage.json").unlink()
-        (partial / "key").write_text(f"{key}\n")
+        (partial / "stage.json").write_text((partial / "stage.json").read_text().replace("true", "false"))
         (partial / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
     return change
@@ -111,14 +109,17 @@ ROWS = [
     # names that fairseq cannot be given
     Row("a colon", EVERY.replace("--out out", "--out a:b"), r"--out a:b: fairseq takes a colon for the end"),
     Row("a leading dash", EVERY.replace("--out out", "--out=-out"), "--out -out: other commands take it for an option"),
-    Row("a file as the folder", EVERY, "out is a file. Choose another --out", before=write("out", "precious")),
+    Row("braces", EVERY.replace("--out out", "--out '${out}'"), r"--out \$\{out\}: fairseq reads \$\{"),
+    Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),
+    Row("a file as the folder", EVERY, "--out out: File exists. Choose another", before=write("out", "precious")),
     # numbers
     Row("a ratio that is none", f"{EVERY} --max-ratio nan", "--max-ratio nan: give 1 or more"),
     Row(
         "too few pairs for validation", f"{TRAIN} --valid-every 1000000",
-        "--valid-every 1000000: the training text has 300 pairs, so no sentences are left in the valid set", makes=MADE,
+        r"no sentences are left in the valid set \(300 train, 0 valid\)", makes=MADE,
     ),
-    Row("no pairs for training", f"{TRAIN} --valid-every 1", "no training pair would be left"),
+    Row("absurdly few pairs for validation", f"{TRAIN} --valid-every {10**12}", "--valid-every 1000000000000: give 2"),
+    Row("no pairs for training", f"{TRAIN} --valid-every 1", "--valid-every 1: give 2 or more"),
     Row("a trillion merges", f"{EVERY} --merges {10**12}", "--merges 1000000000000: give 1 or more, and at most"),
     Row("a trillion pieces", f"{TEXT} --train text/train.xx --pieces {10**12}", "--pieces 1000000000000: give 1 or"),
     Row("long and short", f"{EVERY} --min-length 9 --max-length 3", "--min-length 9 is more than --max-length 3"),
@@ -161,8 +162,9 @@ ROWS = [
         makes=MADE, after=then(lines("train", 271), lines("train.bpe", 271)),
     ),
     # inputs that are none
-    Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a folder or a pipe"),
-    Row("a pipe", f"{TEXT} --train pipe", "pipe is a folder or a pipe", before=pipe("pipe")),
+    Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a directory. Give a file in it"),
+    Row("a pipe", f"{TEXT} --train pipe", "pipe: it is no regular file", before=pipe("pipe")),
+    Row("a device", f"{TEXT} --train /dev/zero", "/dev/zero: it is no regular file"),
     Row("a text that is not there", f"{TEXT} --train none", "none: there is no such file"),
     Row(
         "a NUL byte", f"{EVERY}", r"text/train.xx has a NUL byte in line 301", before=append([("a\0", "b")]),
@@ -179,6 +181,14 @@ ROWS = [
     Row(
         "sides of unequal length", EVERY, "text/train.xx has 300 lines, text/train.yy has more", makes=MADE,
         before=lambda folder: (folder / "text/train.yy").open("a").write("b1\n") and None,
+    ),
+    Row(
+        "no lines", EVERY, r"no sentences are left in the train set \(0 train, 0 valid\)", makes=MADE,
+        before=then(write("text/train.xx", ""), write("text/train.yy", "")),
+    ),
+    Row(
+        "one line", f"{TRAIN} --valid-every 2", r"are left in the valid set \(1 train, 0 valid\)", makes=MADE,
+        before=then(write("text/train.xx", "a1\n"), write("text/train.yy", "b1\n")),
     ),
     Row(
         "huge lines", f"{EVERY} --max-ratio 9", "lines: 267 train", 0,
@@ -213,6 +223,8 @@ ROWS = [
             "beyond the files": '{"read": [1, 1, 1, 1, 1], "written": [999999, 9, 9, 9], "lines": 7, "counts": {}}',
         }.items()
     ),
+    Row("a record of a stage that is no text", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
+        before=damaged_in_the_middle("stage.json", b"\xff")),
     Row(
         "a file in place of a stage's folder", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
         before=then(

@@ -112,6 +112,7 @@ def language_model(path, mixer):
     return path
 
 
+@pytest.mark.quick_cases(1)
 def test_language_models(capsys, tmp_path):
     model = language_model(tmp_path / "model" / "model.pt", "shaw")
     plot(capsys, "weights", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")

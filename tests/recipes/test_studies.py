@@ -209,6 +209,7 @@ def test_statistics_come_back_as_they_were():
         assert np.array_equal(results.unpack(packed), numbers)
 
 
+@pytest.mark.thorough  # 45 s: a run from the training to five translations
 def test_a_run_leaves_its_result(tmp_path):
     """Trained, averaged, searched with the beam of the validation set, in both precisions; and made only once."""
     make_corpus(tmp_path, train=140)

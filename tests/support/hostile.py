@@ -173,7 +173,11 @@ def copy_of(world, folder):
 
 
 def table(rows):
-    """Decorator of a test of one row, for all rows of a table."""
+    """Decorator of a test of one row, for all rows of a table; quick are the first of each program and exit code."""
     names = [row.name for row in rows]
     assert len(set(names)) == len(names), "rows need names of their own"
-    return pytest.mark.parametrize("row", rows, ids=str)
+    quick = {(row.command.split()[0], row.code): row for row in reversed(rows)}.values()
+    marks = [[] if row in quick else [pytest.mark.thorough] for row in rows]
+    return pytest.mark.parametrize(
+        "row", [pytest.param(row, id=str(row), marks=mark) for row, mark in zip(rows, marks, strict=True)]
+    )
