@@ -33,7 +33,7 @@ _Picture = tuple[str, Callable[..., Figure], tuple]
 
 
 def without_sentence(path: str | Path) -> list[Mixing]:
-    """The static mixers of a checkpoint, with their weights and without their gates.
+    """Return the static mixers of a checkpoint, with their weights and without their gates.
 
     Raises:
         UsageError: the checkpoint has no such mixers.
@@ -63,14 +63,14 @@ def without_sentence(path: str | Path) -> list[Mixing]:
 
 
 def _unknown_words(side: Any) -> Tensor:
-    """Token ids of a sentence of unknown words."""
+    """Return token ids of a sentence of unknown words."""
     return torch.full((min(POSITIONS, side.max_positions()),), Dictionary().unk())
 
 
 def with_sentence(
     models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
-    """The mixers of a translation model on a sentence and the model's own translation of it.
+    """Return the mixers of a translation model on a sentence and the model's own translation of it.
 
     Args:
         models: a list of one model.
@@ -96,7 +96,7 @@ def with_sentence(
 
 
 def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
-    """The mixers of a language model on a text.
+    """Return the mixers of a language model on a text.
 
     Args:
         model: a language model.
