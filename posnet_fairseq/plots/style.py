@@ -98,7 +98,7 @@ def legend(made: Figure, order: Sequence[str] | None = None, fontsize: int = 9) 
 
 
 def characters_without_font(texts: Iterable[str]) -> list[str]:
-    """Characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
+    """Return characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
     characters = {character for text in texts for character in text}
     missing = characters - _drawn(_families())
     if missing:
@@ -128,7 +128,7 @@ def plain(axis: Axes) -> None:
 
 
 def files_of(path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """The paths of a picture.
+    """Return the paths of a picture.
 
     Args:
         path: without the suffix.

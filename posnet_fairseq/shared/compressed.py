@@ -49,12 +49,12 @@ def refuse_other_formats(start: bytes, name: object) -> None:
 
 
 def opener_of(start: bytes) -> Callable[..., Any] | None:
-    """The function that opens a file compressed by gzip, bzip2 or xz, by its first bytes; None for other files."""
+    """Return the function that opens a gzip, bzip2 or xz file, by its first bytes; None for others."""
     return next((opener for magic, opener in _OPENERS.items() if re.match(magic, start)), None)
 
 
 def decompressed(data: bytes, name: object) -> bytes:
-    """The content of a file, decompressed if it is compressed by gzip, bzip2 or xz.
+    """Return the content of a file, decompressed if it is compressed by gzip, bzip2 or xz.
 
     Args:
         data: of the file.
@@ -92,12 +92,12 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def has_compressed_name(path: Path) -> bool:
-    """Whether a path ends in .gz, .bz2 or .xz."""
+    """Return whether a path ends in .gz, .bz2 or .xz."""
     return path.suffix in _COMPRESSED
 
 
 def plain_suffix(path: Path) -> str:
-    """Suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
+    """Return the suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
     if has_compressed_name(path):
         path = path.with_suffix("")
     return path.with_suffix("").suffix or path.suffix if path.suffix in _MARKUP else path.suffix

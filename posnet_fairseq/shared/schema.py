@@ -194,8 +194,9 @@ def _complaint(data: Any, kind: Any, strict: bool) -> str:
     return f"{place} is {data!r:.50}, it should be {expected}"
 
 
-def _named(kinds: re.Match[str]) -> str:
-    return " or ".join(_NAMES.get(kind, kind) for kind in kinds[1].split(" | "))
+def _named(match: re.Match[str]) -> str:
+    kinds = match[1].split(" | ")
+    return " or ".join(_NAMES.get(kind, kind) for kind in kinds if kind != "int" or "float" not in kinds)
 
 
 def _misfit(value: object, kind: Any, strict: bool) -> str:

@@ -62,7 +62,7 @@ def translated(
 
 
 def model_of(settings: RunSettings) -> dict[str, int]:
-    """The number of parameters with stored energies, and the bytes of the folder of posnet-export."""
+    """Return the number of parameters with stored energies, and the bytes of the folder of posnet-export."""
     with tempfile.TemporaryDirectory(dir=settings.run) as place:
         folder = Path(place, "model")
         run_attached(
@@ -73,7 +73,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 
 
 def training_of(run: Path) -> dict[str, Any]:
-    """What a training took and what became of it: its length, time, memory and curves."""
+    """Return what a training took and what became of it: its length, time, memory and curves."""
     log, record = run / "train.log", Record(run / "train.json")
     valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
     train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
@@ -98,7 +98,7 @@ def training_of(run: Path) -> dict[str, Any]:
 def cost_of(
     settings: RunSettings, baseline: RunSettings, data: TranslationData, device: Device
 ) -> dict[str, Any] | None:
-    """What an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
+    """Return what an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
 
     Args:
         settings: of the run.
@@ -123,6 +123,6 @@ def cost_of(
 
 
 def cpu_seconds(path: Path) -> float | None:
-    """CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
+    """Return CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
     found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
     return None if None in found else round(sum(found), 1)

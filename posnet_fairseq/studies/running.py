@@ -72,7 +72,7 @@ class StudyJob(RunJob):
     words: tuple[str, ...] = ()
 
     def command(self, gpus: int | None) -> list[str]:
-        """The command that does it."""
+        """Return the command that does it."""
         return list(self.words)
 
 
@@ -106,7 +106,7 @@ def run_study(settings: StudySettings) -> None:
 
 
 def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
-    """Systems and seeds, seed by seed: all systems can be compared as soon as the first is done.
+    """Return systems and seeds, seed by seed: all systems can be compared as soon as the first is done.
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
@@ -142,7 +142,7 @@ def _words(system: str, seed: int, settings: StudySettings) -> tuple[str, ...]:
 
 
 def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
-    """Whether a run's result is there.
+    """Return whether a run's result is there.
 
     Raises:
         UsageError: it was made under another protocol.
@@ -175,7 +175,7 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
 
 
 def _protocol(study: Study, job: StudyJob) -> dict[str, Any]:
-    """What the result of a run depends on, by name."""
+    """Return what the result of a run depends on, by name."""
     left_out = (
         *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
         *("cpus", "gpus", "nodes", "master_port", "max_tokens"),

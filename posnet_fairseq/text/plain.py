@@ -145,5 +145,5 @@ class PlainText:
 
 
 def has_subwords(line: str) -> bool:
-    """Whether a line has marks of BPE or SentencePiece."""
+    """Return whether a line has marks of BPE or SentencePiece."""
     return ("@@" in line or "▁" in line) and bool(_MARKED.search(line))

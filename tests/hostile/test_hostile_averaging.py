@@ -78,11 +78,6 @@ ROWS = [
         "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
         then(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
     ),
-    refused(
-        "other data that are there",
-        "checkpoint_3_15.pt was trained with the data text and .*checkpoint_2_10.pt with data",
-        then(write("text/dict.xx.txt", b"a 1\n"), put("cfg", "task", "data", "text")),
-    ),
     quietly(
         "data that were copied",
         then(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
@@ -95,11 +90,6 @@ ROWS = [
     refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
     refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
     refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),
-    refused(
-        "another metric",
-        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
-        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
-    ),
     refused(
         "as many updates of another run",
         r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
@@ -117,17 +107,11 @@ ROWS = [
         f"the mean of .*: the weight {NAME} is infinite",
         then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
     ),
-    quietly("no numbers in one that is not averaged", filled(FIRST, torch.nan)),
     # Damaged and invented files.
     refused("half a checkpoint", "checkpoint_3_15.pt is damaged", write(THIRD, b"PK\x03\x04")),
     refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
     refused("no history", "lacks optimizer_history", put("optimizer_history", [])),
-    refused(
-        "updates in words",
-        "does not tell how many updates were done",
-        put("optimizer_history", [{"num_updates": "15"}]),
-    ),
     refused("no state", UNCLEAR, put("extra_state", None)),
     refused("a loss in words", UNCLEAR, put("extra_state", "val_loss", "low")),
     refused("no weights", "lacks model", put("model", {})),

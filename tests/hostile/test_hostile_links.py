@@ -50,7 +50,6 @@ LINKS = [
         is_link("link", "text/next"),
     ),
     Row("a folder that is a circle", f"{AVERAGE} a/b", "a/b: .*(Too many|no folder)", before=linked("a", "a")),
-    Row("a link below a missing folder", f"{AVERAGE} a", "the folder no is not there", before=linked("a", "no/b")),
     Row("a report through a linked folder", f"{SCORE} --out link", "", 0, linked("link", "text"), ("text/*", *SCORES)),
     Row("a socket", f"{AVERAGE} socket", "is a disk or a socket", before=lambda folder: _socket(folder / "socket")),
 ]

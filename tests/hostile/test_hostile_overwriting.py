@@ -66,7 +66,6 @@ LOST = [
     Row("average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "checkpoint of a training", before=_copy),
     Row("precompute onto the run", f"{PRECOMPUTE} run/checkpoint_last.pt", "checkpoint of a training"),
     Row("average onto another program's", f"{AVERAGE} other.pt", "of another program", before=other_program),
-    Row("average onto objects", f"{AVERAGE} objects.pt", "of another program", before=other_program),
     *(
         Row(f"average onto a {what}", f"{AVERAGE} link.pt", "same file as run/checkpoint_1_5.pt", before=before)
         for what, before in {
@@ -86,7 +85,6 @@ LOST = [
         TRANSLATE.replace("model.pt", "model.pt run/checkpoint_last.pt") + " --output run/checkpoint_last.pt",
         "would be lost",
     ),
-    Row("translate onto its codes", f"{TRANSLATE} --bpe-codes data/codes.bpe --output data/codes.bpe", "lost"),
     works("translate again", f"{TRANSLATE} --output data/my", "12 sentences", ("data/my",), write("data/my")),
     Row("a report of one's own", f"{SCORE} --out mine", "mine/report.md is there", before=write("mine/report.md")),
     Row(
@@ -103,19 +101,6 @@ LOST = [
         before=after(f"{SCORE} --out report", then=lambda folder: _into_link(folder / "report/report.tex")),
     ),
     works("a report again", f"{SCORE} --seed 3 --out report", "report:", REPORT, REPORTED),
-    works(
-        "a report again, without one of its files",
-        f"{SCORE} --seed 3 --out report",
-        "report:",
-        REPORT,
-        after(f"{SCORE} --out report", then=lambda folder: (folder / "report/report.csv").unlink()),
-    ),
-    Row(
-        "the reference is called as a report",
-        SCORE.replace("text/test.yy", "mine/report.md") + " --out mine",
-        "mine/report.md",
-        before=lambda folder: [(folder / "mine").mkdir(), (folder / "text/test.yy").rename(folder / "mine/report.md")],
-    ),
     Row(
         "a report in a configuration's folder",
         "posnet-score --config report.json --out .",
@@ -152,12 +137,6 @@ LOST = [
         f"{CORPUS} --out data",
         WITHIN,
         before=lambda folder: _move(folder / "text", folder / "data/mine", link=True),
-    ),
-    Row(
-        "a text for language models within its dataset",
-        "posnet-prepare text --train data/mine/train.xx --out data",
-        WITHIN,
-        before=lambda folder: _move(folder / "text", folder / "data/mine"),
     ),
     *(
         Row(f"downloads in {place}", f"posnet-prepare quickstart.en-de --downloads {place} --out data", "is in data")
