@@ -23,7 +23,6 @@ THOROUGH = {
         "test_law": "40 s; quick: test_without_noise_and_with_enough_bits_a_model_is_the_digital_one"
     },
     "data_prep/test_corpus.py": {
-        "test_processes_change_nothing": "18 s: data are prepared four times; quick: test_lines has it for one stage",
         "test_a_disk_that_fills_up": "11 s: data are prepared until each of the stages fails",
     },
     "data_prep/test_kill.py": {ALL: "70 s: data are prepared once for each stage that is killed"},
