@@ -67,8 +67,7 @@ class JobPool:
         self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()  # that are free
         for share in shares:
             self._shares.put(share)
-        self._running: dict[RunJob, subprocess.Popen[str]] = {}
-        self._updates = {job: job.updates for job in jobs}  # done
+        self._running: list[subprocess.Popen[str]] = []
         self._said: set[str] = set()
         self._stop, self._starting = False, threading.Lock()
 
@@ -77,7 +76,7 @@ class JobPool:
         self._report = ProgressReporter()
         total = sum(job.settings.updates for job in self._jobs)
         with self._report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(self._workers) as pool:
-            bar.go_on_from(sum(self._updates.values()))
+            bar.go_on_from(sum(job.updates for job in self._jobs))
             outcomes = {job: pool.submit(self._do, job) for job in self._jobs}
             try:
                 while wait(outcomes.values(), STEP).not_done:
@@ -86,7 +85,7 @@ class JobPool:
                 ended = sum(outcome.done() for outcome in outcomes.values())
                 with self._starting:
                     self._stop = True
-                    for process in list(self._running.values()):
+                    for process in self._running:
                         process.terminate()
                 pool.shutdown(cancel_futures=True)
                 self._report.say(
@@ -98,8 +97,7 @@ class JobPool:
 
     def _look(self, bar: Bar) -> None:
         """Show how far the jobs are."""
-        self._updates |= {job: job.updates for job in list(self._running)}
-        bar.move_to(sum(self._updates.values()))
+        bar.move_to(sum(job.updates for job in self._jobs))
 
     def _do(self, job: RunJob) -> str:
         """Do a job, and print what it says, once if all say it; return why it failed, "" if it did not."""
@@ -117,8 +115,6 @@ class JobPool:
         except Exception as error:  # nobody else is told of it
             return explain(error) or f"{type(error).__name__}: {error}"
         finally:
-            self._running.pop(job, None)
-            self._updates[job] = job.updates
             self._shares.put(share)
         if done >= len(job.stages):  # more with several test sets
             self._report.say(f"{job.run.name} is done")
@@ -141,7 +137,7 @@ class JobPool:
                 errors="replace",
                 preexec_fn=ending_with_this(),
             )
-            self._running[job] = process
+            self._running.append(process)
         return process
 
 

@@ -233,6 +233,7 @@ def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.thorough  # 11 s: data are prepared until each of the stages fails
 def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
     """On a real small disk, where this user may mount one: one sentence, and with room it goes on to the same end."""
     given = write_pairs(tmp_path, archives.sentences("en", "de", 4000, 3))
