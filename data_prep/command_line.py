@@ -133,6 +133,8 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
     }
     if getattr(options, "like", None):
         unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase")
+    if default.clean is None:
+        unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in languages:
         unread[f"{' and '.join(languages)}, only with Chinese (zh)"] = ("tokenizer",)
     for what, without in unread.items():

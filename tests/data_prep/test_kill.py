@@ -16,6 +16,8 @@ from support import archives
 from support.commands import ROOT
 from support.signals import default_signals
 
+pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
+
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """
 import json, os, signal, sys
@@ -25,8 +27,6 @@ from posnet_data_prep.pipeline import lines
 from posnet_data_prep.pipeline import publish
 from posnet_data_prep.sources import archives, published
 from posnet_fairseq.shared import progress
-
-pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
 
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():

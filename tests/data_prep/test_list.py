@@ -25,10 +25,23 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
     assert "3,961,179" in rows["wmt14.en-de"]
 
 
-def test_without_a_dataset(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "name a dataset, or give --list"),
+        (
+            "quickstart.en-de --out data --max-ratio 3",
+            "--max-ratio has no meaning with quickstart.en-de, whose pairs are",
+        ),
+        ("debian.en-de --out data --merges 50", "--merges has no meaning with --subwords sentencepiece"),
+        ("multi30k.en-de --out data --valid-every 9", "a validation set comes from one place"),
+    ],
+)
+def test_options_without_meaning(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
-        prepare.main([])
-    assert "name a dataset, or give --list" in capsys.readouterr().err
+        prepare.main(arguments.split())
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", ["--list", "--help", "corpus --help", "wmt14.en-fr --out data --dry-run"])

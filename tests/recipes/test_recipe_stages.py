@@ -67,6 +67,16 @@ def test_stage_is_done_once(tmp_path):
     ] * 2
 
 
+def test_a_record_of_version_0_2_0_is_as_good(tmp_path):
+    attempt = {"command": ["x"], "started": "2026-11-20T10:00:00+00:00", "commit": "", "versions": {}, "machine": {}}
+    attempt |= {"outcome": "finished", "seconds": 3.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1, "load_average": 0.1}
+    record = {"settings": {"--lr": "1"}, "attempts": [attempt], "finished": True, "seconds": 3.0}
+    (tmp_path / "work.json").write_text(json.dumps(record, indent=1))
+    stage = CommandStage(tmp_path, "work", ["program", "--lr", "1"])
+    assert stage.is_done()
+    assert stage.record.seconds == 3.0
+
+
 def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
     def stage(number, *more):
         return CommandStage(tmp_path, "work", [*python("print('x')"), "--max", number, *more], growing="--max")
