@@ -5,17 +5,18 @@ import codecs
 import contextlib
 import errno
 import io
+import itertools
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import regex
 
-from posnet_fairseq.shared.compressed import decompressed
+from posnet_fairseq.shared.compressed import damage_refused, decompressing
 from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is_same_file, resolved
@@ -23,6 +24,9 @@ from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is
 # White space, control characters, and characters that Unicode defines as invisible, such as zero-width spaces, soft
 # hyphens and byte order marks.
 _BLANK = regex.compile(r"[\s\p{Cc}\p{Default_Ignorable_Code_Point}]*")
+
+SMALL = 2**26  # bytes of a file of settings or words, at most
+_LONGEST = 2**26  # bytes of a line; what never ends would fill the memory
 
 
 def is_blank(line: str) -> bool:
@@ -79,7 +83,7 @@ def check_file(path: str | Path) -> None:
         open(path, "rb").close()
 
 
-def read_small(path: str | Path, most: int = 2**26) -> bytes:
+def read_small(path: str | Path, most: int = SMALL) -> bytes:
     """Return the content of a regular file that is small, such as a dictionary, a card or a configuration.
 
     Args:
@@ -90,52 +94,69 @@ def read_small(path: str | Path, most: int = 2**26) -> bytes:
         UsageError: it is missing, no regular file or larger, or cannot be read.
     """
     check_file(path)
-    return _bounded(Path(path), most)
-
-
-def _bounded(path: Path, most: int = 2**26) -> bytes:
-    """Return the content of a small file, or of a pipe."""
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise UsageError(f"{path} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+        raise _too_large(path, most)
     return content
 
 
+def _too_large(name: object, most: int) -> UsageError:
+    return UsageError(f"{name} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+
+
 def read_lines(path: str | Path, small: bool = False) -> list[str]:
-    """Return the lines of a UTF-8 file, or of standard input for ``-``, without line ends.
+    """Return the lines of a text, see :func:`iterate_lines`.
+
+    Args:
+        path: of the file.
+        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
+    """
+    return list(iterate_lines(path, SMALL if small else None))
+
+
+def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, or of standard input for ``-``, without line ends, as they are asked for.
 
     Only "\\n" ends a line (str.splitlines would also split at U+2028, vertical tabs and other characters of real
     text). A "\\r" in front of it is dropped, as is a byte order mark. Files of gzip, bzip2 and xz are decompressed.
 
     Args:
         path: of the file.
-        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
+        most: bytes that it may have; None for any number.
 
     Raises:
-        UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes.
+        UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes, a line of more than
+            64 MiB, or more bytes than `most`.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
-    with reading(name):
-        data = sys.stdin.buffer.read() if str(path) == "-" else (_bounded if small else Path.read_bytes)(Path(path))
-    data = decompressed(data, name)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # Python counts behind a byte order mark.
-        start = error.start + (3 if data.startswith(codecs.BOM_UTF8) else 0)
-        line = data.count(b"\n", 0, start) + 1
-        raise UsageError(
-            f"{name} is not UTF-8: line {line} has an invalid byte at offset {start} of the file. "
-            "Convert it first, for instance with iconv -t utf-8."
-        ) from error
-    refuse_nul(text, name)
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    offset = 0  # of the line, in bytes
+    with reading(name), contextlib.ExitStack() as stack:
+        file = sys.stdin.buffer if str(path) == "-" else stack.enter_context(open(path, "rb"))
+        content = decompressing(file, name)
+        for number in itertools.count(1):
+            with damage_refused(name):
+                data = content.readline(_LONGEST)
+            if not data:
+                return
+            try:
+                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                # Python counts behind a byte order mark.
+                start = offset + error.start + (3 if number == 1 and data.startswith(codecs.BOM_UTF8) else 0)
+                raise UsageError(
+                    f"{name} is not UTF-8: line {number} has an invalid byte at offset {start} of the file. "
+                    "Convert it first, for instance with iconv -t utf-8."
+                ) from error
+            refuse_nul(line, name, number)
+            if len(data) == _LONGEST:
+                raise UsageError(f"{name}: line {number} has {_LONGEST:,} bytes or more. Break it into sentences.")
+            offset += len(data)
+            if most is not None and offset > most:
+                raise _too_large(name, most)
+            yield line.removesuffix("\n").removesuffix("\r")
 
 
 def cache_folder() -> Path:
@@ -286,27 +307,39 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
-def save_lines(path: str | Path, lines: Sequence[str]) -> None:
+def save_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Write lines that took long to compute; if that fails, keep them elsewhere.
 
     Args:
         path: of the file, ``-`` for standard output.
-        lines: without line ends.
+        lines: without line ends. They can be iterated over again.
 
     Raises:
         UsageError: the lines could not be written; the sentence says where they are kept.
         BrokenPipeError: standard output has no reader any more.
     """
-    try:
+    with rescued(path, lines):
         if str(path) == "-":
             print_lines(lines)
         else:
             write_lines(path, lines)
+
+
+@contextlib.contextmanager
+def rescued(path: str | Path, lines: Iterable[str]) -> Iterator[None]:
+    """Keep lines elsewhere if a block cannot write them. Arguments and errors as for :func:`save_lines`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except (UsageError, OSError) as error:
-        if str(path) == "-" and isinstance(error, BrokenPipeError):
-            raise
-        reason = error if isinstance(error, UsageError) else f"standard output could not be written: {error.strerror}."
+        name = "standard output" if str(path) == "-" else path
+        reason = error if isinstance(error, UsageError) else f"cannot write {name}: {_cause(error)}."
         raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
+
+
+def _cause(error: OSError) -> str:
+    return "the disk is full" if error.errno in DISK_FULL else str(error.strerror)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -320,7 +353,7 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def _rescue(lines: Sequence[str], may_print: bool) -> str:
+def _rescue(lines: Iterable[str], may_print: bool) -> str:
     """Keep lines that could not be written to their place, and return a sentence that says where they are."""
     for folder in (tempfile.gettempdir(), "/dev/shm"):
         with contextlib.suppress(OSError, UsageError):

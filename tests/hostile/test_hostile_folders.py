@@ -88,8 +88,6 @@ FOLDERS = [
     ("no such architecture", config(architecture="bert"), "there is no architecture 'bert'"),
     ("a list for the architecture", config(architecture=["rposnet_tiny"]), "there is no architecture"),
     ("no options", config(options=None), "its options are None, no JSON object"),
-    ("a text for a divergence", config(divergence={"int8": "0"}), "its divergence is .* no numbers of precisions"),
-    ("an infinite divergence", config(divergence={"int8": 1e999}), "its divergence is .* no numbers of precisions"),
     ("an unknown option", option("rotate", True), "no model of posnet has the option rotate"),
     ("a text for a number", option("encoder_layers", "six"), "encoder_layers is 'six', not a whole number"),
     ("a trillion layers", option("encoder_layers", 10**12), "encoder_layers is too large a number"),
