@@ -11,9 +11,9 @@ from posnet_data_prep.sources.own_files import is_table
 from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
-from posnet_fairseq.shared.numbers import check_numbers
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import check_workers, cores
+from posnet_fairseq.shared.schema import check_numbers
 
 MOST = 10**9  # of anything that is counted
 COUNTS = ("pieces", "merges", "min_length", "max_length", "max_ratio", "valid_every")

@@ -80,6 +80,7 @@ class Dataset:
         published: number of pairs of each set in the literature.
         title: a few words for the list of datasets.
         test_sets: what each of several test sets consists of.
+        size: of models that are trained on it, unless another is given.
         local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
             NAME_ch.txt or NAME_cn.txt, which are used if they are there.
     """
@@ -91,6 +92,7 @@ class Dataset:
     published: dict[str, int]
     title: str = "as in PosNet's paper"
     test_sets: dict[str, str] | None = None
+    size: str = "base"
     local: str | None = None
 
     @property
@@ -239,6 +241,7 @@ def _multi30k(target: str, recipe: Recipe, title: str) -> Dataset:
         {"train": 29_000, "valid": 1_014, "test": 1_000, "test1": 1_000, "test2": 461},
         title,
         {"test": "2016 (Flickr)", "test1": "2017 (Flickr)", "test2": "2017 (COCO)"},
+        size="multi30k",
     )
 
 
@@ -263,6 +266,7 @@ DATASETS = {
             merges=(10_000,),
         ),
         published={"train": 160_239, "valid": 7_283, "test": 6_750},
+        size="iwslt",
     ),
     "wmt14.en-de": Dataset(
         "en",

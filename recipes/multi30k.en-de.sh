@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Multi30k, English to German: 29,000 descriptions of images, a model of 2.6 million parameters (Wu et al., 2021).
-#   MIXER=rposnet SEED=1 CPUS=1 bash recipes/multi30k.en-de.sh [STAGE ...]
-# STAGE: prepare, train, average, precompute, translate, score (default: all). More settings: docs/recipes.md
-# and recipes/hyperparameters.yaml. Stop it at any time; run again, it goes on where it was.
-set -euo pipefail
+#   bash recipes/multi30k.en-de.sh --mixer rposnet --seed 1 --cpus 1 [STAGE ...]
+# STAGE: prepare, train, average, precompute, translate, score (default: all).
+# posnet-run multi30k.en-de --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
+# goes on where it was.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"
-DATASET=${DATASET:-multi30k.en-de} SIZE=${SIZE:-multi30k} recipe corpus "$@"

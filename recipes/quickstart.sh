@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Trains a Transformer and rPosNet side by side on real text (English to German, interface texts of open-source
 # programs), one thread each, and compares them: 12 to 25 minutes on two cores, with the installation. Needs no GPU.
-# Stop it at any time; run again, it goes on where it was.
 #
 #   bash recipes/quickstart.sh
-#   UPDATES=300 bash recipes/quickstart.sh                                    shorter and worse
-#   MIXERS="transformer_pos translution" bash recipes/quickstart.sh           others; the first is the baseline
-#   SEEDS="1 2 3" bash recipes/quickstart.sh                                  three runs of each
-set -euo pipefail
+#   bash recipes/quickstart.sh --updates 300                                  shorter and worse
+#   bash recipes/quickstart.sh --mixers transformer_pos,translution           others; the first is the baseline
+#   bash recipes/quickstart.sh --seeds 1,2,3                                  three runs of each
+#
+# posnet-run quickstart --help lists all options, which docs/recipes.md explains. Stop it at any time; run again, it
+# goes on where it was.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/recipe.sh"
-recipe quickstart "$@"

@@ -9,11 +9,11 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import preprocess
 
 from posnet_fairseq.cli import length_ratio as command
-from posnet_fairseq.fairseq_plugin import length_ratio, synthetic
+from posnet_fairseq.fairseq_plugin import measured_length_ratio, synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
-from posnet_fairseq.transformer.length_ratio import parse
+from posnet_fairseq.transformer.length_ratio_option import parse
 from support import commands
 from support.building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
 from support.commands import fails
@@ -36,9 +36,9 @@ def data(tmp_path_factory):
 
 
 def test_is_measured_with_end_symbols(data):
-    assert length_ratio.measure(data / "one") == (8, 5)
-    assert length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
-    assert length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
+    assert measured_length_ratio.measure(data / "one") == (8, 5)
+    assert measured_length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
+    assert measured_length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_is_that_of_the_sentences_that_the_task_loads(data, tmp_path, options):
     task.load_dataset(task.cfg.train_subset, combine=True)
     loaded = [*task.datasets[task.cfg.train_subset]]
     expected = tuple(sum(len(pair[side]) for pair in loaded) for side in ("source", "target"))
-    assert length_ratio.of_model(model_options(cross_mixer="rposnet"), task) == expected
+    assert measured_length_ratio.of_model(model_options(cross_mixer="rposnet"), task) == expected
 
 
 def test_command_prints_it(data, capsys):

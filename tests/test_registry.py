@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.mixers.attention import Attention
-from posnet_fairseq.mixers.bases.settings import PLACES
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import _MIXERS, get_mixer, mixer_names, option_fields, register_mixer
 from posnet_fairseq.shared.errors import UsageError

@@ -14,7 +14,7 @@ from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.mixers import fouriernet
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
-from posnet_fairseq.ops.looking import may_look_at
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.transformer.architectures import apply_arch
 

@@ -6,19 +6,17 @@ from argparse import Namespace
 import pytest
 import torch
 
+from posnet_fairseq.analog import weight_noise
+from posnet_fairseq.analog.crossbar_parts import linears
+from posnet_fairseq.analog.weight_noise import NoisyLinear, add_weight_noise, make_noisy, noise_of
 from posnet_fairseq.fairseq_plugin.chunked_loss import LabelSmoothedCrossEntropyCriterion
 from posnet_fairseq.inference.checkpoints import model_options as checkpoint_options
-from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.ops import weight_noise
 from posnet_fairseq.ops.linear import Linear
-from posnet_fairseq.ops.weight_noise import noise_of
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.parts import PARTS
-from posnet_fairseq.transformer.options import TransformerOptions
-from posnet_fairseq.transformer.parts import linears
-from posnet_fairseq.transformer.weight_noise import add_weight_noise
+from posnet_fairseq.transformer.model_options import TransformerOptions
 from support.building import build_mixer, build_model, model_options, pad, sentences, vectors
 
 STORABLE = [
@@ -46,7 +44,7 @@ def test_deviation_is_a_share_of_the_largest_weight_of_a_row():
 def test_linear_layer_multiplies_by_noisy_weights_and_learns_the_weights(monkeypatch):
     monkeypatch.setattr(weight_noise.torch, "randn_like", lambda weight: torch.arange(6.0).reshape(2, 3))
     layer, x = Linear(3, 2), torch.randn(4, 3)
-    layer.noise = 0.1
+    make_noisy(layer, 0.1)
     y = layer(x)
     for output in range(2):
         largest = max(abs(w) for w in layer.weight[output].tolist())
@@ -71,10 +69,10 @@ def test_mixing_weights_are_noisy_alike_in_all_sentences(name, place, padded, mo
     known = vectors(30, 8)
     lengths = torch.tensor([7, 5, 1] if padded and place != "decoder" else [7, 7, 7])
     mask = torch.arange(7) >= lengths[:, None] if padded and place != "decoder" else None
-    monkeypatch.setattr(position_based.torch, "randn", lambda *shape, **kind: draws)
+    monkeypatch.setattr(weight_noise.torch, "randn", lambda *shape, **kind: draws)
     context = {"padding_mask": mask, **known, "need_weights": True}
     _, weights = mixer(x, memory, **context)
-    mixer.weight_noise = 0.1
+    make_noisy(mixer, 0.1)
     _, noisy = mixer(x, memory, **context)
     weights, noisy = weights.expand(3, -1, -1, -1), noisy.expand(3, -1, -1, -1)
     reach = mixer.band if hasattr(mixer, "band") and not mixer.tails else None
@@ -110,9 +108,10 @@ def test_every_part_draws_at_every_pass_and_none_in_evaluation(name):
 def test_options_of_the_model():
     model = build_model("rposnet", **ON_ALL)
     assert all(linear.noise == 0.5 for part in PARTS[1:] for _, _, linear in linears(model, part))
-    assert model.encoder.layers[0].self_attn.weight_noise == model.decoder.layers[1].self_attn.weight_noise == 0.5
+    mixers = model.encoder.layers[0].self_attn, model.decoder.layers[1].self_attn
+    assert [mixer.mix.args for mixer in mixers] == [(mixer, 0.5) for mixer in mixers]
     model = build_model("rposnet", weight_noise=0.5, weight_noise_on="mixing")
-    assert not any(linear.noise for part in PARTS[1:] for _, _, linear in linears(model, part))
+    assert not any(isinstance(linear, NoisyLinear) for part in PARTS[1:] for _, _, linear in linears(model, part))
 
 
 def test_the_loss_in_chunks_projects_by_noisy_weights():

@@ -68,7 +68,7 @@ def length_ratio(folder: Path, languages: Sequence[str]) -> float:
         folder: folder of the binarised data.
         languages: source and target.
     """
-    from posnet_fairseq.fairseq_plugin.length_ratio import measure
+    from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
 
     source, target = measure(folder, languages[0], languages[1])
     return float(source / target)

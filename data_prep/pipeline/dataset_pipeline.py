@@ -3,9 +3,11 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from posnet_data_prep.datasets import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, refuse_empty
@@ -75,7 +77,7 @@ class DatasetPipeline:
         words = {
             f"{tokenizer.language}: {name}": value
             for tokenizer in self._tokenizers
-            for name, value in asdict(tokenizer).items()
+            for name, value in structs.asdict(tokenizer).items()
         }
         limits = asdict(self._limits)
         division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
@@ -153,7 +155,7 @@ class DatasetPipeline:
                 "set. Give less."
             )
         # Only the test set is treated as text to be translated is; the training text stays as it is.
-        in_training = [replace(tokenizer, straighten_apostrophes=False) for tokenizer in self._tokenizers]
+        in_training = [structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self._tokenizers]
         counts: Counts = {}
         for name in self._sets():
             tokenizers = self._tokenizers if name.startswith("test") else in_training

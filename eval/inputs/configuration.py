@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from posnet_eval.inputs.plan import Fact, Plan, TestSet, default_baselines, language_pair
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.yaml_files import PlainLoader, read_yaml
+from posnet_fairseq.shared.schema import PlainLoader, read_yaml
 
 # Keys of the file that are fields of a Plan, with their types.
 _SIMPLE: dict[str, type] = {
@@ -29,7 +29,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         UsageError: the file is missing or not YAML, or has unknown keys or values that are not allowed.
     """
-    return _Reader(path).plan(read_yaml(path, PlainLoader))
+    return _Reader(path).plan(read_yaml(path, loader=PlainLoader))
 
 
 class _Reader:

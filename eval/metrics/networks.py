@@ -31,10 +31,10 @@ _POSITION_IDS = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of 
 
 @contextlib.contextmanager
 def quiet(*loggers: str) -> Iterator[None]:
-    """Suppress what libraries print and log beside errors while they are imported and load models.
+    """Suppress what libraries print and log, except errors, while they are imported and load models.
 
     Args:
-        loggers: names of loggers to which the libraries give a lower level.
+        loggers: names of loggers whose level is set to ERROR afterwards, too.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # some versions warn when a process forks
     root = logging.getLogger()
@@ -57,22 +57,20 @@ def quiet(*loggers: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(folder: Path, what: str) -> Iterator[None]:
-    """Name the damaged configuration or tokeniser, for which the libraries raise errors of many kinds.
+    """Name the damaged file of a model, for which the libraries raise errors of many kinds.
 
-    Args:
-        folder: folder of the model.
-        what: what is being read.
+    The libraries' own text is not shown: torch advises to turn off the check that keeps code in files from running.
 
     Raises:
-        UsageError: reading it failed.
+        UsageError: reading `what` in `folder` failed.
     """
     try:
         yield
     except (UsageError, MemoryError):
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n")[0][:200]
-        raise UsageError(f"{what} in {folder} cannot be read ({reason}). Copy or download the folder again.") from error
+        kind = type(error).__name__
+        raise UsageError(f"{what} in {folder} cannot be read ({kind}). Copy or download the folder again.") from error
 
 
 def read_weights(path: Path, if_unsafe: str) -> Any:
@@ -89,43 +87,30 @@ def read_weights(path: Path, if_unsafe: str) -> Any:
     from safetensors.torch import load_file
 
     check_file(path)
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        with quiet():
+    with reading(path.parent, path.name), quiet():
+        try:
+            if path.suffix == ".safetensors":
+                return load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # damaged bytes end in errors of a dozen kinds
-        if isinstance(error, OSError) and error.filename:
-            raise  # the file cannot be opened
-        unsafe = re.search(r"GLOBAL (\S+)", str(error))
-        if isinstance(error, pickle.UnpicklingError) and unsafe:
+        except pickle.UnpicklingError as error:
+            unsafe = re.search(r"GLOBAL (\S+)", str(error))
+            if not unsafe:
+                raise
             raise UsageError(
-                f"{path} was refused: it holds more than plain weights ({unsafe.group(1)}), which could run code when "
+                f"{path} was refused: it holds more than plain weights ({unsafe[1]}), which could run code when "
                 f"loaded. {if_unsafe}"
             ) from error
-        raise UsageError(
-            f"{path} is damaged or holds no weights (it may be cut short). Copy or download it again."
-        ) from error
 
 
-def load_weights(network: "torch.nn.Module", weights: object, path: Path) -> None:
-    """Load weights into a network, which must get all of its weights; superfluous ones are ignored.
-
-    Args:
-        network: module to be filled.
-        weights: state dict.
-        path: file that the weights were read from.
+def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
+    """Load a state dict, read from `path`, which must have all of a network's weights; superfluous ones are ignored.
 
     Raises:
         UsageError: weights are missing or have another shape.
     """
-    if not isinstance(weights, dict):
-        raise UsageError(f"{path} holds no weights of a model. Download it again.")
     try:
         missing = network.load_state_dict(weights, strict=False).missing_keys
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         difference = str(error).strip().split("\n")[-1].strip()
         raise UsageError(f"{path} does not fit the model's configuration: {difference} Download both again.") from error
     missing = [name for name in missing if not name.endswith(_POSITION_IDS)]
@@ -146,12 +131,7 @@ def devices(options: "MetricOptions") -> list["torch.device"]:
 
 
 def replicas(network: "torch.nn.Module", places: Sequence["torch.device"]) -> list["torch.nn.Module"]:
-    """Return a replica of a network for each device; the first one is the network itself.
-
-    Args:
-        network: module on the CPU.
-        places: devices.
-    """
+    """Return a replica of a network on the CPU for each device; the first one is the network itself."""
     # One after the other: the CPU never holds more than two.
     others = [copy.deepcopy(network).to(place) for place in places[1:]]
     return [network.to(places[0]), *others]
@@ -160,17 +140,10 @@ def replicas(network: "torch.nn.Module", places: Sequence["torch.device"]) -> li
 def map_on_networks(
     function: Callable[[Network, Item], Result], items: Iterable[Item], networks: Sequence[Network]
 ) -> Iterator[Result]:
-    """Map a function over items on several replicas of a network, with one thread for each.
+    """Yield function(network, item) in the order of the items, computed on replicas with one thread for each.
 
-    Threads suffice because torch releases the interpreter's lock while it computes.
-
-    Args:
-        function: called with a network, which no other call uses at that time, and an item.
-        items: items, of which only a few are taken ahead of the results.
-        networks: replicas of one network; with a single one everything runs in this thread.
-
-    Yields:
-        results in the order of the items.
+    No replica is used by two calls at a time, and only a few items are taken ahead of the results. Threads suffice
+    because torch releases the interpreter's lock while it computes.
     """
     if len(networks) == 1:
         yield from (function(networks[0], item) for item in items)
@@ -190,26 +163,26 @@ def map_on_networks(
     try:
         yield from submitted(pool, on_idle_network, items, 2 * len(networks))
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than the batches being computed
+        pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed
 
 
-def batches(
-    tokenizer: Any, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: int
-) -> Iterator[tuple[list[int], Any]]:
-    """Batch texts of similar length, the longest first, so that a lack of memory shows at once.
+def batches(tokenizer: Any, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: int) -> list[tuple[list[int], Any]]:
+    """Return batches of texts of similar length, the longest first, so that a lack of memory shows at once.
 
     Args:
-        tokenizer: tokeniser of transformers, which pads.
+        tokenizer: tokenizer of transformers, which pads.
         encoded: its encoding of N texts, not padded.
         tokens: largest number of tokens in a batch, with padding; a longer text is a batch of its own.
 
-    Yields:
-        positions among the N texts, and the batch's tensors by name.
+    Returns:
+        for each batch, positions among the N texts, and its tensors by name.
     """
     lengths = [len(ids) for ids in encoded["input_ids"]]
     order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
+    found = []
     while order:
         size = max(1, tokens // lengths[order[0]])
         positions, order = order[:size], order[size:]
         chosen = {key: [values[position] for position in positions] for key, values in encoded.items()}
-        yield positions, tokenizer.pad(chosen, return_tensors="pt")
+        found.append((positions, tokenizer.pad(chosen, return_tensors="pt")))
+    return found

@@ -11,11 +11,12 @@ import numpy as np
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
-from posnet_eval.metrics.networks import devices, replicas
+from posnet_eval.metrics.networks import devices, map_on_networks, replicas
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.extras import how_to_install
 
 SCALE = 100  # papers print these scores times 100
+GROUP = {"cpu": 64, "cuda": 1024}  # segments scored together; an interruption loses no more
 
 
 class NeuralMetric(MeanMetric):
@@ -44,12 +45,16 @@ class NeuralMetric(MeanMetric):
         """
 
     @abstractmethod
-    def score(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], Any]]:
-        """Yield positions in `segments` and an array of their scores, not scaled."""
+    def load(self) -> tuple[Any, Any]:
+        """Return the network on the CPU in evaluation mode, and its tokenizer."""
 
     @abstractmethod
-    def load(self) -> tuple[Any, Any]:
-        """Return the network on the CPU in evaluation mode, and its tokeniser."""
+    def prepare(self, segments: Sequence[Segment]) -> Any:
+        """Return what :meth:`score` needs of a group of segments, tokenized."""
+
+    @abstractmethod
+    def score(self, network: Any, prepared: Any) -> Any:
+        """Return a tensor of the scores of a group of segments by one of the networks, not scaled."""
 
     def check_installed(self) -> None:
         """Check that the package is installed; raises :class:`Missing` if it is not."""
@@ -66,10 +71,6 @@ class NeuralMetric(MeanMetric):
 
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""
-        return dict(self._details)
-
-    @cached_property
-    def _details(self) -> dict[str, str]:
         self.check_installed()
         if self.options.references != 1:
             raise UsageError(
@@ -78,15 +79,10 @@ class NeuralMetric(MeanMetric):
             )
         name, files = self.find()
         versions = {package: importlib.metadata.version(package) for package in (self.package, "transformers", "torch")}
-        # Without lower-casing there is no key, so that the keys of older caches stay valid.
+        # Without lowercasing there is no key, so that the keys of older caches stay valid.
         case = {"case": "lc"} if self.options.lowercase else {}
-        return case | {
-            "model": name,
-            "id": model_files.content_id(files),
-            **versions,
-            "precision": "fp32",
-            "scale": str(SCALE),
-        }
+        identity = {"model": name, "id": model_files.content_id(files)}
+        return case | identity | versions | {"precision": "fp32", "scale": str(SCALE)}
 
     @cached_property
     def _loaded(self) -> tuple[list[Any], Any]:
@@ -101,7 +97,7 @@ class NeuralMetric(MeanMetric):
 
     @property
     def tokenizer(self) -> Any:
-        """The network's tokeniser, for use in one thread, loaded when first used."""
+        """The network's tokenizer, for use in one thread, loaded when first used."""
         return self._loaded[1]
 
     def release(self) -> None:
@@ -114,12 +110,21 @@ class NeuralMetric(MeanMetric):
             return
         if self.options.lowercase:
             segments = list(map(_lowercase, segments))
-        for positions, scores in self.score(segments):
-            yield positions, np.stack([SCALE * np.asarray(scores, np.float64), np.ones(len(positions))], axis=1)
+        order = sorted(range(len(segments)), key=lambda position: _longest_first(segments[position]))
+        size = GROUP[self.networks[0].device.type]
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
+        prepared = (self.prepare([segments[position] for position in group]) for group in groups)
+        for group, scores in zip(groups, map_on_networks(self.score, prepared, self.networks), strict=True):
+            yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
+
+
+def _longest_first(segment: Segment) -> tuple[int, Segment]:
+    """Return a sort key that puts translations with the same source and reference next to each other."""
+    return -len(segment.source) - len(segment.references[0]), segment._replace(hypothesis="")
 
 
 def _lowercase(segment: Segment) -> Segment:
-    """Return a segment with lower-cased hypothesis and references, as sacreBLEU's metrics do it; not the source."""
+    """Return a segment with lowercased hypothesis and references, as sacreBLEU's metrics do it; not the source."""
     return segment._replace(
         hypothesis=segment.hypothesis.lower(), references=tuple(line.lower() for line in segment.references)
     )

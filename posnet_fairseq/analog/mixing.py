@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.analog.crossbars import CrossbarMatrix
+from posnet_fairseq.analog.crossbar_matrix import CrossbarMatrix
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 

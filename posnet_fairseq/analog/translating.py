@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.analog.placing import put_on_crossbars
 from posnet_fairseq.analog.programming import let_drift, program, seed_of
 from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 from torch import nn
 
+from posnet_fairseq.analog.crossbar_parts import OF_POSITIONS, linears
 from posnet_fairseq.bench import counting
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.transformer.parts import OF_POSITIONS, linears
 
 OF_KEYS = ("key_proj", "gating.value_proj")  # the linear layers of mixers that the formulas of operations have M times
 
@@ -53,7 +53,7 @@ class Count:
 def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Count:
     """The count of a model for a sentence whose source and target have `length` tokens.
 
-    On crossbars is all that :func:`posnet_fairseq.analog.placing.put_on_crossbars` can put there.
+    On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
 
     Args:
         mixer, size, words: as for :func:`posnet_fairseq.bench.counting.build`.

@@ -11,8 +11,8 @@ from rich.table import Table
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
-from posnet_fairseq.mixers.bases.options import configure
-from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_options import configure
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError

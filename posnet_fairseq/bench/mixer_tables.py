@@ -16,14 +16,14 @@ from rich.table import Table
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them)
 from posnet_fairseq.bench import counting
-from posnet_fairseq.mixers.bases.options import choices, plain_type
+from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.shared.numbers import check_range
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.transformer.options import TransformerOptions, per_layer
+from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.transformer.model_options import TransformerOptions, per_layer
 from posnet_fairseq.transformer.sizes import SIZES, of_arch
 
 COMMON = ("gate", "cross_gate", "position_embedding", "length_ratio")

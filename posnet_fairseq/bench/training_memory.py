@@ -9,9 +9,10 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.analog.weight_noise import NoisyLinear, apply_weight_noise
 from posnet_fairseq.bench.simulation import Simulation
 from posnet_fairseq.mixers.bases import position_based
-from posnet_fairseq.ops import chunks, looking
+from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.model import PADDING, Transformer, build_transformer
@@ -69,6 +70,7 @@ def training_memory(
     exact = mock.patch.object(position_based, "is_exact", return_value=True)
     with _as_on_gpu() if gpu else exact, Simulation() as simulation:
         model = build_transformer(cfg, words, words).train()
+        apply_weight_noise(model, cfg)
         _convert(model, dtype)
         simulation.peak = simulation.now
         _loss(model, source, target, chunked).backward()
@@ -93,7 +95,8 @@ def _convert(model: nn.Module, dtype: torch.dtype) -> None:
 def _loss(model: Transformer, source: Tensor, target: Tensor, chunked: bool) -> Tensor:
     features = model.decoder.features(target.roll(1, dims=1), model.encoder(source)).x
     if chunked:
-        weight = model.decoder.output_projection.noisy_weight()
+        projection = model.decoder.output_projection
+        weight = projection.noisy_weight() if isinstance(projection, NoisyLinear) else projection.weight
         return output_loss(features.flatten(0, 1), weight, target.flatten(), SMOOTHING, PADDING).loss
     from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 
@@ -114,6 +117,6 @@ def _as_on_gpu() -> Iterator[None]:
     with (
         mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", without_dropout),
         mock.patch.object(chunks, "CPU_LIMIT", chunks.GPU_LIMIT),
-        mock.patch.object(looking, "DEVICES", ()),
+        mock.patch.object(host_sync, "DEVICES", ()),
     ):
         yield

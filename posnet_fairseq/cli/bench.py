@@ -9,7 +9,7 @@ from rich.console import Console
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout, path_text
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
 MOST = 1_000_000  # of every number on the command line

@@ -9,7 +9,7 @@ from posnet_fairseq.inference.text_options import add_text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.schema import check_numbers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @command
-@parsed_by(_parser)
+@parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-generate."""
     settings_of(options).check()

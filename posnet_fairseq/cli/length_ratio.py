@@ -27,10 +27,10 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-length-ratio."""
     check_stdout()
-    from posnet_fairseq.fairseq_plugin import length_ratio
+    from posnet_fairseq.fairseq_plugin import measured_length_ratio
 
     languages = options.source_lang, options.target_lang
-    source, target = length_ratio.measure(options.data, *languages, options.train_subset)
+    source, target = measured_length_ratio.measure(options.data, *languages, options.train_subset)
     if options.json:
         print(json.dumps({"length_ratio": source / target, "source_tokens": source, "target_tokens": target}))
         return

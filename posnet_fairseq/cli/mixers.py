@@ -8,7 +8,7 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.shared.numbers import check_numbers
+from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
 PRICED = ("digital", "static", "reads", "dac", "adc")  # what --joules prices
@@ -63,7 +63,7 @@ def _prices(given: list[str] | None) -> dict[str, float] | None:
 
 
 @command
-@parsed_by(_parser)
+@parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()

@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @command
-@parsed_by(_parser, prints_result=False)
+@parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-precompute."""
     if options.data and options.max_length is None:

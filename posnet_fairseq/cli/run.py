@@ -1,22 +1,22 @@
 """posnet-run: from data to scores, in stages, and comparisons of systems."""
 
 import argparse
+import importlib
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posnet_fairseq.runs.run_settings import RunSettings, default_size, known_datasets
-from posnet_fairseq.runs.settings import Settings, recipe, root
+from posnet_fairseq.runs.run_settings import KNOWN_DATASETS, default_size
+from posnet_fairseq.runs.settings import Settings
 from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 
-TARGETS = ("corpus", "compare", "tune", "study", "quickstart", "lm")  # and datasets
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
 
@@ -40,72 +40,107 @@ Data go to ./data and runs to ./runs. Stop it at any time: the same command goes
 """
 
 
-Target = tuple[type[Settings], Callable[[Any], object], str, dict[str, str]]
+@dataclass(frozen=True)
+class Target:
+    """What the first word of the command line names.
+
+    Args:
+        settings, function: class of its settings, and what takes them; MODULE:NAME, imported when it is asked for.
+        about: for its ``--help``.
+        defaults: texts of settings.
+    """
+
+    settings: str
+    function: str
+    about: str
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def settings_class(self) -> type[Settings]:
+        """Return the class of its settings."""
+        return _imported(self.settings)
+
+    def read(self, name: str, words: list[str]) -> Settings:
+        """Return the settings that words of the command line give.
+
+        Raises:
+            UsageError: one is not what it may be.
+        """
+        return self.settings_class().read(name, words, self.about, self.defaults)
+
+    def run(self, settings: Settings) -> None:
+        """Do it."""
+        _imported(self.function)(settings)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"posnet_fairseq.{module}"), attribute)
+
+
+TARGETS = {
+    "corpus": Target(
+        "runs.run_settings:RunSettings",
+        "runs.run:run",
+        "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
+        "of the training and the search follow from the size, unless they are given.",
+    ),
+    "compare": Target(
+        "runs.compare:ComparisonSettings",
+        "runs.compare:compare",
+        "Train several systems with one or more seeds each, and compare them in one report.",
+    ),
+    "tune": Target(
+        "runs.tune:TuneSettings",
+        "runs.tune:tune",
+        "Choose learning rate, dropout and clip distance of several systems on the validation set, one after the "
+        "other from the same values. The first value of each is where the search begins.",
+    ),
+    "study": Target(
+        "studies.running:StudySettings",
+        "studies.running:run_study",
+        "Make the runs of a study that have no result yet, under its protocol. Each run leaves a JSON file from "
+        "which the study's tables and pictures are made.",
+    ),
+    "quickstart": Target(
+        "runs.quickstart:QuickstartSettings",
+        "runs.quickstart:quickstart",
+        "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU.",
+    ),
+    "lm": Target(
+        "runs.language_models:LanguageModelSettings",
+        "runs.language_models:train_language_models",
+        "Train language models on one text, one after the other, and print their perplexities.",
+    ),
+}
 
 
 def find_target(name: str) -> Target:
-    """The settings of a target, the function that takes them, a description and defaults.
+    """Return a target.
 
     Raises:
         UsageError: there is no such target.
     """
-    if name == "compare":
-        from posnet_fairseq.runs.compare import ComparisonSettings, compare
-
-        about = "Train several systems with one or more seeds each, and compare them in one report."
-        return ComparisonSettings, compare, about, {}
-    if name == "tune":
-        from posnet_fairseq.runs.tune import TuneSettings, tune
-
-        about = (
-            "Choose learning rate, dropout and clip distance of several systems on the validation set, one after the "
-            "other from the same values. The first value of each is where the search begins."
-        )
-        return TuneSettings, tune, about, {}
-    if name == "study":
-        from posnet_fairseq.studies.running import StudySettings, run_study
-
-        about = (
-            "Make the runs of a study that have no result yet, under its protocol. Each run leaves a JSON file from "
-            "which the study's tables and pictures are made."
-        )
-        return StudySettings, run_study, about, {}
-    if name == "quickstart":
-        from posnet_fairseq.runs.quickstart import QuickstartSettings, quickstart
-
-        about = "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU."
-        return QuickstartSettings, quickstart, about, {}
-    if name == "lm":
-        from posnet_fairseq.runs.language_models import LanguageModelSettings, train_language_models
-
-        about = "Train language models on one text, one after the other, and print their perplexities."
-        return LanguageModelSettings, train_language_models, about, {}
-    if name not in ("corpus", *known_datasets()):
-        known = (*TARGETS, *known_datasets())
+    if name in KNOWN_DATASETS:
+        corpus = TARGETS["corpus"]
+        return Target(corpus.settings, corpus.function, corpus.about, {"dataset": name, "size": default_size(name)})
+    if name not in TARGETS:
+        known = (*TARGETS, *KNOWN_DATASETS)
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
-    from posnet_fairseq.runs.run import run
-
-    about = (
-        "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
-        "of the training and the search follow from the size, unless they are given."
-    )
-    given = {"dataset": name, "size": default_size(name)} if name != "corpus" else {}
-    return RunSettings, run, about, given
+    return TARGETS[name]
 
 
 def _set_up_processes() -> None:
-    """What the commands of a run need: their programs, and threads and memory that suit training on CPUs."""
+    """Set what the commands of a run need: their programs, and threads and memory that suit training on CPUs."""
     # This environment's programs come first, whatever PATH says.
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     # Threads that wait without spinning: two processes on two cores would otherwise slow each other down. And freed
     # memory is kept: giving it back to the system after every batch costs a CPU about 5% of training.
-    for name, value in {
+    os.environ |= {
         "OMP_WAIT_POLICY": "PASSIVE",
         "GOMP_SPINCOUNT": "0",
         "MALLOC_TRIM_THRESHOLD_": "1073741824",
         "MALLOC_MMAP_THRESHOLD_": "33554432",
-    }.items():
-        os.environ[name] = value
+    }
 
 
 def end_by_signals() -> None:
@@ -119,11 +154,11 @@ class _Parser(argparse.ArgumentParser):
     """Takes the target; what stands behind it is read by the target's own parser."""
 
     def format_help(self) -> str:
-        """The targets, and examples."""
+        """Return the targets, and examples."""
         return self.format_usage()
 
     def parse_args(self, arguments=None, namespace=None):  # type: ignore[no-untyped-def]  # argparse's
-        """Options that all commands have may stand behind the target as well."""
+        """Take options that all commands have behind the target as well."""
         words = sys.argv[1:] if arguments is None else list(arguments)
         common = [word for word in words if word in ("--quiet", "--version")]
         return super().parse_args([*common, *(word for word in words if word not in common)], namespace)
@@ -134,11 +169,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = textwrap.fill(", ".join(known_datasets()), 100, initial_indent=INDENT, subsequent_indent=INDENT)
+    names = textwrap.fill(", ".join(KNOWN_DATASETS), 100, initial_indent=INDENT, subsequent_indent=INDENT)
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
     target = parser.add_argument("target", nargs="?")
-    vars(target)["completions"] = (*TARGETS, *known_datasets())  # no choices: an unknown one has an error of its own
+    vars(target)["completions"] = (*TARGETS, *KNOWN_DATASETS)  # no choices: an unknown one has an error of its own
     parser.add_argument("words", nargs=argparse.REMAINDER)
     return parser
 
@@ -147,19 +182,14 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-run."""
-    name = options.target
-    if name is None:
+    if options.target is None:
         print(_parser().format_help(), end="")
         return
-    script = recipe()
-    if script:
-        sys.argv[0] = script.stem  # the name in front of what is said
-    settings, function, description, given = find_target(name)
-    found = settings.read(name, options.words, description, given)
-    os.chdir(root())
+    target = find_target(options.target)
+    settings = target.read(options.target, options.words)
     _set_up_processes()
     end_by_signals()
-    function(found)
+    target.run(settings)
 
 
 if __name__ == "__main__":

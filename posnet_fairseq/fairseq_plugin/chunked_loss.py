@@ -10,7 +10,7 @@ from fairseq import metrics
 from fairseq.criterions import cross_entropy, label_smoothed_cross_entropy, register_criterion
 from torch import Tensor, nn
 
-from posnet_fairseq.ops.linear import Linear
+from posnet_fairseq.analog.weight_noise import NoisyLinear
 from posnet_fairseq.ops.output_loss import OutputLoss, output_loss
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError
@@ -77,7 +77,7 @@ class _InChunks:
         features = features[:, self.ignore_prefix_size :].flatten(0, 1)
         targets = sample["target"][:, self.ignore_prefix_size :].flatten()
         projection = _projection(model)
-        weight = projection.noisy_weight() if isinstance(projection, Linear) else projection.weight
+        weight = projection.noisy_weight() if isinstance(projection, NoisyLinear) else projection.weight
         return output_loss(features, weight, targets, self.eps, self.padding_idx, count_correct)
 
 

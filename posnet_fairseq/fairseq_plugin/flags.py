@@ -10,8 +10,8 @@ from typing import Any, Literal, Optional, get_args, get_origin
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-from posnet_fairseq.mixers.bases.options import plain_type
-from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.mixers.bases.mixer_options import plain_type
+from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 
 
 def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:

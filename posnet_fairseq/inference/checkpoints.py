@@ -18,13 +18,13 @@ import torch
 
 from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
 from posnet_fairseq.inference.recorded_search import recorded_search
-from posnet_fairseq.mixers.bases.options import choices, plain_type
+from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import DamagedError, UsageError
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
-from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 
 # Content of a checkpoint, and its tensors by name.
 State = dict[str, Any]

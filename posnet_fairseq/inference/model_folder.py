@@ -17,8 +17,9 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -40,6 +41,7 @@ from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
 from posnet_fairseq.shared.records import digest, sealed
+from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
@@ -47,7 +49,14 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 2  # from 2 on it has hashes
 _LANGUAGES = ("source_lang", "target_lang")
 _LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
+_WHAT, _AGAIN = "JSON as posnet-export writes it", "Copy the folder again, or export the model again."
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
+
+
+class _Config(msgspec.Struct):
+    format: Annotated[int, msgspec.Meta(ge=1)]
+    architecture: str
+    options: dict[str, Any]
 
 
 def read_model(path: str | Path) -> State:
@@ -68,21 +77,18 @@ def read_model(path: str | Path) -> State:
 
 def _read_folder(folder: Path) -> State:
     path = folder / CONFIG
-    config = _parsed(path)
+    config = read_json(path, dict[str, Any], _WHAT, _AGAIN, _LARGEST_CONFIG)
     found = config.get("format")
-    if type(found) is not int or found < 1:
-        raise UsageError(f"{path} tells no format, so it is of no model of posnet. Give a folder of posnet-export.")
-    if found > FORMAT:
+    if type(found) is int and found > FORMAT:
         raise UsageError(
             f"{path} has the format {found}, and this posnet ({__version__}) reads formats up to {FORMAT}. Install a "
             "newer posnet, or export the model with this one."
         )
-    arch, options = config.get("architecture"), config.get("options")
+    known = convert(config, _Config, path, _WHAT, _AGAIN)
+    arch, options = known.architecture, known.options
     languages = [config.get(name) for name in _LANGUAGES]
     if arch not in (*arch_names(), *gpt_arch_names()):
         raise UsageError(f"{path}: there is no architecture {arch!r:.100}. {_AGAIN}")
-    if not isinstance(options, dict):
-        raise UsageError(f"{path}: its options are {options!r:.50}, no JSON object. {_AGAIN}")
     task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
     state: State = {"cfg": {"model": options | {"_name": arch}, "task": task}}
     state["extra_state"] = {SEARCH: config.get(SEARCH, {})}
@@ -96,12 +102,9 @@ def _read_folder(folder: Path) -> State:
         model_options(state)
         recorded_search(state)
     weights = _read_weights(folder / WEIGHTS, options)
-    if found > 1 or "files" in config:
+    if known.format > 1 or "files" in config:
         _refuse_changes(folder, config)
     return state | {"model": weights}
-
-
-_AGAIN = "Copy the folder again, or export the model again."
 
 
 def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
@@ -132,22 +135,6 @@ def write_config(folder: Path, entries: dict[str, Any]) -> None:
     """
     config = sealed(entries | {"files": _hashes(folder)})
     write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        UsageError: there is none.
-    """
-    data = read_small(path, _LARGEST_CONFIG)
-    try:
-        content = json.loads(data)
-        if not isinstance(content, dict):
-            raise ValueError("it is no object")
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is no JSON as posnet-export writes it ({error!s:.100}). {_AGAIN}") from error
-    return content
 
 
 def _read_weights(path: Path, options: dict[str, Any]) -> Weights:

@@ -11,7 +11,7 @@ from posnet_fairseq.inference.precompute import has_tables
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 
 def readme(

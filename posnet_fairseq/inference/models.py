@@ -34,7 +34,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer import model as architecture
 from posnet_fairseq.transformer.language_model import LanguageModel
-from posnet_fairseq.transformer.length_ratio import parse
+from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.model import Transformer
 
 Model = TypeVar("Model", bound=nn.Module)

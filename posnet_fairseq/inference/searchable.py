@@ -19,7 +19,7 @@ from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.text_generator import TextGenerator
 from posnet_fairseq.inference.translator import BLANK, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
-from posnet_fairseq.shared.numbers import check_range
+from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.pipeline import choose_pipeline
 
 

@@ -12,7 +12,7 @@ from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.transformer.length_ratio import UNKNOWN
+from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
 MIXERS = "mixers_version"

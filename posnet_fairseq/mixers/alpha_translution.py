@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.mixer_options import option
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import option
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import merge_heads, split_heads
-from posnet_fairseq.ops.initialisation import linear
-from posnet_fairseq.ops.relative import plus_products
+from posnet_fairseq.ops.initialization import linear
+from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 

@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.energies import Energy, enough
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
-from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.registry import register_mixer
 
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.mixer_options import option
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import option
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
-from posnet_fairseq.ops.looking import may_look_at
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 

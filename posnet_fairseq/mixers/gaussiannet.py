@@ -7,8 +7,8 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import ClipDistance, option
-from posnet_fairseq.mixers.bases.settings import MixerSettings
-from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.registry import register_mixer
 
 

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
 

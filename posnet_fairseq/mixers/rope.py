@@ -5,7 +5,7 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError

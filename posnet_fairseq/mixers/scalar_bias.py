@@ -6,12 +6,12 @@ from typing import Any, Literal
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import ClipDistance, option
-from posnet_fairseq.mixers.bases.settings import MixerSettings
-from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.initialization import table
+from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.ops.offsets import table_index
-from posnet_fairseq.ops.relative import plus_products
 from posnet_fairseq.registry import register_mixer
 
 

@@ -6,13 +6,13 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import ClipDistance, option
-from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.ops.heads import split_table
-from posnet_fairseq.ops.initialisation import table
+from posnet_fairseq.ops.initialization import table
+from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products, sum_by_offset
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import gather_by_offset, plus_products, sum_by_offset
 from posnet_fairseq.registry import register_mixer
 
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.ops.heads import split_table
-from posnet_fairseq.ops.initialisation import linear
-from posnet_fairseq.ops.relative import gather_by_offset, plus_products
+from posnet_fairseq.ops.initialization import linear
+from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products
 from posnet_fairseq.ops.sinusoids import sinusoids
 from posnet_fairseq.registry import register_mixer
 

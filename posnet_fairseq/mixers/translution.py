@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 
 

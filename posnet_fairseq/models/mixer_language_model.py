@@ -12,7 +12,7 @@ from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_gpt_arch
-from posnet_fairseq.transformer.checks import check
+from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.sizes import GPT_SIZES
 
 MODEL_NAME = "mixer_language_model"

@@ -9,7 +9,8 @@ from fairseq.models import FairseqEncoderDecoderModel, register_model, register_
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
-from posnet_fairseq.fairseq_plugin import length_ratio
+from posnet_fairseq.analog.weight_noise import apply_weight_noise, check_weight_noise
+from posnet_fairseq.fairseq_plugin import measured_length_ratio
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
@@ -18,12 +19,11 @@ from posnet_fairseq.inference.weights import refuse_other_length_ratio
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch
-from posnet_fairseq.transformer.checks import check
-from posnet_fairseq.transformer.length_ratio import parse
-from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.length_ratio_option import parse
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
+from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import SIZES
-from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 
 MODEL_NAME = "mixer_transformer"
 
@@ -52,6 +52,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
                 "Give one with a size, such as --arch rposnet_base."
             )
         check(cfg)
+        check_weight_noise(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:
             _check_shared(cfg, source, target)
@@ -63,7 +64,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
             else build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
         )
         reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
-        ratio = length_ratio.of_model(cfg, task) if reads_length_ratio else None
+        ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio else None
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio)
         model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
         model.store_mixers()

@@ -6,16 +6,13 @@ enter as two sums, one for each side, computed once for all blocks: N·(2S + 2) 
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.band_products import BandProducts
-from posnet_fairseq.ops.masking import masked_energy
 from posnet_fairseq.ops.offsets import scaled
 
 # Blocks of fewer tokens make products too small to be fast; measured in docs/measurements.md.
@@ -90,86 +87,6 @@ class Band:
             right = keys - (at + self.clip_distance).clamp(min=0).clamp(max=keys)
             number = torch.cat([right, number[..., 1:-1], left], dim=-1)
         return number.masked_fill(offsets < 0, 0) if self.causal else number
-
-
-@dataclass(frozen=True)
-class BandWeights:
-    """Weights of clipped offsets, shared by all sentences or of each sentence.
-
-    Attributes:
-        band: the offsets that have weights.
-        length_ratio: γ as (source tokens, target tokens).
-        weights: (H, N, 2R + 1), 0 at hidden offsets; of each sentence (B, H, N, 2R + 1).
-    """
-
-    band: Band
-    length_ratio: tuple[int, int]
-    weights: Tensor
-
-    @classmethod
-    def softmax(cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, keys: int) -> "BandWeights":
-        """Return weights that sum to 1 over the tokens of a sentence, in float32 or wider.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            energy: (H, N, 2R + 1).
-            keys: M, number of tokens in the sentence.
-        """
-        energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
-        number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype)
-        return cls(band, length_ratio, (energy + number.log()).softmax(dim=-1) / number.clamp(min=1))
-
-    @classmethod
-    def softmax_of_each(
-        cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, padding_mask: Tensor
-    ) -> "BandWeights":
-        """Return weights of each sentence that sum to 1 over its real tokens, in float32 or wider.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            energy: (H, N, 2R + 1).
-            padding_mask: (B, M), True at padding.
-        """
-        energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
-        lengths = (~padding_mask).sum(dim=1)[:, None, None]
-        number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
-        # Finite: where a query meets padding only, there is no number at all.
-        energy = (energy + number.clamp(min=1).log()).masked_fill(number == 0, masked_energy(energy.dtype))
-        return cls(band, length_ratio, energy.softmax(dim=-1) / number.clamp(min=1))
-
-    @classmethod
-    def plain(cls, band: Band, length_ratio: tuple[int, int], weights: Tensor, keys: int) -> "BandWeights":
-        """Return weights without a softmax, set to 0 at hidden offsets.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            weights: (H, N, 2R + 1).
-            keys: M, number of tokens in the sentence.
-        """
-        number = band.counts(weights.size(1), keys, length_ratio, weights.device)
-        return cls(band, length_ratio, weights.masked_fill(number == 0, 0))
-
-    def real_share(self, padding_mask: Tensor) -> Tensor:
-        """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""
-        lengths = (~padding_mask).sum(dim=1)[:, None, None]
-        number = self.band.counts(self.weights.size(1), lengths, self.length_ratio, self.weights.device)
-        return torch.einsum("hnj,bnj->bhn", self.weights, number.to(self.weights.dtype))
-
-    def mix(self, value: Tensor) -> Tensor:
-        """Return weighted sums (B, H, N, d) of values (B, H, M, d), 0 at padding, see :func:`mix_band`."""
-        mix: Callable[[Tensor, Tensor, Band, tuple[int, int]], Tensor] = mix_band
-        if kernels.are_used(value):
-            from posnet_fairseq.ops.kernels import band as by_kernels
-
-            mix = by_kernels.mix_band
-        if self.weights.dim() == 3:
-            return mix(self.weights, value, self.band, self.length_ratio)
-        # The heads of all sentences are those of one.
-        mixed = mix(self.weights.flatten(0, 1), value.flatten(0, 1)[None], self.band, self.length_ratio)
-        return mixed.view(*self.weights.shape[:3], value.size(3))
 
 
 def mix_band(weights: Tensor, value: Tensor, band: Band, length_ratio: tuple[int, int] = (1, 1)) -> Tensor:

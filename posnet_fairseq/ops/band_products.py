@@ -6,18 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.ops.derivatives import twice_differentiable
-
-
-def _formula(weights: Tensor, columns: Tensor, rows: Tensor, tails: bool) -> Tensor:
-    """Return the result of :class:`BandProducts`, in differentiable operations."""
-    blocks = len(rows)
-    near = _near(weights.to(columns.dtype), rows, columns.size(2), tails)
-    mixed = near @ torch.cat([columns[:, :blocks], columns[:, 1 : blocks + 1]], dim=2)
-    if not tails:
-        return mixed
-    far = _far(columns, blocks)
-    return (mixed + _outermost(weights).to(far.dtype) @ far).to(columns.dtype)
+from posnet_fairseq.ops.derivatives import once_differentiable
 
 
 class BandProducts(torch.autograd.Function):
@@ -34,7 +23,7 @@ class BandProducts(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, columns: Tensor, rows: Tensor, tails: bool) -> Tensor:
         """Return the products."""
-        ctx.settings = (tails,)
+        ctx.tails = tails
         ctx.save_for_backward(weights, columns, rows)
         near = _near(weights.to(columns.dtype), rows, columns.size(2), tails)
         mixed = columns.new_empty(*weights.shape[:3], columns.size(3))
@@ -45,12 +34,11 @@ class BandProducts(torch.autograd.Function):
         return mixed
 
     @staticmethod
-    @twice_differentiable(_formula)
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the weights and the columns."""
         weights, columns, rows = ctx.saved_tensors
-        (tails,) = ctx.settings
-        gradient, blocks, size = gradient.contiguous(), len(rows), columns.size(2)
+        gradient, blocks, size, tails = gradient.contiguous(), len(rows), columns.size(2), ctx.tails
         near = _near(weights.to(columns.dtype), rows, size, tails)
         to_near, to_columns = torch.empty_like(near), torch.zeros_like(columns)
         for head, upstream in enumerate(gradient):

@@ -6,7 +6,7 @@ stays is divided by the share that is met, so that expectations are exact.
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -52,3 +52,42 @@ def _factors(x: Tensor, p: float) -> Tensor:
     numbers = words.view(torch.int16)[: x.numel()].view(x.shape)
     stays = torch.empty(x.shape, dtype=x.dtype)
     return torch.ge(numbers, zeros - 2**15, out=stays).mul_(2**16 / (2**16 - zeros))
+
+
+class Dropout(nn.Module):
+    """Dropout in training; with fairseq's ``--retain-dropout`` also in generation.
+
+    Args:
+        p: probability of a zero.
+        module_name: what ``--retain-dropout-modules`` calls it.
+    """
+
+    def __init__(self, p: float, module_name: str) -> None:
+        super().__init__()
+        self.p = p
+        self.module_name = module_name
+        self.retained = False
+
+    @property
+    def probability(self) -> float:
+        """The probability of a zero in the current mode."""
+        return self.p if self.training or self.retained else 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape."""
+        return dropout(x, self.probability)
+
+    def add(self, residual: Tensor, x: Tensor) -> Tensor:
+        """`residual` plus :meth:`forward` of `x`, both of any shape."""
+        return add_dropout(residual, x, self.probability)
+
+    def make_generation_fast_(
+        self,
+        name: str = "",
+        retain_dropout: bool = False,
+        retain_dropout_modules: list[str] | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Keep dropout on in evaluation mode if `retain_dropout` says so; fairseq calls this before generation."""
+        named = retain_dropout_modules is None or self.module_name in retain_dropout_modules
+        self.retained = retain_dropout and named

@@ -7,7 +7,7 @@ batch is put in order once, so that one table of positions serves all its senten
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.ops.looking import may_look_at
+from posnet_fairseq.ops.host_sync import may_look_at
 
 
 def padding_before_tokens(padding_mask: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def padding_before_tokens(padding_mask: Tensor) -> Tensor:
 def front_order(padding_mask: Tensor, always: bool = False) -> Tensor | None:
     """Return the order that moves the real tokens of every sentence to its front, or None if they stand there already.
 
-    Where looking is not free (see :func:`posnet_fairseq.ops.looking.may_look_at`), it is not asked whether they do.
+    Where looking is not free (see :func:`posnet_fairseq.ops.host_sync.may_look_at`), it is not asked whether they do.
 
     Args:
         padding_mask: (B, T), True at padding, in any pattern.

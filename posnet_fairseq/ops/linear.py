@@ -12,31 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posnet_fairseq.ops.derivatives import twice_differentiable
-from posnet_fairseq.ops.weight_noise import noise_of
-
 # The fewest multiplications of a product for which oneDNN is faster; measured in docs/measurements.md.
 FEWEST_MULTIPLICATIONS = 2**21
 
 
 class Linear(nn.Linear):
-    """As :class:`torch.nn.Linear`, computed by :func:`linear`.
-
-    Attributes:
-        noise: on the weights in training, see :func:`posnet_fairseq.ops.weight_noise.noise_of`; 0 is none.
-    """
-
-    noise: float = 0.0
+    """As :class:`torch.nn.Linear`, computed by :func:`linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        return linear(x, self.noisy_weight(), self.bias)
-
-    def noisy_weight(self) -> Tensor:
-        """The weight; in training with noise, another draw at each call."""
-        if self.noise and self.training:
-            return self.weight + noise_of(self.weight, self.noise)
-        return self.weight
+        return linear(x, self.weight, self.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -106,23 +91,22 @@ class _OneDnnLinear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, weight, bias = inputs
-        ctx.save_for_backward(x, weight, bias)
-        ctx.settings = ()
+        x, weight, _ = inputs
+        ctx.save_for_backward(x, weight)
 
     @staticmethod
-    @twice_differentiable(F.linear)
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, _ = ctx.saved_tensors
+        x, weight = ctx.saved_tensors
+        product = (lambda a, b: a @ b.T) if torch.is_grad_enabled() else _product  # the one has second derivatives
         gradient = upstream.reshape(-1, weight.size(0)).contiguous()
         of_x, of_weight, of_bias = None, None, None
         if ctx.needs_input_grad[0]:
-            of_x = _product(gradient, weight.T).view_as(x)
+            of_x = product(gradient, weight.T).view_as(x)
         if ctx.needs_input_grad[1]:
             rows = x.reshape(-1, x.size(-1)).contiguous()
             # oneDNN is faster at wide results than at high ones.
             wide = weight.size(1) >= weight.size(0)
-            of_weight = _product(gradient.T, rows.T) if wide else _product(rows.T, gradient.T).T
+            of_weight = product(gradient.T, rows.T) if wide else product(rows.T, gradient.T).T
         if ctx.needs_input_grad[2]:
             of_bias = gradient.sum(dim=0)
         return of_x, of_weight, of_bias

@@ -12,7 +12,7 @@ SMALLEST_SHARE = {torch.float16: 2.0**-6}
 
 
 class StaticWeights(Protocol):
-    """Weights shared by all sentences, as :class:`SharedWeights` or :class:`posnet_fairseq.ops.band.BandWeights`."""
+    """Weights shared by all sentences: :class:`SharedWeights`, :class:`posnet_fairseq.ops.band_weights.BandWeights`."""
 
     def real_share(self, padding_mask: Tensor) -> Tensor:
         """Return the share of each query's weight on real tokens: (B, H, N) for a mask (B, M), True at padding."""

@@ -14,8 +14,8 @@ from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
-from posnet_fairseq.shared.numbers import decimal
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.schema import decimal
 
 # The information in queries and keys, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
 INFORMATION = {

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.settings import PLACES
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.registry import get_mixer

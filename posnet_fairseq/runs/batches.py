@@ -10,6 +10,8 @@ from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.say import say
+from posnet_fairseq.runs.settings import given, refuse
+from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.criterions import PREFIX, is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
@@ -50,10 +52,10 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
         enough, least_need = fits(least)
         if not enough:
             raise UsageError(
-                f"{settings.given('size', settings.size)}: a training step with a single sentence of {least} tokens "
+                f"{given('size', settings.size)}: a training step with a single sentence of {least} tokens "
                 f"takes about {least_need / GIB:.1f} GiB, and of the GPU's {device.memory / GIB:.1f} GiB "
                 f"{max(usable, 0) / GIB:.1f} are left for it. Take a smaller size, or fewer tokens of a sentence "
-                f"({settings.called('max_positions')}), or try your own {settings.called('max_tokens')}."
+                "(--max-positions), or try your own --max-tokens."
             )
         # Between the two it grows about linearly.
         tokens = least + (tokens - least) * (usable - least_need) // (need - least_need)
@@ -62,7 +64,7 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
         need = found[1]
     say(
         f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB, and the GPU has "
-        f"{device.memory / GIB:.1f} ({settings.called('max_tokens')} chooses other batches)"
+        f"{device.memory / GIB:.1f} (--max-tokens chooses other batches)"
     )
     return tokens
 
@@ -86,13 +88,11 @@ def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
     """Bytes at the peak of a training step, with the longest sentences, which take the most."""
     from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
-    from posnet_fairseq.registry import get_mixer, mixer_names
 
-    (mixer,) = [name for name in mixer_names() if get_mixer(name).arch == settings.mixer]
     shared, options = shares_embeddings(settings, data), _options(settings)
     criterion = options.pop("criterion", CRITERION)
     return training_memory(
-        mixer,
+        find_mixer(settings.mixer, "--mixer", settings.user_dir).name,
         settings.size,
         tokens,
         words=_words(settings, data),
@@ -113,8 +113,8 @@ def _words(settings: RunSettings, data: TranslationData) -> int:
 
 def _options(settings: RunSettings) -> dict[str, Any]:
     """What the options of fairseq-train say about the model, and the criterion if they name one."""
-    from posnet_fairseq.mixers.bases.options import plain_type
-    from posnet_fairseq.transformer.options import TransformerOptions
+    from posnet_fairseq.mixers.bases.mixer_options import plain_type
+    from posnet_fairseq.transformer.model_options import TransformerOptions
 
     parser = argparse.ArgumentParser(
         allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, exit_on_error=False
@@ -129,4 +129,4 @@ def _options(settings: RunSettings) -> dict[str, Any]:
     try:
         return vars(parser.parse_known_args(settings.options.split())[0])
     except argparse.ArgumentError as error:
-        settings.refuse("options", settings.options, f"{error}.")
+        refuse("options", settings.options, f"{error}.")

@@ -1,19 +1,16 @@
 """Checks and repairs before a training: its options are tried out, a run that was killed while it saved is made to
 resume, and the disk must have room for its checkpoints.
 
-    python -m posnet_fairseq.runs.before_training SAVE_DIR AVERAGE PROCESSES ARGUMENT ...
-    python -m posnet_fairseq.runs.before_training --options ARGUMENT ...
-
-prints a line with more arguments for fairseq-train, and remarks. With --options, its options are parsed only.
+They import fairseq: :mod:`posnet_fairseq.runs.training` calls them in a process of their own.
 """
 
 import argparse
 import contextlib
 import io
-import os
+import logging
 import shutil
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +19,12 @@ import torch
 import posnet_fairseq
 from posnet_fairseq.runs.beginning import check_beginning
 from posnet_fairseq.runs.checkpoints_kept import most_kept
-from posnet_fairseq.runs.repair import repair
-from posnet_fairseq.runs.settings import recipe
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.criterions import fairseq_name
-from posnet_fairseq.shared.errors import UsageError, flag, last_error
+from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
+from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import amount, shown
+from posnet_fairseq.shared.user_dir import import_user_dir
 
 # Options that a run must leave as they are by default, and why.
 FIXED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -35,7 +32,7 @@ FIXED: dict[str, dict[str, tuple[str, ...]]] = {
         "dataset": ("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
         "checkpoint": ("maximize_best_checkpoint_metric",),
     },
-    "a run ends after UPDATES, and goes on from its own last checkpoint": {
+    "a run ends after --updates, and goes on from its own last checkpoint": {
         "optimization": ("max_epoch", "stop_min_lr", "stop_time_hours"),
         "checkpoint": (
             *("restore_file", "no_last_checkpoints", "reset_dataloader", "reset_lr_scheduler", "reset_meters"),
@@ -52,8 +49,94 @@ FIXED: dict[str, dict[str, tuple[str, ...]]] = {
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A training that is about to begin.
+
+    Attributes:
+        arguments: of fairseq-train.
+        average: number of checkpoints that will be averaged.
+        processes: of all machines.
+        others: folders of checkpoints of runs that train on the same disk.
+    """
+
+    arguments: Sequence[str]
+    average: int
+    processes: int
+    others: Sequence[Path] = ()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a training needs to go on.
+
+    Attributes:
+        arguments: more of them, for fairseq-train.
+        remarks: sentences for the user.
+    """
+
+    arguments: list[str]
+    remarks: list[str]
+
+
+def check(planned: Planned) -> Findings:
+    """Check a training, and repair what a killed one left.
+
+    Raises:
+        UsageError: it would fail, or end without the checkpoints that are averaged.
+    """
+    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+
+    with _silence():
+        model, cfg = build(planned.arguments)
+        refuse_other_endings(cfg)
+        check_training_options(cfg)
+        size = parameters(model)
+        folder = Path(cfg.checkpoint.save_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = Findings([], repair(folder))
+        before = resumed(folder)
+        if before:
+            refuse_other_schedule(before, cfg)
+            if other_batches(before, planned.processes, cfg.dataset.max_tokens):
+                found.arguments.append("--reset-dataloader")
+                again = "other batches than before, so the data begin again with the first epoch's."
+                found.remarks.append(f"{shown(folder)}: {again}")
+        elif cfg.checkpoint.finetune_from_model:
+            check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
+        numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
+        check_disk(folder, size, most_kept(planned.average, numbered), planned.others)
+        return found
+
+
+def try_options(arguments: Sequence[str]) -> None:
+    """Refuse arguments that fairseq-train would refuse.
+
+    Raises:
+        UsageError: there are some.
+    """
+    with _silence():
+        parse(arguments)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what fairseq prints and warns of: the training says it again. Turn its known failures into sentences."""
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:
+        sentence = explain(error)
+        if sentence is None:
+            raise
+        raise UsageError(sentence) from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options that fairseq-train makes of its arguments.
+    """Return the options that fairseq-train makes of its arguments.
 
     Raises:
         UsageError: fairseq-train would refuse them.
@@ -61,6 +144,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     from fairseq import options
     from fairseq.models import import_models
 
+    folders = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    folders.add_argument("--user-dir", default=str(Path(posnet_fairseq.__file__).parent))
+    user_dir = Path(folders.parse_known_args(list(arguments))[0].user_dir).absolute()
+    if user_dir != Path(posnet_fairseq.__file__).parent:
+        import_user_dir(user_dir)  # before posnet's models: their architectures are made of all mixers
     # fairseq registers no architectures of a --user-dir that has been imported before.
     import_models(str(Path(posnet_fairseq.__file__).parent / "models"), "posnet_fairseq.models")
     complaints = io.StringIO()
@@ -75,7 +163,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
-    """The model, on the meta device, and the configuration that fairseq-train makes of its arguments.
+    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments.
 
     Raises:
         UsageError: fairseq-train would refuse them.
@@ -105,23 +193,57 @@ def refuse_other_endings(cfg: Any) -> None:
         for section, names in sections.items():
             for name in names:
                 if getattr(cfg[section], name) != getattr(getattr(defaults, section), name):
-                    raise UsageError(f"{_options()} with {flag(name)}: in a recipe, {reason}. Leave it out.")
+                    raise UsageError(f"--options with {flag(name)}: in a recipe, {reason}. Leave it out.")
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
     without_smoothing = fairseq_name(cfg.criterion._name) == "cross_entropy"
     if metric != "ppl" and not (metric == "loss" and without_smoothing):
         raise UsageError(
-            f"{_options()} with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "
+            f"--options with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "
             "lowest perplexity (ppl). Leave it out."
         )
 
 
-def _options() -> str:
-    return "OPTIONS" if recipe() else "--options"
+def repair(folder: Path) -> list[str]:
+    """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or put it aside if there is none.
+
+    fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which it resumes; a kill
+    during the copy leaves half a file.
+
+    Returns:
+        a sentence about it, none if nothing was done.
+
+    Raises:
+        UsageError: it cannot be read now, for another reason than what is in it.
+    """
+    last = folder / "checkpoint_last.pt"
+    found = damage(last) if last.exists() else ""
+    if not found:
+        return []
+    others = sorted(set(folder.glob("checkpoint*.pt")) - {last}, key=lambda path: -path.stat().st_mtime_ns)
+    newest = next((path for path in others if not damage(path)), None)
+    if newest is None:
+        aside = last.with_name("checkpoint_last.pt.damaged")
+        last.replace(aside)
+        return [f"{found} There is no other: the training begins again. The file is now {aside.name}."]
+    with replacing(last) as temporary:
+        shutil.copyfile(newest, temporary)
+    return [f"{found} {newest.name} has taken its place."]
+
+
+def damage(checkpoint: Path) -> str:
+    """Return a sentence about damage to the bytes of a checkpoint, "" if there is none."""
+    from posnet_fairseq.inference.checkpoints import load_content
+
+    try:
+        load_content(checkpoint)
+    except DamagedError as error:
+        return str(error)
+    return ""
 
 
 def resumed(folder: Path) -> dict[str, Any] | None:
-    """fairseq's configuration in the checkpoint that a training goes on from, None if there is none."""
+    """Return fairseq's configuration in the checkpoint that a training goes on from, None if there is none."""
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     last = folder / "checkpoint_last.pt"
@@ -142,16 +264,14 @@ def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
 
     earlier, length = before["optimization"]["max_update"], cfg.optimization.max_update
     if earlier != length and before["lr_scheduler"] != OmegaConf.to_container(cfg.lr_scheduler, resolve=True):
-        updates = f"UPDATES={length}" if recipe() else f"--updates {length}"
-        name = "another NAME" if recipe() else "another --name"
         raise UsageError(
-            f"{updates}: the training was begun with {earlier}, and the learning rates of --lr-scheduler "
-            f"{cfg.lr_scheduler._name} depend on that number. Train anew, under {name}."
+            f"--updates {length}: the training was begun with {earlier}, and the learning rates of --lr-scheduler "
+            f"{cfg.lr_scheduler._name} depend on that number. Train anew, under another --name."
         )
 
 
 def other_batches(cfg: Mapping[str, Any], processes: int, tokens: int) -> bool:
-    """Whether a checkpoint counted batches of another size, or of another number of processes.
+    """Return whether a checkpoint counted batches of another size, or of another number of processes.
 
     fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
 
@@ -184,47 +304,10 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
         raise UsageError(
             f"{shown(folder)} may need {amount(need, 'bytes')} more ({runs}{checkpoints} checkpoints of "
             f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
-            f"by {'RUNS=FOLDER' if recipe() else '--runs FOLDER'}, or keep less (a smaller "
-            f"{'AVERAGE' if recipe() else '--average'})."
+            "by --runs FOLDER, or keep less (a smaller --average)."
         )
 
 
 def parameters(model: torch.nn.Module) -> int:
-    """The number of parameters; a shared one counts once."""
+    """Return the number of parameters; a shared one counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-@command
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Check the training, and repair what a killed one left."""
-    from posnet_fairseq.fairseq_plugin.training_options import check_training_options
-
-    first, *rest = sys.argv[1:] if arguments is None else arguments
-    if first == "--options":
-        parse(rest)
-        return
-    folder, (average, processes, *training) = Path(first), rest
-    model, cfg = build(training)
-    refuse_other_endings(cfg)
-    check_training_options(cfg)
-    size = parameters(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    remark = repair(folder)
-    before = resumed(folder)
-    if before:
-        refuse_other_schedule(before, cfg)
-    elif cfg.checkpoint.finetune_from_model:
-        check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
-    if before and other_batches(before, int(processes), cfg.dataset.max_tokens):
-        print("--reset-dataloader")
-        print(f"{shown(folder)}: other batches than before, so the data begin again with the first epoch's.")
-    else:
-        print()
-    print(remark)
-    numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-    others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
-    check_disk(folder, size, most_kept(int(average), numbered), others)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ from torch import nn
 from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
 from posnet_fairseq.inference.precompute import has_tables
 from posnet_fairseq.inference.vocabularies import other_dictionary, read_vocabulary
-from posnet_fairseq.runs.settings import recipe
 from posnet_fairseq.shared.errors import UsageError, flag
 
 # Options that may differ: they say how a model is trained, where it was, or are looked at with the weights.
@@ -39,8 +38,7 @@ def check_beginning(path: Path, model: nn.Module, cfg: Any) -> None:
         )
     theirs, ours = model_arch(state), cfg.model._name
     if theirs != ours:
-        how = "MIXER and SIZE" if recipe() else "--mixer and --size"
-        raise UsageError(f"{path} is a model of --arch {theirs}, and {ours} is trained. Give its {how}.")
+        raise UsageError(f"{path} is a model of --arch {theirs}, and {ours} is trained. Give its --mixer and --size.")
     names = [option.name for option in known_options(state) if option.name not in FREE]
     saved = state["cfg"]["model"]
     different = [

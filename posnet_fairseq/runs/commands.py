@@ -12,6 +12,7 @@ from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.run_settings import RunSettings, short
 from posnet_fairseq.runs.say import say
+from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.shared.errors import UsageError
 
 USER_DIR = Path(posnet_fairseq.__file__).parent
@@ -51,19 +52,19 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     batches = settings.tokens // ((most + 1) * world) + 1
     tokens = settings.tokens // (batches * world)
     if tokens < settings.max_positions:
-        processes = ", ".join(map(settings.called, ("gpus", "cpus", "nodes")))
         raise UsageError(
-            f"{settings.given('tokens', settings.tokens)} and {settings.given('max_tokens', most)} make "
+            f"{given('tokens', settings.tokens)} and {given('max_tokens', most)} make "
             f"batches of {tokens} tokens on {world} processes, and a sentence may have "
-            f"{settings.given('max_positions', settings.max_positions)}. Take fewer processes ({processes}), or larger "
-            "batches."
+            f"{given('max_positions', settings.max_positions)}. Take fewer processes (--gpus, --cpus, --nodes), or "
+            "larger batches."
         )
     say(
         f"{tokens * batches * world} tokens an update: processes × --update-freq × --max-tokens = "
         f"{world} × {batches} × {tokens}"
     )
     arguments = [
-        *(settings.data_folder, "--user-dir", short(USER_DIR), "--arch", settings.arch, "--seed", settings.seed),
+        *(settings.data_folder, "--user-dir", settings.user_dir or short(USER_DIR)),
+        *("--arch", settings.arch, "--seed", settings.seed),
         "--share-all-embeddings" if shares_embeddings(settings, data) else "--share-decoder-input-output-embed",
         *("--criterion", CRITERION, "--label-smoothing", settings.label_smoothing),
         *("--best-checkpoint-metric", "ppl"),
@@ -83,6 +84,12 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
     return Training(launch, list(map(str, arguments)), world)
+
+
+def tried(settings: RunSettings) -> list[str]:
+    """Return arguments of fairseq-train that tell whether it understands the options of a run."""
+    arguments = (settings.data_folder, "--arch", settings.arch, *settings.options.split())
+    return _text(*arguments, *_plugin(settings))
 
 
 def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:
@@ -107,7 +114,7 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
         launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     elif job:
         if settings.node_rank is not None:
-            settings.refuse("node_rank", settings.node_rank, "SLURM counts the machines by itself. Leave it out.")
+            refuse("node_rank", settings.node_rank, "SLURM counts the machines by itself. Leave it out.")
         hosts = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
         first = subprocess.run(hosts, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[0]
         srun = ["srun", "--nodes", str(nodes), "--ntasks", str(nodes), "--ntasks-per-node", "1"]
@@ -117,8 +124,8 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
         launch += ["--node-rank", str(settings.node_rank), "--master-addr", settings.master_addr]
         launch += ["--master-port", str(port)]
     else:
-        first, rank = settings.given("master_addr", "NAME_OF_THE_FIRST"), settings.given("node_rank", 0)
-        settings.refuse(
+        first, rank = given("master_addr", "NAME_OF_THE_FIRST"), given("node_rank", 0)
+        refuse(
             "nodes",
             nodes,
             f"run the stage train on each machine, with {first} and {rank}, 1, ...; under SLURM, recipes/slurm.sbatch "
@@ -130,7 +137,8 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
 def average(settings: RunSettings) -> list[str]:
     """The command that averages the checkpoints of the training."""
     run = settings.run
-    return _text("posnet-average", run / "checkpoints", "--num", settings.average, "--out", run / "averaged.pt")
+    averaged = ("--num", settings.average, "--out", run / "averaged.pt")
+    return _text("posnet-average", run / "checkpoints", *averaged, *_plugin(settings))
 
 
 def search(settings: RunSettings) -> list[str]:
@@ -144,7 +152,8 @@ def search(settings: RunSettings) -> list[str]:
 def precompute(settings: RunSettings) -> list[str]:
     """The command that stores the energies that depend on positions only."""
     run = settings.run
-    return _text("posnet-precompute", run / "averaged.pt", "--out", run / "precomputed.pt", "--or-copy")
+    made = ("--out", run / "precomputed.pt", "--or-copy")
+    return _text("posnet-precompute", run / "averaged.pt", *made, *_plugin(settings))
 
 
 def translate(
@@ -169,7 +178,7 @@ def translate(
         *("--input", settings.data_folder / f"{test_set}.{data.source}"),
         *("--output", run / (output or f"{test_set}.{data.target}")),
         *search(settings),
-        *("--on-long", "truncate", *placed, *options),
+        *("--on-long", "truncate", *placed, *options, *_plugin(settings)),
     )
 
 
@@ -184,6 +193,11 @@ def score(settings: RunSettings, data: TranslationData, device: Device, test_set
         *("--system", f"{settings.system}={run / f'{test_set}.{data.target}'}"),
         *("--metrics", settings.metrics, "--out", report, *placed, *(["--lowercase"] * data.lowercase)),
     )
+
+
+def _plugin(settings: RunSettings) -> list[Path | str]:
+    """Return the options of posnet's commands that give them the user's own mixers."""
+    return ["--user-dir", settings.user_dir] if settings.user_dir else []
 
 
 def _text(*command: object) -> list[str]:

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.machine import shares
 from posnet_fairseq.runs.run import check_metrics, prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.runs.settings import setting
+from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.systems import System, chosen, find_list
-from posnet_fairseq.runs.values import seed_numbers, whole_number
+from posnet_fairseq.runs.values import names, seed_numbers, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 
@@ -50,29 +51,29 @@ class ComparisonSettings(SystemsSettings):
 
 
 def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> list[str]:
-    """The systems that others are compared with: the settings', else the first two (of two systems, the first).
+    """Return the systems that others are compared with: the settings', else the first two (of two systems, the first).
 
     Raises:
         UsageError: they are not among the systems, or more than two.
     """
-    names = [system.name for system in systems]
-    found = settings.baselines.replace(",", " ").split() or names[: 2 if len(names) > 2 else 1]
-    wrong = [name for name in found if name not in names]
-    if wrong or len(found) > 2 or len(set(found)) < len(found):
-        settings.refuse("baselines", settings.baselines, f"name one or two of {', '.join(names)}.")
+    known = [system.name for system in systems]
+    found = list(names(settings.baselines)) or known[: 2 if len(known) > 2 else 1]
+    if not set(found) <= set(known) or len(found) > 2 or len(set(found)) < len(found):
+        refuse("baselines", settings.baselines, f"name one or two of {', '.join(known)}.")
     return found
 
 
 def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
-    """The run of a system with a seed.
+    """Return the run of a system with a seed.
 
     Raises:
         UsageError: the system's options are refused.
     """
-    common = {name: text for name, text in settings.texts().items() if name in RunSettings.fields()}
+    common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
     common["options"] = f"{settings.options} {system.options}".strip()  # the options of all, and its own
+    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
     try:
-        made = RunSettings.parsed(common | {"mixer": system.mixer, "name": system.name, "seed": str(seed)})
+        made.check()
     except UsageError as error:
         raise UsageError(f"{system.name}: {error}") from error
     return RunJob(system.name, made)
@@ -87,21 +88,23 @@ def check_options(jobs: Sequence[RunJob]) -> None:
     Raises:
         UsageError: there are some.
     """
-    from posnet_fairseq.runs.before_training import parse
+    from posnet_fairseq.runs.before_training import try_options
 
     for each in jobs:
         try:
-            parse([str(each.settings.data_folder), "--arch", each.settings.arch, *each.settings.options.split()])
+            try_options(commands.tried(each.settings))
         except UsageError as error:
             raise UsageError(f"{each.system}: {error}") from error
+    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
 
 
-def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] | None = None) -> Path:
+def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> Path:
     """Train, average, precompute, translate, compare.
 
     Args:
         settings: of the comparison.
-        listed: name and systems of the comparison; None: the settings name them.
+        name: of the comparison; "": that of its systems.
+        suffix: put behind the names of all systems.
 
     Returns:
         the folder of the comparison.
@@ -111,23 +114,23 @@ def compare(settings: ComparisonSettings, listed: tuple[str, Sequence[System]] |
     """
     from posnet_fairseq.runs.comparison import Comparison
 
-    name, systems = listed or chosen(settings.systems, settings.mixers)
-    baselines = baselines_of(systems, settings)
+    usual, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
+    baselines = [baseline + suffix for baseline in baselines_of(systems, settings)]
+    systems = [System(system.name + suffix, system.mixer, system.options) for system in systems]
     # Seed by seed: all systems can be compared as soon as the first is done.
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
-    parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))[: len(jobs)]
+    parts = shares(settings.jobs, settings)[: len(jobs)]
     check_metrics(settings)
     check_options(jobs[: len(systems)])
-    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     comparison = Comparison(
         settings.data_folder,
-        settings.runs_folder / f"compare_{name}_{settings.size}",
+        settings.runs_folder / f"compare_{name or usual}_{settings.size}",
         {system.name: [each.run for each in jobs if each.system == system.name] for system in systems},
     )
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
     prepare_data(jobs[0].settings)
-    do_all(jobs, parts, settings.variables())
+    do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
         say(f"{shown(comparison.folder)} has the report, curves.png and comparison.yaml")

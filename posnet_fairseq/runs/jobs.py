@@ -60,14 +60,13 @@ class JobPool:
     Args:
         jobs: in the order in which they begin.
         shares: a part of the machine for each of the jobs that work side by side.
-        settings: names of environment variables that are settings of all jobs, which runs are given by flags.
     """
 
-    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str]):
+    def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share]):
         self._waiting: queue.SimpleQueue[RunJob] = queue.SimpleQueue()
         for job in jobs:
             self._waiting.put(job)
-        self._jobs, self._shares, self._settings = jobs, shares, settings
+        self._jobs, self._shares = jobs, shares
         self._running: dict[RunJob, tuple[subprocess.Popen[str], TaskID, Bar]] = {}
         self._failed: dict[RunJob, str] = {}
         self._said: set[str] = set()
@@ -153,9 +152,8 @@ class JobPool:
     def _start(self, job: RunJob, share: Share, task: TaskID, bar: Bar) -> subprocess.Popen[str] | None:
         """The process of a job; None if all is stopped."""
         others = [other.run for other in self._jobs if other != job and not is_finished(other.run, "train")]
-        own = {*RunSettings.environment_names(), *self._settings}  # all is said by flags
-        environment: dict[str, Any] = {name: value for name, value in os.environ.items() if name not in own}
-        environment |= share.environment | {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
+        environment = os.environ | share.environment
+        environment |= {"POSNET_OTHER_RUNS": ":".join(map(str, others))}  # they need room, too
         with self._starting:
             if self._stop:
                 return None
@@ -194,13 +192,11 @@ class JobPool:
         self._progress.update(total, note=f"{self._ended} of {len(self._jobs)} have ended")
 
 
-def do_all(
-    jobs: Sequence[RunJob], shares: Sequence[Share], settings: Collection[str], tolerated: str | None = None
-) -> Collection[RunJob]:
+def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], tolerated: str | None = None) -> Collection[RunJob]:
     """Do jobs, some side by side.
 
     Args:
-        jobs, shares, settings: see :class:`JobPool`.
+        jobs, shares: see :class:`JobPool`.
         tolerated: words in the sentence about a failure that does not matter; None: every failure does.
 
     Returns:
@@ -209,7 +205,7 @@ def do_all(
     Raises:
         UsageError: others failed.
     """
-    failed = JobPool(jobs, shares, settings).work()
+    failed = JobPool(jobs, shares).work()
     passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
     sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]
     if sentences:

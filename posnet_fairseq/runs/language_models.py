@@ -13,13 +13,14 @@ from posnet_fairseq.runs.machine import gpus
 from posnet_fairseq.runs.perplexity_table import print_table
 from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run import run_attached
-from posnet_fairseq.runs.run_settings import short
+from posnet_fairseq.runs.run_settings import folder, short
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, setting
 from posnet_fairseq.runs.training import train
-from posnet_fairseq.runs.values import one_of, whole_number
+from posnet_fairseq.runs.values import names, one_of, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
+from posnet_fairseq.shared.user_dir import import_user_dir
 
 
 def _text_file(text: str) -> Path:
@@ -32,15 +33,9 @@ def _text_file(text: str) -> Path:
     return path
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
-
-
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelSettings(Settings):
     """Settings of language models."""
-
-    VARIABLES = "LM_"
 
     text: Path | None = setting(
         "text file, whose end is held out for validation and test (default: English of the quickstart)",
@@ -51,32 +46,35 @@ class LanguageModelSettings(Settings):
     mixers: tuple[str, ...] = setting(
         "mixers that may stand in a decoder (default: attention alpha_translution translution)",
         ("attention", "alpha_translution", "translution"),
-        _names,
+        names,
     )
     size: str = setting("the paper's GPT-A, -B or -C: a, b or c", "a", one_of("a", "b", "c"))
     updates: int = setting("updates of each training", 200, whole_number, metavar="N")
     seed: int = setting("of everything random", 1, whole_number, metavar="N")
+    user_dir: Path | None = setting("folder that registers mixers of your own", parse=folder, metavar="FOLDER")
 
 
-def check_mixers(names: tuple[str, ...], called: str) -> None:
+def check_mixers(names: tuple[str, ...], user_dir: Path | None = None) -> None:
     """Refuse mixers that make no language model.
 
     Args:
         names: of mixers.
-        called: option that they were given with.
+        user_dir: folder that registers more mixers.
 
     Raises:
         UsageError: there are none, or one is unknown or stands in no decoder.
     """
+    if user_dir:
+        import_user_dir(user_dir)
     from posnet_fairseq.registry import get_mixer
-    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
+    from posnet_fairseq.transformer import model_options  # noqa: F401  (registers the mixers)
 
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     if not names:
-        raise UsageError(f"{called} is empty. Name mixers between spaces, such as attention translution.")
+        raise UsageError("--mixers is empty. Name mixers between commas, such as attention,translution.")
     for name in names:
-        if "decoder" not in get_mixer(name, called).places:
-            raise UsageError(f"{called} {name}: it cannot stand in a decoder. Leave it out.")
+        if "decoder" not in get_mixer(name, "--mixers").places:
+            raise UsageError(f"--mixers {name}: it cannot stand in a decoder. Leave it out.")
 
 
 def train_language_models(settings: LanguageModelSettings) -> None:
@@ -85,7 +83,7 @@ def train_language_models(settings: LanguageModelSettings) -> None:
     Raises:
         UsageError: a mixer cannot stand in a decoder, or a training failed.
     """
-    check_mixers(settings.mixers, settings.called("mixers"))
+    check_mixers(settings.mixers, settings.user_dir)
     os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     data = _prepared(settings.text)
     device = [] if gpus()[0] else ["--cpu"]
@@ -99,8 +97,8 @@ def train_language_models(settings: LanguageModelSettings) -> None:
 
 
 def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSettings, device: list[str]) -> None:
-    user_dir = ["--user-dir", str(short(USER_DIR))]
-    places = {"RUN": run, "posnet_fairseq": USER_DIR}
+    user_dir = ["--user-dir", str(settings.user_dir or short(USER_DIR))]
+    places = {"RUN": run, "posnet_fairseq": USER_DIR, "USER_DIR": settings.user_dir or USER_DIR}
     # Blocks of 160 tokens, eight at a time, and clipping, weight decay and cosine schedule as in the paper's App. I.3.
     # Its learning rate is lost in the text: the one here suits the default text.
     blocks = "--task language_modeling --tokens-per-sample 160 --batch-size 8 --required-batch-size-multiple 1".split()
@@ -114,7 +112,7 @@ def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSetting
         *("--save-interval-updates", str(-(-updates // 6)), "--no-epoch-checkpoints"),
         *("--log-format", "json", "--log-interval", str(-(-updates // 30))),
     ]
-    remedy = f"Give {settings.called('seed')} or {settings.called('updates')} another value, or remove that folder."
+    remedy = "Give --seed or --updates another value, or remove that folder."
     train(run, ["fairseq-train"], arguments, 1, places=places, remedy=remedy)
     best = run / "checkpoints" / "checkpoint_best.pt"
     command = ["fairseq-eval-lm", str(data), *user_dir, *blocks, "--gen-subset", "test", *device, "--path", str(best)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from posnet_fairseq.runs.run_settings import TrainingSettings
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.shared.processes import cores
 
 
@@ -58,20 +58,18 @@ def find_device(settings: TrainingSettings) -> Device:
     if settings.cpus or not (settings.gpus or count):
         processes, there = settings.cpus or 1, cores()
         if processes > there:
-            say(f"{settings.given('cpus', processes)}: this machine has {there} cores, on which they take turns")
+            say(f"{given('cpus', processes)}: this machine has {there} cores, on which they take turns")
         if not os.environ.get("OMP_NUM_THREADS"):
             os.environ["OMP_NUM_THREADS"] = str(-(-there // processes))
         if settings.precision not in (None, "fp32"):
-            settings.refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
+            refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
         return Device("cpu", processes)
     processes = settings.gpus or count
     if processes > count:
-        instead = settings.given("cpus", processes)
-        settings.refuse(
-            "gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs."
-        )
+        instead = given("cpus", processes)
+        refuse("gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs.")
     if settings.precision == "bf16" and not bf16:
-        settings.refuse(
+        refuse(
             "precision",
             "bf16",
             "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16.",
@@ -93,35 +91,28 @@ class Share:
     gpus: int | None = None
 
 
-def shares(jobs: int, settings: TrainingSettings, called: str) -> list[Share]:
-    """The machine in equal parts.
+def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
+    """Return the machine in equal parts.
 
     Args:
         jobs: number of parts.
         settings: of all runs together.
-        called: setting that the number was given with, and the number.
 
     Raises:
         UsageError: the machine has fewer GPUs.
     """
     count, _ = gpus()
     if jobs > 1 and settings.nodes > 1:
-        name = called.replace("=", " ").split()[0]
-        raise UsageError(
-            f"{called}: runs on several machines ({settings.called('nodes')}) go one after the other. Leave {name} out."
-        )
+        refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
     if count == 0 or settings.cpus:
         threads = max(1, cores() // (jobs * (settings.cpus or 1)))
         return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
     taken = settings.gpus or count
     if max(jobs, taken) > count:
-        given = called if jobs > count else settings.given("gpus", taken)
-        raise UsageError(f"{given}: this machine has {count} GPUs. Give at most that.")
+        name, number = ("jobs", jobs) if jobs > count else ("gpus", taken)
+        refuse(name, number, f"this machine has {count} GPUs. Give at most that.")
     if jobs > taken:
-        raise UsageError(
-            f"{called}: {settings.given('gpus', taken)} are shared by all, and each needs one. Give at most "
-            f"{called.replace(str(jobs), str(taken))}."
-        )
+        refuse("jobs", jobs, f"{given('gpus', taken)} are shared by all, and each needs one. Give at most {taken}.")
     visible, size = visible_gpus(count), taken // jobs
     parts = [",".join(visible[i * size : (i + 1) * size]) for i in range(jobs)]
     return [Share({"CUDA_VISIBLE_DEVICES": part}, size) for part in parts]

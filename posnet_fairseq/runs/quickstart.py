@@ -1,58 +1,40 @@
 """The quickstart: a Transformer and rPosNet trained side by side on real text, and compared."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from rich.console import Console
+from rich.markup import escape
+
+from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs.compare import ComparisonSettings, compare
-from posnet_fairseq.runs.run_settings import known_architectures
-from posnet_fairseq.runs.samples import show_samples
-from posnet_fairseq.runs.settings import Settings, recipe, setting
-from posnet_fairseq.runs.systems import System
-from posnet_fairseq.runs.values import choose, switch, whole_number
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.runs.values import names
+from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.text.plain import read_parallel
 
 UPDATES = 2000
-# Settings of a comparison that are the quickstart's own, and taken from nowhere else.
-OWN = frozenset(
-    "average baselines cpus data dataset dry_run gpus interval jobs mixers node_rank nodes options runs size "
-    "updates".split()
-)
-
-
-def _mixers(text: str) -> tuple[str, ...]:
-    names = tuple(text.replace(",", " ").split())
-    for name in names:
-        try:
-            choose(name, known_architectures())
-        except ValueError as error:
-            raise ValueError(name, str(error)) from error
-    return names
+SAMPLES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuickstartSettings(Settings):
-    """Settings of the quickstart."""
-
-    updates: int = setting("updates of each training; fewer are faster and worse", UPDATES, whole_number, metavar="N")
-    mixers: tuple[str, ...] = setting(
-        "mixers to compare, the first with the others (default: transformer_pos rposnet)",
-        ("transformer_pos", "rposnet"),
-        _mixers,
-    )
-    dry_run: bool = setting("print the commands instead of running them", False, switch)
+class QuickstartSettings(ComparisonSettings):
+    """Settings of a comparison, with defaults of its own."""
 
     @classmethod
-    def variables(cls) -> Collection[str]:
-        """Its own, and hyperparameters of the comparison that it makes."""
-        others = ComparisonSettings.environment_names().items()
-        return {*super().variables(), *(variable for variable, name in others if name not in OWN)}
-
-    def check(self) -> None:
-        """Refuse an empty list of mixers."""
-        if not self.mixers:
-            raise UsageError(
-                f"{self.called('mixers')} is empty. Name mixers between spaces, such as transformer_pos rposnet."
-            )
+    def completed(cls, texts: dict[str, str]) -> dict[str, str]:
+        """Return the texts with the defaults of the quickstart."""
+        texts = {"dataset": "quickstart.en-de", "size": "tiny", "updates": str(UPDATES), "jobs": "2"} | texts
+        if "systems" not in texts:
+            texts.setdefault("mixers", "transformer_pos rposnet")
+            texts.setdefault("baselines", " ".join(names(texts["mixers"])[:1]))
+        if "gpus" not in texts:
+            texts.setdefault("cpus", "1")
+        if texts["updates"].isdecimal():
+            updates = int(texts["updates"])
+            texts.setdefault("interval", str(-(-updates // 20)))
+            texts.setdefault("average", "5" if updates >= 100 else "1")
+        return super().completed(texts)
 
 
 def quickstart(settings: QuickstartSettings) -> None:
@@ -63,21 +45,30 @@ def quickstart(settings: QuickstartSettings) -> None:
     """
     # Runs of another length have names of their own.
     suffix = "" if settings.updates == UPDATES else f"_u{settings.updates}"
-    own = {
-        "dataset": "quickstart.en-de",
-        "size": "tiny",
-        "updates": str(settings.updates),
-        "interval": str(-(-settings.updates // 20)),
-        "average": "5" if settings.updates >= 100 else "1",
-        "jobs": "2",
-        "cpus": "1",
-        "baselines": settings.mixers[0] + suffix,
-        "dry_run": "1" if settings.dry_run else "0",
-    }
-    # Hyperparameters may still come from the environment of the recipe.
-    outside = ComparisonSettings.environment() if recipe() else {}
-    given = {name: text for name, text in outside.items() if name not in OWN} | own
-    systems = [System(mixer + suffix, mixer) for mixer in settings.mixers]
-    folder = compare(ComparisonSettings.parsed(given), (f"quickstart{suffix}", systems))
+    folder = compare(settings, f"quickstart{suffix}", suffix)
     if not settings.dry_run:
         show_samples(folder / "comparison.yaml")
+
+
+def sample_indices(sources: Sequence[str]) -> list[int]:
+    """Return evenly spread sentences of a length at which a small model shows what it can do."""
+    fitting = [i for i, source in enumerate(sources) if 4 <= len(source.split()) <= 10]
+    return fitting[:: max(1, len(fitting) // SAMPLES)][:SAMPLES]
+
+
+def show_samples(path: Path) -> None:
+    """Print those of the first test set.
+
+    Args:
+        path: comparison.yaml.
+    """
+    test_set = read_plan(path).test_sets[0]
+    outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
+    labels = ["source", *outputs, "reference"]
+    texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
+    width = max(map(len, labels))
+    console = Console(highlight=False)
+    for index in sample_indices(texts[0]):
+        console.print()
+        for label, lines in zip(labels, texts, strict=True):
+            console.print(escape(f"{label:>{width}}  {visible(lines[index])}"), soft_wrap=True)

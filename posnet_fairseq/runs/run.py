@@ -19,20 +19,12 @@ from posnet_fairseq.runs.machine import Device, find_device
 from posnet_fairseq.runs.record import Record, settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
-from posnet_fairseq.runs.settings import recipe
-from posnet_fairseq.runs.training import LENGTH, check, train
-from posnet_fairseq.shared.errors import UsageError, name_arguments
-from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.runs.training import LENGTH, train
+from posnet_fairseq.runs.values import names
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import digest
-
-# Settings by the options of fairseq-train that they give, for sentences that advise on these.
-GIVES = {
-    **{"--warmup-updates": "warmup", "--max-update": "updates", "--save-interval-updates": "interval"},
-    **{"--max-source-positions": "max_positions", "--max-target-positions": "max_positions"},
-    **{"--lr": "lr", "--max-tokens": "max_tokens", "--update-freq": "tokens", "--seed": "seed"},
-    **{"--finetune-from-model": "init_from", "--restore-file": "init_from"},
-}
 
 
 def run(settings: RunSettings) -> None:
@@ -61,7 +53,7 @@ def check_metrics(settings: TrainingSettings) -> None:
         UsageError: one is missing.
     """
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
-    for name in settings.metrics.replace(",", " ").split():
+    for name in names(settings.metrics):
         metric = get_metric(name, options)
         metric.check_installed()
         if not settings.dry_run:
@@ -124,7 +116,9 @@ def prepare_data(settings: RunSettings) -> None:
         show(commands.prepare(settings.dataset, folder))
     else:
         # Whatever would be refused later, refuse it before hours of work.
-        check("--options", str(folder), "--arch", settings.arch, *settings.options.split())
+        from posnet_fairseq.runs.before_training import try_options  # imports torch
+
+        elsewhere(try_options, commands.tried(settings))
         settings.runs_folder.mkdir(parents=True, exist_ok=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         run_attached(commands.prepare(settings.dataset, folder))
@@ -171,7 +165,8 @@ def run_stage(
 
 def _places(settings: RunSettings) -> Mapping[str, Path]:
     """Folders that may be moved."""
-    return {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
+    places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
+    return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
 
 
 def _train(settings: RunSettings, data: TranslationData, device: Device) -> None:
@@ -187,23 +182,9 @@ def _train(settings: RunSettings, data: TranslationData, device: Device) -> None
             say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
         sys.exit(0)
     if not settings.dry_run:
-        name = "NAME=..." if recipe() else "--name ..."
         more = {"tokens an update": str(settings.tokens), "dataset": data.key}
         if settings.init_from:
             more["weights at the beginning"] = digest(settings.init_from, "sha256")
-        remedy = f"Give this run a name of its own ({name}), or remove that folder."
-        try:
-            train(
-                settings.run,
-                training.launch,
-                training.arguments,
-                settings.average,
-                training.world,
-                more,
-                _places(settings),
-                remedy,
-            )
-        except UsageError as error:
-            called = {flag: settings.called(name) for flag, name in GIVES.items()}
-            called["--clip-norm"] = f"{settings.called('options')}=--clip-norm"
-            raise UsageError(name_arguments(str(error), called)) from error
+        remedy = "Give this run a name of its own (--name ...), or remove that folder."
+        places = _places(settings)
+        train(settings.run, training.launch, training.arguments, settings.average, training.world, more, places, remedy)

@@ -1,18 +1,18 @@
-"""Lists of systems to compare, from a file or from names of mixers."""
+"""Systems to compare: their mixers, and lists of them."""
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from posnet_fairseq.runs.settings import recipe
-from posnet_fairseq.runs.values import nearest
+from posnet_fairseq.runs.settings import given
+from posnet_fairseq.runs.values import names, nearest, run_name
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.user_dir import import_user_dir
 
 LISTS = Path(__file__).with_name("lists")  # of the paper's tables
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,37 @@ class System:
     options: str = ""
 
 
-def read_systems(path: str | Path) -> Sequence[System]:
-    """The systems of a file: a name, a mixer and options in each line, # before a remark.
+def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
+    """Return the class of a mixer.
+
+    Args:
+        arch: its name in architectures.
+        where: it was given, for the error's text.
+        user_dir: folder that registers more mixers.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if user_dir:
+        import_user_dir(user_dir)
+    import posnet_fairseq.mixers  # noqa: F401  (registers them)
+    from posnet_fairseq.registry import get_mixer, mixer_names
+
+    mixers = [get_mixer(name) for name in mixer_names()]
+    known = {mixer.arch: mixer for mixer in mixers}
+    if arch not in known:
+        other = [f" Did you mean {mixer.arch}?" for mixer in mixers if mixer.name == arch]
+        hint = other[0] if other else nearest(arch, known)
+        raise UsageError(f"{where} {arch}: choose one of {' '.join(sorted(known))}.{hint}")
+    return known[arch]
+
+
+def read_systems(path: str | Path, user_dir: Path | None = None) -> Sequence[System]:
+    """Return the systems of a file: a name, a mixer and options in each line, # before a remark.
+
+    Args:
+        path: of the file.
+        user_dir: folder that registers more mixers.
 
     Raises:
         UsageError: there are none, or a line does not fit.
@@ -43,77 +72,72 @@ def read_systems(path: str | Path) -> Sequence[System]:
             raise UsageError(f"{path}, line {number}: {words[0]!r} stands alone. Give a name, a mixer and its options.")
         if words:
             systems.append(System(*words))
-    return check(systems, str(path))
+    return check(systems, str(path), user_dir)
 
 
-def check(systems: Sequence[System], where: str) -> Sequence[System]:
-    """The systems, if they can be compared.
+def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -> Sequence[System]:
+    """Return the systems, if they can be compared.
 
     Args:
         systems: at least one.
         where: they come from, for the error's text.
+        user_dir: folder that registers more mixers.
 
     Raises:
         UsageError: they cannot.
     """
-    from posnet_fairseq.registry import get_mixer, mixer_names
-    from posnet_fairseq.transformer import options  # noqa: F401  (registers the mixers)
-
-    names = [system.name for system in systems]
     if not systems:
         raise UsageError(f"{where} names no system. Name at least one, such as transformer_pos.")
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"{where}: {name!r} is no name: give letters, digits, dots, dashes and underscores.")
-        if names.count(name) > 1:
-            raise UsageError(f"{where}: {name} is there twice. Give each system a name of its own.")
-    archs = {get_mixer(name).arch for name in mixer_names()}
+    found: set[str] = set()
     for system in systems:
-        if system.mixer not in archs:
-            get_mixer(system.mixer, where)  # names the nearest if there is none
-            raise UsageError(f"{where}: {system.mixer} is called {get_mixer(system.mixer).arch} in architectures.")
+        try:
+            run_name(system.name)
+        except ValueError as error:
+            raise UsageError(f"{where}: {system.name!r}: {error}") from error
+        if system.name in found:
+            raise UsageError(f"{where}: {system.name} is there twice. Give each system a name of its own.")
+        found.add(system.name)
+        find_mixer(system.mixer, where, user_dir)
     return systems
 
 
-def find_list(given: str) -> Path:
-    """The file of a list of systems.
+def find_list(path: str) -> Path:
+    """Return the file of a list of systems.
 
     Args:
-        given: path, or name of a list that comes with posnet.
+        path: of a file, or name of a list that comes with posnet.
 
     Raises:
         UsageError: it is neither.
     """
-    names = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
-    if Path(given).exists() or "/" in given:
-        return Path(given)
-    if given.removesuffix(".txt") in names:
-        return names[given.removesuffix(".txt")]
+    lists = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
+    if Path(path).exists() or "/" in path:
+        return Path(path)
+    if path.removesuffix(".txt") in lists:
+        return lists[path.removesuffix(".txt")]
     raise UsageError(
-        f"{given}: there is no such file or list of systems. Lists: {', '.join(names)}.{nearest(given, names)}"
+        f"{path}: there is no such file or list of systems. Lists: {', '.join(lists)}.{nearest(path, lists)}"
     )
 
 
-def chosen(path: Path | None, mixers: str) -> tuple[str, Sequence[System]]:
-    """The name of a comparison, and its systems: of a file, or one for each of some mixers.
+def chosen(path: Path | None, mixers: str, user_dir: Path | None = None) -> tuple[str, Sequence[System]]:
+    """Return the name of a comparison, and its systems: of a file, or one for each of some mixers.
 
     Args:
         path: file of systems, or None.
         mixers: names between spaces or commas, "" if there is a file.
+        user_dir: folder that registers more mixers.
 
     Raises:
         UsageError: there are no systems, or a file and mixers.
     """
-    called = "MIXERS" if recipe() else "--mixers"
     if path and mixers:
-        raise UsageError(f"{called}{'=' if recipe() else ' '}{mixers} beside {path}: give one of them.")
+        raise UsageError(f"{given('mixers', mixers)} beside {path}: give one of them.")
     if path:
-        return path.stem, read_systems(path)
-    names = mixers.replace(",", " ").split()
-    if not names:
-        given = 'MIXERS="transformer_pos rposnet"' if recipe() else "--mixers transformer_pos,rposnet"
-        raise UsageError(f"nothing to compare. Give a file of recipes/systems, or {given}.")
-    name = (
-        "+".join(names) if len(names) <= 4 else f"{len(names)}-mixers-{hashlib.sha256(mixers.encode()).hexdigest()[:6]}"
-    )
-    return name, check([System(mixer, mixer) for mixer in names], called)
+        return path.stem, read_systems(path, user_dir)
+    found = names(mixers)
+    if not found:
+        raise UsageError("nothing to compare. Give a file of recipes/systems, or --mixers transformer_pos,rposnet.")
+    number = f"{len(found)}-mixers-{hashlib.sha256(mixers.encode()).hexdigest()[:6]}"
+    name = "+".join(found) if len(found) <= 4 else number
+    return name, check([System(mixer, mixer) for mixer in found], "--mixers", user_dir)

@@ -1,7 +1,6 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
-import subprocess
-import sys
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from posnet_fairseq.runs.checkpoints_kept import remove_old
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.record import Record, settings_of
 from posnet_fairseq.runs.training_log import records
-from posnet_fairseq.shared.errors import UsageError, last_error
-from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 
 LINES = 10  # about progress, where there is no terminal
@@ -107,11 +105,13 @@ def train(
     stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy, growing=LENGTH)
 
     def prepare() -> None:
-        output = check(str(folder), str(average), str(world), *arguments)
-        added, _, remarks = output.partition("\n")
-        stage.command += added.split()
-        if remarks.strip():
-            ProgressReporter().say(remarks.strip())
+        from posnet_fairseq.runs import before_training  # imports torch
+
+        others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
+        found = elsewhere(before_training.check, before_training.Planned(arguments, average, world, others))
+        stage.command += found.arguments
+        for remark in found.remarks:
+            ProgressReporter().say(remark)
 
     stage.prepare = prepare
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
@@ -125,17 +125,3 @@ def train(
             f"{run.name}: train ended after {ended:,} updates, with no better validation perplexity in the last "
             f"{option(arguments, '--patience')} validations"
         )
-
-
-def check(*arguments: str) -> str:
-    """The output of :mod:`posnet_fairseq.runs.before_training`, in a process of its own: fairseq takes much memory.
-
-    Raises:
-        UsageError: it refuses the training.
-    """
-    command = [sys.executable, "-W", "ignore", "-m", "posnet_fairseq.runs.before_training", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=ending_with_this())
-    if done.returncode:
-        *_, last = done.stderr.strip().split("\n")
-        raise UsageError(last_error(done.stderr) or last or "the check before the training was killed.")
-    return done.stdout

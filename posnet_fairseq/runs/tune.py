@@ -16,11 +16,11 @@ from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.machine import shares
 from posnet_fairseq.runs.run import prepare_data
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.runs.settings import setting
-from posnet_fairseq.runs.systems import System, chosen
+from posnet_fairseq.runs.settings import refuse, setting
+from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training_log import best_validation
 from posnet_fairseq.runs.values import fraction, rate, several, whole_number
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.progress import shown
@@ -48,7 +48,7 @@ class TuneSettings(SystemsSettings):
             UsageError: a learning rate is given, in place of those to try.
         """
         if "lr" in texts:
-            cls.refuse("lr", texts["lr"], f"a search tries several rates. Give them with {cls.called('lrs')}.")
+            refuse("lr", texts["lr"], "a search tries several rates. Give them with --lrs.")
         return super().completed({"average": "1"} | texts)
 
 
@@ -67,12 +67,9 @@ class Trial:
     updates: int | None = None
 
 
-def has_clip_distance(system: System) -> bool:
-    """Whether the mixer of a system has a clip distance."""
-    import posnet_fairseq.mixers  # noqa: F401  (registers them)
-    from posnet_fairseq.registry import get_mixer, mixer_names
-
-    (mixer,) = (get_mixer(name) for name in mixer_names() if get_mixer(name).arch == system.mixer)
+def has_clip_distance(system: System, user_dir: Path | None = None) -> bool:
+    """Return whether the mixer of a system has a clip distance."""
+    mixer = find_mixer(system.mixer, "--mixers", user_dir)
     return any(field.name == "clip_distance" for field in dataclasses.fields(mixer.Config))
 
 
@@ -88,11 +85,11 @@ def tune(settings: TuneSettings) -> Path:
     Raises:
         UsageError: it cannot begin, options are chosen already, or runs failed.
     """
-    name, systems = chosen(settings.systems, settings.mixers)
+    name, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"
-    parts = shares(settings.jobs, settings, settings.given("jobs", settings.jobs))
+    parts = shares(settings.jobs, settings)
     jobs = [job(system, settings.seed, settings) for system in systems]
-    _refuse_chosen(jobs, settings)
+    _refuse_chosen(jobs)
     check_options(jobs)
     best = {system.name: _first(system, settings) for system in systems}
     prepare_data(jobs[0].settings)
@@ -106,7 +103,7 @@ def tune(settings: TuneSettings) -> Path:
             if option in best[system.name]
         }
         todo = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
-        diverged = do_all(todo, parts, settings.variables(), DIVERGED)
+        diverged = do_all(todo, parts, DIVERGED)
         if settings.dry_run:
             continue
         for system, its_jobs in tried.items():
@@ -122,8 +119,8 @@ def tune(settings: TuneSettings) -> Path:
         say(f"{shown(folder)} has trials.json, and tuned.txt for posnet-run compare")
         if lost:
             raise UsageError(
-                f"{', '.join(lost)}: all trainings diverged, so tuned.txt is without it. Give lower rates "
-                f"({settings.called('lrs')}), or a longer {settings.called('warmup')}."
+                f"{', '.join(lost)}: all trainings diverged, so tuned.txt is without it. Give lower rates (--lrs), or "
+                "a longer --warmup."
             )
     return folder
 
@@ -133,7 +130,7 @@ def _perplexity(trial: Trial) -> float:
     return math.inf if trial.perplexity is None else trial.perplexity
 
 
-def _refuse_chosen(jobs: Sequence[RunJob], settings: TuneSettings) -> None:
+def _refuse_chosen(jobs: Sequence[RunJob]) -> None:
     """Refuse options that are chosen already: values to try would replace them."""
     for each in jobs:
         words = {word.partition("=")[0] for word in each.settings.options.split()}
@@ -141,14 +138,14 @@ def _refuse_chosen(jobs: Sequence[RunJob], settings: TuneSettings) -> None:
             if option in words:
                 raise UsageError(
                     f"{each.system}: its options have {option}, which the search chooses. Leave it out there, and give "
-                    f"the values to try with {settings.called(field)}."
+                    f"the values to try with {flag(field)}."
                 )
 
 
 def _first(system: System, settings: TuneSettings) -> dict[str, str]:
     """The values that the search begins with, by option."""
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
-    if not has_clip_distance(system):
+    if not has_clip_distance(system, settings.user_dir):
         del first["--clip-distance"]
     return first
 

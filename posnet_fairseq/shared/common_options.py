@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from posnet_fairseq import __version__
+from posnet_fairseq.shared.user_dir import import_user_dir
 
 FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")  # distributions of fairseq; one is installed
 
 
 def parsed_by(
-    make_parser: Callable[[], argparse.ArgumentParser], *, prints_result: bool = True
+    make_parser: Callable[[], argparse.ArgumentParser], *, prints_result: bool = True, has_mixers: bool = False
 ) -> Callable[[Callable[[argparse.Namespace], None]], Callable[[Sequence[str] | None], None]]:
     """Decorate a function of the options of a command, which becomes a function of its arguments.
 
@@ -25,6 +26,7 @@ def parsed_by(
         make_parser: returns the parser of the command's own options.
         prints_result: whether standard output is the command's result. If not, as where it writes files and prints
             what they are, ``--quiet`` silences that, too.
+        has_mixers: whether ``--user-dir`` is an option as well, whose folder is imported before the function is called.
     """
 
     def whole_parser() -> argparse.ArgumentParser:
@@ -33,6 +35,9 @@ def parsed_by(
             "--version", action=_Version, help="print the versions of posnet, torch and fairseq, and exit"
         )
         _add_quiet(parser, False)
+        if has_mixers:
+            about = "folder that registers mixers of your own, as for fairseq-train"
+            parser.add_argument("--user-dir", metavar="FOLDER", help=about)
         return parser
 
     def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[[Sequence[str] | None], None]:
@@ -41,6 +46,8 @@ def parsed_by(
             options = whole_parser().parse_args(arguments)
             quiet = options.quiet
             del options.quiet  # results do not depend on it
+            if has_mixers and (folder := vars(options).pop("user_dir")):
+                import_user_dir(folder)
             with _silence(prints_result) if quiet else contextlib.nullcontext():
                 main(options)
 

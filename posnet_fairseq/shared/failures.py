@@ -84,7 +84,7 @@ _FAIRSEQ = (
     (
         r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices",
         "--distributed-world-size {asked}: this machine has {there} GPUs. Give at most that; processes on CPUs are "
-        "started by torchrun, as the recipes do with CPUS=2.",
+        "started by torchrun, as posnet-run does with --cpus 2.",
     ),
     (
         r"Cannot use a fixed learning rate schedule with (?P<name>\w+)",

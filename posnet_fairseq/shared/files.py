@@ -83,17 +83,19 @@ def check_file(path: str | Path) -> None:
         open(path, "rb").close()
 
 
-def read_small(path: str | Path, most: int = SMALL) -> bytes:
-    """Return the content of a regular file that is small, such as a dictionary, a card or a configuration.
+def read_small(path: str | Path, most: int = 2**26, pipes: bool = False) -> bytes:
+    """Return the content of a file that is small, such as a dictionary, a card or a configuration.
 
     Args:
         path: of the file.
         most: bytes that it may have.
+        pipes: read also what is no regular file, such as the output of another program.
 
     Raises:
         UsageError: it is missing, no regular file or larger, or cannot be read.
     """
-    check_file(path)
+    if not pipes:
+        check_file(path)
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -141,22 +143,38 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
                 data = content.readline(_LONGEST)
             if not data:
                 return
-            try:
-                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                # Python counts behind a byte order mark.
-                start = offset + error.start + (3 if number == 1 and data.startswith(codecs.BOM_UTF8) else 0)
-                raise UsageError(
-                    f"{name} is not UTF-8: line {number} has an invalid byte at offset {start} of the file. "
-                    "Convert it first, for instance with iconv -t utf-8."
-                ) from error
-            refuse_nul(line, name, number)
+            line = decoded(data, name, number, offset)
             if len(data) == _LONGEST:
                 raise UsageError(f"{name}: line {number} has {_LONGEST:,} bytes or more. Break it into sentences.")
             offset += len(data)
             if most is not None and offset > most:
                 raise _too_large(name, most)
             yield line.removesuffix("\n").removesuffix("\r")
+
+
+def decoded(data: bytes, name: object, line: int = 1, offset: int = 0) -> str:
+    """Return text in UTF-8, without its byte order mark.
+
+    Args:
+        data: of a file.
+        name: of the file, for the error's text.
+        line, offset: of the file at which `data` begins.
+
+    Raises:
+        UsageError: it is not UTF-8, or has NUL bytes.
+    """
+    try:
+        text = data.decode("utf-8-sig" if line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        # Python counts behind a byte order mark.
+        start = error.start + (3 if line == 1 and data.startswith(codecs.BOM_UTF8) else 0)
+        line += data.count(b"\n", 0, start)
+        raise UsageError(
+            f"{name} is not UTF-8: line {line} has an invalid byte at offset {offset + start} of the file. "
+            "Convert it first, for instance with iconv -t utf-8."
+        ) from error
+    refuse_nul(text, name, line)
+    return text
 
 
 def cache_folder() -> Path:

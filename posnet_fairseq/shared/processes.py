@@ -15,6 +15,7 @@ from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.user_dir import UserDirs
 
 MOST = 1000  # processes
 FEWER_WORKERS = "Run again with fewer --workers; what is done is kept."
@@ -76,6 +77,21 @@ def apart(function: Callable[[Item], Result], item: Item, look: Callable[[], Non
         return result.result()
 
 
+def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
+    """Return function(item), computed by a new process: what it imports takes no memory of this one.
+
+    Args:
+        function: of one item; function, item and result are pickled.
+        item: its argument.
+
+    Raises:
+        UsageError: the process was killed, by the system if memory is short.
+        Exception: any that the function raised.
+    """
+    with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
+        return pool.submit(_work, item).result()
+
+
 @contextlib.contextmanager
 def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: str) -> Iterator[ProcessPoolExecutor]:
     """Processes for :func:`_work`, which are killed when anything is raised while they are used."""
@@ -83,7 +99,8 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
     numbers = context.SimpleQueue()
     for number in range(processes):
         numbers.put(number)
-    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=(function, numbers, os.getpid())) as pool:
+    initargs = UserDirs(), function, numbers, os.getpid()
+    with ProcessPoolExecutor(processes, context, initializer=_start, initargs=initargs) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
@@ -148,7 +165,7 @@ _function: Callable[[Any], Any] | None = None  # of this worker
 _number = 0
 
 
-def _start(function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
+def _start(_: object, function: Callable[[Any], Any], numbers: "SimpleQueue[int]", parent: int) -> None:
     """Initialize a worker."""
     global _function, _number
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers

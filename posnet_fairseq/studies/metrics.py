@@ -1,7 +1,6 @@
 """The metrics of a study."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from posnet_eval.metrics import get_metric
@@ -45,5 +44,5 @@ def metrics_of(language: str, literature: Mapping[str, Any] | None, lowercase: b
     options = MetricOptions(language=language, lowercase=lowercase)
     found = {name: get_metric(name, options) for name in ("bleu", "chrf")}
     if literature is not None:
-        found[LiteratureBleu.name] = LiteratureBleu(replace(Tokenizer(language), **literature))
+        found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(language, **literature))
     return found

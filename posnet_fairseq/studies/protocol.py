@@ -7,7 +7,7 @@ from pathlib import Path
 from posnet_fairseq.runs.systems import System, check
 from posnet_fairseq.runs.values import nearest, seed_numbers
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.yaml_files import read_yaml
+from posnet_fairseq.shared.schema import read_yaml
 
 PROTOCOLS = Path(__file__).parent
 

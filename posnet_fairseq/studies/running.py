@@ -12,7 +12,7 @@ from posnet_fairseq.runs.machine import find_device, shares
 from posnet_fairseq.runs.run import prepare_data, run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.say import say
-from posnet_fairseq.runs.settings import Settings, root, setting
+from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.values import choose, seed_numbers, switch, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
@@ -58,7 +58,7 @@ class StudySettings(Settings):
     @property
     def results_folder(self) -> Path:
         """The folder of results."""
-        return self.results or root() / "results" / self.study
+        return self.results or Path.cwd() / "results" / self.study
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,15 @@ def run_study(settings: StudySettings) -> None:
             say(f"{job.run.name} has a result in {shown(settings.results_folder)}")
     if not todo:
         return
-    check_folder(settings.results_folder, settings.called("results"))
+    check_folder(settings.results_folder, "--results")
     check_options(todo)
     prepare_data(todo[0].settings)
     _refuse_other_data(study, todo[0].settings, settings)
     if len(todo) == 1:
         _make(study, todo[0], settings)
         return
-    parts = shares(settings.jobs, todo[0].settings, settings.given("jobs", settings.jobs))
-    do_all(todo, parts, settings.variables())
+    parts = shares(settings.jobs, todo[0].settings)
+    do_all(todo, parts)
 
 
 def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
@@ -115,7 +115,7 @@ def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
         try:
             choose(name, [system.name for system in study.systems])
         except ValueError as error:
-            settings.refuse("only", name, str(error))
+            refuse("only", name, str(error))
     if settings.seed and settings.only:
         return [(name, seed) for seed in settings.seed for name in names]
     seeds = settings.seed or sorted({seed for name in names for seed in study.seeds[name]})
@@ -127,7 +127,7 @@ def _run_settings(study: Study, system: str, seed: int, settings: StudySettings)
     texts = {
         **study.settings,
         **{"mixer": its.mixer, "name": its.name, "options": its.options, "seed": str(seed)},
-        "runs": str(settings.runs or root() / "runs" / study.name),
+        "runs": str(settings.runs or Path.cwd() / "runs" / study.name),
         "data": str(settings.data or ""),
         "dry_run": "1" if settings.dry_run else "0",
     }
@@ -155,7 +155,7 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
     if different:
         raise UsageError(
             f"{shown(path)} was made under another protocol ({', '.join(different)}). Remove it to make the run again, "
-            f"or give another folder ({settings.called('results')})."
+            f"or give another folder (--results)."
         )
     return True
 
@@ -170,7 +170,7 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
     if first["data"]["key"] != data.key:
         raise UsageError(
             f"the results in {shown(folder)} were made with other data than that in {shown(run_settings.data_folder)}, "
-            f"so that new ones cannot be compared with them. Give another folder ({settings.called('results')})."
+            f"so that new ones cannot be compared with them. Give another folder (--results)."
         )
 
 

@@ -37,7 +37,7 @@ LAWS = (
     gradient_laws.layout_in_memory_changes_nothing,
     gradient_laws.what_needs_no_gradient_changes_no_other,
     gradient_laws.dropout_of_the_backward_pass_is_that_of_the_forward_pass,
-    gradient_laws.second_derivatives_are_right,
+    gradient_laws.second_derivatives_are_right_or_refused,
 )
 
 

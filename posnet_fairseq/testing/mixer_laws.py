@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.testing.calls import CLOSE, Arguments, begin, call, refused, steps, tokens, ways
 
 

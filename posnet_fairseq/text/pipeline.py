@@ -102,7 +102,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
             f"{option('pretokenized')} (for text that is split already), or {option('data')}, a directory that "
             "posnet-prepare made."
         ) from None
-    except (LookupError, TypeError, AttributeError) as error:
+    except LookupError as error:
         raise bad_card(path, error) from error
 
 

@@ -3,9 +3,9 @@
 import functools
 import tempfile
 import warnings
-from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
 import regex
 
 from posnet_fairseq.shared.errors import UsageError
@@ -19,8 +19,7 @@ _SPACE_AT_CHARACTER = regex.compile(f" (?={_CJK})|(?<={_CJK}) ")
 _UNPRINTABLE = regex.compile(r"\p{C}")
 
 
-@dataclass(frozen=True)
-class Tokenizer:
+class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Splits lines of a language into words, and joins words to a line.
 
     Args:
@@ -36,11 +35,10 @@ class Tokenizer:
             view: lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses in this order.
 
     Raises:
-        TypeError: an argument has another type than its default.
         UsageError: there is no such tokenizer.
     """
 
-    language: str
+    language: str = ""
     tokenizer: str = "moses"
     normalise: bool = False
     split_hyphens: bool = True
@@ -49,10 +47,6 @@ class Tokenizer:
     lowercase_first: bool = False
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            wanted, value = (bool if isinstance(option.default, bool) else str), getattr(self, option.name)
-            if not isinstance(value, wanted):
-                raise TypeError(f"{option.name} is {value!r:.50}, no {wanted.__name__}")
         if self.tokenizer not in TOKENIZERS:
             raise UsageError(f"there is no tokenizer {self.tokenizer!r}. Choose one of: {', '.join(TOKENIZERS)}.")
 

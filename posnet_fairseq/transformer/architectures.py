@@ -8,8 +8,8 @@ from typing import Any
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.checks import check
-from posnet_fairseq.transformer.options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
+from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
-from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
+from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.transformer.layers import DecoderLayer, LanguageModelLayer

@@ -11,7 +11,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.encoder import EncoderOutput
 from posnet_fairseq.transformer.layers import DecoderLayer
-from posnet_fairseq.transformer.length_ratio import UNKNOWN
+from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 
 class Decoder(CausalDecoder):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
-from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.positions import Positions
+from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.transformer.layers import EncoderLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
 

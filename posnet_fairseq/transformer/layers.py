@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
-from posnet_fairseq.mixers.bases.dropout import Dropout
-from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.dropout import Dropout
+from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.compiling import CompilableLayer
 from posnet_fairseq.transformer.placement import build_mixer

@@ -4,13 +4,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posnet_fairseq.transformer.checks import check
 from posnet_fairseq.transformer.decoder import Decoder
 from posnet_fairseq.transformer.encoder import Encoder
 from posnet_fairseq.transformer.language_model import LanguageModel
-from posnet_fairseq.transformer.length_ratio import UNKNOWN, parse
+from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, parse
+from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at
-from posnet_fairseq.transformer.weight_noise import apply_weight_noise
 
 PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
 
@@ -52,9 +51,7 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
     ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
-    model = Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
-    apply_weight_noise(model, cfg)
-    return model
+    return Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
 
 
 def build_language_model(cfg: Any, words: int) -> LanguageModel:

@@ -4,12 +4,12 @@ import dataclasses
 import re
 from typing import Any
 
-from posnet_fairseq.mixers.bases.options import configure
-from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_options import configure
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.options import PLACE_OPTIONS, per_layer
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS, per_layer
 
 
 def places(cfg: Any) -> list[str]:

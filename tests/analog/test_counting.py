@@ -7,8 +7,8 @@ import pytest
 import torch
 from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
+from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.analog.placing import put_on_crossbars
 from posnet_fairseq.bench import counting
 from posnet_fairseq.bench.crossbars import Count, count, mixing
 from posnet_fairseq.cli import mixers

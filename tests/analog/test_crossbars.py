@@ -6,7 +6,7 @@ from aihwkit.nn import AnalogLinear
 from aihwkit.simulator.tiles.array import TileModuleArray
 from torch import nn
 
-from posnet_fairseq.analog.crossbars import CrossbarMatrix, on_crossbars
+from posnet_fairseq.analog.crossbar_matrix import CrossbarMatrix, on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
 
 IDEAL = Hardware(noise="none", dac_bits=24, adc_bits=24)

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
+from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.analog.mixing import StoredMixing
-from posnet_fairseq.analog.placing import put_on_crossbars
 from posnet_fairseq.analog.programming import program
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.context import MixingContext

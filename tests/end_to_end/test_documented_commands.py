@@ -26,6 +26,8 @@ EXCEPTIONS = {
     r"posnet-mixers --memory ": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
+    r"posnet-run (corpus|compare) .*--user-dir my_plugin": "tests/end_to_end/test_plugin.py::test_posnet_run_trains_and"
+    "_compares_it",
     r"posnet-run tune ": "tests/recipes/test_tuning.py, with trainings that are made up",
     r"posnet-run study ": "tests/recipes/test_studies.py::test_a_run_leaves_its_result, of a small study",
     r"posnet-plot analog results/": "tests/analog/test_committed_reports.py::test_committed_reports_are_drawn",

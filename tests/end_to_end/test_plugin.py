@@ -1,16 +1,20 @@
 """docs/mixers-anywhere.md: mixers in a model of one's own, and a mixer of one's own in a folder of one's own."""
 
 import importlib
+import os
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from posnet_data_prep.datasets import SETS
+from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq import registry
 from posnet_fairseq.testing import check_mixer
 from support import commands, documents
 from support.commands import ROOT
+from support.corpus import make_corpus
 
 PAGE = (ROOT / "docs" / "mixers-anywhere.md").read_text()
 OWN_MODEL, STEPS, PLUGIN, CHECK = [code for _, language, code in documents.blocks(PAGE) if language == "python"]
@@ -62,6 +66,51 @@ def test_a_plugin_trains_and_translates_with_a_mixer_of_its_own(plugin, data, tm
         1,
     )
     assert len([line for line in output.split("\n") if line.startswith("D-")]) == 61
+
+
+SMALL = (
+    "--size tiny --updates 4 --interval 2 --average 2 --warmup 2 --tokens 400 --max-tokens 200 --max-positions 32 "
+    "--beam 2 --max-len-a 0 --max-len-b 8 --cpus 1 --metrics bleu"
+).split()
+NARROW = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --dropout 0"
+
+
+@pytest.mark.slow
+def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
+    """From the training to a report beside a mixer of posnet; then posnet's commands, one by one."""
+    data = tmp_path / "data"
+    make_corpus(tmp_path, train=140)
+    texts = [[f"--{name}", *(str(tmp_path / f"{name}.{language}") for language in ("xx", "yy"))] for name in SETS]
+    prepare(["corpus", "--merges", "20", "--out", str(data), *(word for words in texts for word in words)])
+
+    def posnet(*arguments, code=0):
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    own = ("--user-dir", "my_plugin")
+    where = ("--data", data, "--runs", "runs", *SMALL, f"--options={NARROW}", *own)
+    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,cosine", *where)
+    assert [line.split()[1] for line in output.splitlines() if line.startswith("cosine ")] == ["none"]  # its gate
+    run = tmp_path / "runs/data/cosine_tiny_s1"
+    assert "cosine_tiny_s1: train is done" in posnet("posnet-run", "corpus", "--mixer", "cosine", *where)
+    words = ("--data", data, "--input", f"{data}/test.xx", "--cpu")
+    alone = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "alone.yy", *own)
+    both = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "both.yy", "--processes", "2", *own)
+    assert "61 sentences" in alone
+    assert "61 sentences" in both
+    assert (tmp_path / "alone.yy").read_text() == (tmp_path / "both.yy").read_text()
+    posnet("posnet-export", run / "averaged.pt", "--data", data, "--out", "folder", *own)
+    from_folder = ("--input", f"{data}/test.xx", "--output", "folder.yy", "--cpu")
+    posnet("posnet-translate", "folder", *from_folder, *own)
+    assert (tmp_path / "alone.yy").read_text() == (tmp_path / "folder.yy").read_text()
+    refused = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "no.yy", code=2)
+    assert "cosine" in refused
+    assert "cosine" in posnet("posnet-mixers", *own)
+    tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
+    posnet("posnet-run", "tune", "--mixers", "cosine", *tuned, *where)
+    assert (tmp_path / "runs/data/tune_cosine_tiny/tuned.txt").read_text() == "cosine cosine --lr 1e-3 --dropout 0\n"
 
 
 def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):

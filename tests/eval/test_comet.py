@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import weakref
 from argparse import Namespace
 from pathlib import Path
 
@@ -14,13 +13,14 @@ import torch
 import yaml
 
 from posnet_eval.metrics import comet as implementation
+from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.shared.errors import UsageError
 from support import tiny_models
 from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
 from support.commands import ROOT
-from support.tiny_models import checkpoint, corpus, make_comet, scores
+from support.tiny_models import checkpoint, make_comet, scores
 
 
 def library(folder, segments):
@@ -77,43 +77,19 @@ def test_company_does_not_change_a_score(comet):
     assert scores(ours, SEGMENTS[::-1])[::-1] == pytest.approx(alone, abs=1e-3)
 
 
-def test_every_text_is_encoded_once_and_forgotten_when_done(comet, monkeypatch):
-    monkeypatch.setitem(implementation._BYTES, "cpu", 100)
-    monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
+def test_every_text_of_a_group_is_encoded_once(comet, monkeypatch):
+    monkeypatch.setitem(neural_metric.GROUP, "cpu", 30)
     ours = metric(comet)
-    encoded, embed = [], implementation._embed
-
-    def counting(network, batch):
-        encoded.extend(batch[0])
-        return embed(network, batch)
-
     rows, encode = [], ours.networks[0].get_sentence_embedding
-    monkeypatch.setattr(implementation, "_embed", counting)
     monkeypatch.setattr(
         ours.networks[0], "get_sentence_embedding", lambda ids, mask: rows.append(len(ids)) or encode(ids, mask)
     )
-    parts = list(ours.statistics(SEGMENTS))
-    assert len(parts) > 5
-    assert sorted(position for positions, _ in parts for position in positions) == list(range(len(SEGMENTS)))
-    texts = {text for source, hypothesis, (reference,) in SEGMENTS for text in (source, hypothesis, reference)}
-    assert len(encoded) == len(set(encoded)) == len(texts) == sum(rows)
-
-
-def test_embeddings_are_kept_as_long_as_needed(comet, monkeypatch):
-    monkeypatch.setitem(implementation._BYTES, "cpu", 100)
-    rows, embed = [], implementation._embed
-
-    def watched(network, batch):
-        found = embed(network, batch)
-        rows.extend(weakref.ref(row) for row in found.values())
-        return found
-
-    monkeypatch.setattr(implementation, "_embed", watched)
-    segments = [Segment(f"source {line}", line, ("always the same",)) for line in corpus(40)]
-    kept = [sum(row() is not None for row in rows) for _ in metric(comet).statistics(segments)]
-    assert len(rows) == 81
-    assert max(kept) < 20
-    assert sum(row() is not None for row in rows) == 0
+    found = [positions for positions, _ in ours.statistics(SEGMENTS)]
+    groups = [[SEGMENTS[position] for position in positions] for positions in found]
+    texts = [{text for s, h, (r,) in group for text in (s, h, r)} for group in groups]
+    assert [len(group) for group in groups] == [30, 30, 17]
+    assert sum(rows) == sum(map(len, texts))
+    assert sum(rows) < 2 * len(SEGMENTS)  # translations of one source are in one group
 
 
 def test_batches_are_bounded(comet, monkeypatch):

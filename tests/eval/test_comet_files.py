@@ -41,7 +41,7 @@ def test_weights_of_another_shape_are_refused(copy):
 def test_a_cut_checkpoint_is_refused(copy, share):
     data = checkpoint(copy).read_bytes()
     checkpoint(copy).write_bytes(data[: int(share * len(data))])
-    assert "model.ckpt is damaged or holds no weights" in refusal(copy)
+    assert "model.ckpt in " in refusal(copy)
 
 
 def test_scrambled_checkpoints_are_refused(copy):
@@ -58,7 +58,7 @@ def test_scrambled_checkpoints_are_refused(copy):
 @pytest.mark.parametrize("content", [["a list"], {"state_dict": {}}, {"hyper_parameters": {"layer": "mix"}}], ids=str)
 def test_what_is_no_comet_checkpoint_is_refused(copy, content):
     torch.save(content, checkpoint(copy))
-    assert "Download" in refusal(copy)
+    assert "download the folder again" in refusal(copy)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,13 @@ def test_what_is_no_comet_checkpoint_is_refused(copy, content):
     [
         ("hparams.yaml", "a: [", "hparams.yaml in .* cannot be read"),
         ("hparams.yaml", "!!python/object/apply:os.getcwd []", "hparams.yaml in .* cannot be read"),
-        ("hparams.yaml", "", "a model of the kind None"),
-        ("hparams.yaml", "class_identifier: unified_metric", "kind 'unified_metric'. Only 'regression_metric' is"),
-        ("hparams.yaml", "class_identifier: regression_metric\nencoder_model: MiniLM", "names an encoder 'MiniLM'"),
+        ("hparams.yaml", "", "hparams.yaml in .* cannot be read"),
+        ("hparams.yaml", "class_identifier: unified_metric", "class_identifier 'unified_metric'. Supported are regr"),
+        (
+            "hparams.yaml",
+            "class_identifier: regression_metric\nencoder_model: MiniLM",
+            "encoder_model 'MiniLM'",
+        ),
     ],
 )
 def test_damaged_or_foreign_settings_are_refused(copy, name, text, says):
@@ -83,7 +87,7 @@ def test_a_damaged_encoder_is_refused(comet, encoder, tmp_path, name):
     broken = Path(shutil.copytree(encoder, tmp_path / "encoder"))
     (broken / name).write_text((broken / name).read_text()[:-20])
     said = refusal(comet, comet_encoder=str(broken))
-    assert f"configuration or tokeniser of the encoder in {broken} cannot be read" in said
+    assert f"configuration or tokenizer of the encoder in {broken} cannot be read" in said
 
 
 def test_the_encoder_may_be_elsewhere(copy, encoder, tmp_path):
@@ -104,8 +108,8 @@ def test_a_folder_that_is_no_model(tmp_path):
 @pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
 def test_a_hub_that_cannot_be_reached(name, capfd):
     said = refusal(name)
-    assert said.startswith("Unbabel/wmt20-comet-da is neither a folder here nor in the hub's cache")
-    assert "huggingface-cli download Unbabel/wmt20-comet-da where there is network" in said
+    assert said.startswith("Unbabel/wmt20-comet-da is neither a folder here nor a whole model in the hub's cache")
+    assert "huggingface-cli download Unbabel/wmt20-comet-da --include hparams.yaml checkpoints/model.ckpt where" in said
     assert "copy models--Unbabel--wmt20-comet-da from ~/.cache/huggingface/hub there to " in said
     assert "huggingface-cli download xlm-roberta-large --include" in said
     assert "copy models--xlm-roberta-large" in said
@@ -120,7 +124,9 @@ def test_models_in_the_hubs_cache(copy, encoder, tmp_path):
     settings = yaml.safe_load((copy / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
     (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
-    assert refusal("wmt20-comet-da").startswith("xlm-roberta-large is neither a folder here nor in the hub's cache")
+    assert refusal("wmt20-comet-da").startswith(
+        "xlm-roberta-large is neither a folder here nor a whole model in the hub's cache"
+    )
     in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
     ours = metric("wmt20-comet-da")
     assert scores(ours, SEGMENTS[:3]) == expected
@@ -132,4 +138,4 @@ def test_an_incomplete_download_is_not_taken_for_a_model(copy, tmp_path, no_hub)
     checkpoint(copy).unlink()
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
     said = refusal("wmt20-comet-da")
-    assert "is not a COMET model: there is no checkpoints/model.ckpt in it. If the hub cannot be reached" in said
+    assert "nor a whole model in the hub's cache. It is fetched when first used, if the hub can be reached" in said

@@ -25,7 +25,6 @@ SEGMENTS = [
     Segment("", "", ("",)),
     Segment(LINES[0], LINES[0], (LINES[0],)),
 ]
-IN_A_GROUP = 100  # bytes
 METHODS = {"comet": "get_sentence_embedding", "bleurt": "forward"}  # of networks, once a batch
 
 
@@ -33,8 +32,7 @@ METHODS = {"comet": "get_sentence_embedding", "bleurt": "forward"}  # of network
 def small_batches(monkeypatch):
     for module in (comet_module, bleurt_module):
         monkeypatch.setitem(module._TOKENS, "cpu", 64)
-    monkeypatch.setitem(comet_module._BYTES, "cpu", IN_A_GROUP)
-    monkeypatch.setattr(bleurt_module, "_CHUNK", 10)
+    monkeypatch.setitem(neural_metric.GROUP, "cpu", 5)
 
 
 @pytest.fixture

@@ -47,8 +47,7 @@ def assert_near(found, expected, tolerance):
 
 def launched(monkeypatch):
     """A list that names each kernel that is launched."""
-    from posnet_fairseq.ops.kernels import attention as attention_kernels
-    from posnet_fairseq.ops.kernels import band as band_kernels
+    from posnet_fairseq.ops.kernels import attention_kernels, band_kernels
 
     names = []
     for module in (attention_kernels, band_kernels):

@@ -24,6 +24,7 @@ PLAN = "posnet-score --workers 1 --config plan.yaml"
 SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresamples: 40\n"
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
 DEEP = "[" * 100_000
+LAUGHS = "plan.yaml is not YAML in line 1: aliases stand for too many values"
 
 
 def write(name, data):
@@ -223,22 +224,13 @@ ROWS = [
     refused("control characters in a language", r"language pair 'en-\\x1bde'", f"{SCORE} -l en-\x1bde"),
     plan("control characters in a key", r"unknown keys: \\x1b\[2J", 'systems: [a]\n"\\e[2J": 1\n' + SETS),
     # configuration files
-    plan("nested deeply", "plan.yaml is nested too deeply", DEEP),
-    plan("nested deeply, as mappings", "plan.yaml is nested too deeply", "{a: " * 5000),
-    plan("a billion laughs", r"plan.yaml: .* unknown keys: a", f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
-    plan("a billion laughs as a name", r"systems: \[\['x'.* is no name", f"systems: [[{laughs(', ')}]]\n" + SETS),
-    plan(
-        "a billion laughs as a fact", "column 'c': a is .* it should be text",
-        f"systems: [a]\ncolumns: {{c: {{a: [{laughs(', ')}]}}}}\n{SETS}",
-    ),
-    plan(  # PyYAML itself merges each key once since 6.0.4
-        "a billion laughs, merged",
-        r"not YAML in line \d+: a mapping has more than 10,000 keys|plan.yaml: .* unknown keys: a0, a1",
-        merged_laughs(),
-    ),
-    plan("an anchor in itself", "plan.yaml: the file", "&a [*a]"),
-    plan("a date that is none", r"has a value that YAML cannot read .*Put it in quotes", "systems: [2024-13-45]"),
-    plan("a number that is none", r"plan.yaml has a value that YAML cannot read", "systems: [!!int '']"),
+    plan("nested deeply", "plan.yaml is not YAML: it is nested too deeply", DEEP),
+    plan("nested deeply, as mappings", "plan.yaml is not YAML: it is nested too deeply", "{a: " * 5000),
+    plan("a billion laughs", LAUGHS, f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
+    plan("a billion laughs, merged", LAUGHS, merged_laughs()),
+    plan("an anchor in itself", LAUGHS, "&a [*a]"),
+    plan("a date that is none", r"plan.yaml: the file lacks test_sets", "systems: [2024-13-45]"),
+    plan("a number that is none", r"plan.yaml is not YAML: ", "systems: [!!int '']"),
     plan("a number without end", "plan.yaml: the file lacks systems", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),

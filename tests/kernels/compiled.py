@@ -6,8 +6,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from posnet_fairseq.ops import band
-from posnet_fairseq.ops.kernels import attention
-from posnet_fairseq.ops.kernels import band as band_kernels
+from posnet_fairseq.ops.kernels import attention_kernels, band_kernels
 
 ARCHITECTURES = (80, 90)
 SHARED_MEMORY = 99 * 1024  # bytes that a program may have on the smallest GPUs since: compute capability 8.6
@@ -41,7 +40,7 @@ def launched(request, monkeypatch):
         assert kernel.asm["cubin"]
         compiled[program.fn.__name__] = kernel
 
-    for module in (band_kernels, attention):
+    for module in (band_kernels, attention_kernels):
         monkeypatch.setattr(module, "launch", compile_only)
     driver.set_active(Gpu(request.param))
     return compiled
@@ -87,7 +86,7 @@ def test_attention_of_ones(launched, batch, heads, queries, keys, length_ratio):
     inputs = [x.requires_grad_() for x in (q, k, v, torch.randn(batch, heads, queries, 7))]
     index = torch.zeros((queries - 1) * length_ratio[0] // length_ratio[1] + keys, dtype=torch.long)
     mask = torch.zeros(batch, keys, dtype=torch.bool)
-    mixed = attention.attend(*inputs, index, mask, 0.1, length_ratio=length_ratio)
+    mixed = attention_kernels.attend(*inputs, index, mask, 0.1, length_ratio=length_ratio)
     torch.autograd.grad(mixed.sum(), inputs)
     assert launched.keys() == {"attend", "query_gradient", "key_gradient"}
 
@@ -109,7 +108,7 @@ def test_tf32(launched):
         (torch.float32, 64, False, False, 0.1),
         (torch.bfloat16, 64, False, False, 0.1),
         (torch.bfloat16, 20, True, True, 0.0),
-        (torch.float32, attention.WIDEST_HEAD, True, True, 0.0),
+        (torch.float32, attention_kernels.WIDEST_HEAD, True, True, 0.0),
     ],
     ids=str,
 )
@@ -118,6 +117,6 @@ def test_attention(launched, dtype, width, causal, shared, drop):
     table = torch.randn(1 if shared else 3, 8, 1 if shared else 200, 33, dtype=dtype, requires_grad=True)
     mask = None if causal else torch.zeros(3, 200, dtype=torch.bool)
     index = torch.zeros(399, dtype=torch.long)
-    mixed = attention.attend(q, k, v, table, index, mask, drop, causal)
+    mixed = attention_kernels.attend(q, k, v, table, index, mask, drop, causal)
     torch.autograd.grad(mixed.sum(), (q, k, v, table))
     assert launched.keys() == {"attend", "query_gradient", "key_gradient"}

@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases import token_mixer
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import ancestors, band, chunks
+from posnet_fairseq.ops import band, beam_backpointers, chunks
 from posnet_fairseq.ops.band_products import BandProducts
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -35,7 +35,7 @@ PLAIN = [
 ]
 # Of what is done otherwise for long sentences.
 LONG = [
-    gradient_laws.second_derivatives_are_right,
+    gradient_laws.second_derivatives_are_right_or_refused,
     gradient_laws.gradients_are_those_of_the_call,
     gradient_laws.transforms_are_right_or_refused,
     gradient_laws.dropout_of_the_backward_pass_is_that_of_the_forward_pass,
@@ -183,13 +183,13 @@ class Breakage:
 
     @staticmethod
     def mixing_up_ancestors(monkeypatch):
-        write = ancestors.write
+        write = beam_backpointers.write
 
         def wrong(memory, rows, new, position):
             write(memory, rows, new, position)
             rows[:, position % rows.size(1)] = 0
 
-        monkeypatch.setattr(ancestors, "write", wrong)
+        monkeypatch.setattr(beam_backpointers, "write", wrong)
 
     @staticmethod
     def forgetting_old_tokens(monkeypatch):
@@ -229,7 +229,7 @@ def _rounded(x):
     [
         ("attention", "encoder", "dropping_in_training_only", "retained_dropout_is_that_of_training"),
         ("attention", "cross", "dropping_in_training_only", "hypotheses_drop_weights_of_their_own"),
-        ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right"),
+        ("rposnet", "encoder", "differentiable_once", "second_derivatives_are_right_or_refused"),
         ("shaw", "encoder", "reading_the_tensors_of_later", "gradients_are_those_of_the_call"),
         ("shaw", "decoder", "without_checks", "a_prompt_is_refused"),
         ("shaw", "decoder", "forgetting_old_tokens", "steps_equal_the_full_pass_to_the_last_position"),

@@ -3,7 +3,7 @@ import torch
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.settings import PLACES
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from support import reference
 from support.building import build_mixer
 

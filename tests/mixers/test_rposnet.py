@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.settings import PLACES
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from posnet_fairseq.shared.errors import UsageError
 from support import reference
 from support.building import build_mixer, vectors

@@ -18,8 +18,7 @@ DATA = TranslationData("en", "de", "key")
 
 
 def settings(*words):
-    target, _, description, given = find_target("wmt14.en-de")
-    return target.read("wmt14.en-de", ["--size", "tiny", "--mixer", "transformer_pos", *words], description, given)
+    return find_target("wmt14.en-de").read("corpus", ["--size", "tiny", "--mixer", "transformer_pos", *words])
 
 
 def gpu(step, processes=1):

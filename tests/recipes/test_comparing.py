@@ -49,9 +49,9 @@ def test_file_of_systems(tmp_path):
         ("# nothing\n", "names no system"),
         ("rposnet\n", "line 1: 'rposnet' stands alone"),
         ("a rposnet\n\na shaw\n", "a is there twice"),
-        ("a/b rposnet\n", "'a/b' is no name"),
+        ("a/b rposnet\n", "'a/b': give a name of letters"),
         ("a rposnt\n", "Did you mean rposnet"),
-        ("a attention\n", "attention is called transformer_pos in architectures"),
+        ("a attention\n", "Did you mean transformer_pos?"),
         ("a shaw --gate\0none\n", "has a NUL byte in line 1"),
     ],
 )
@@ -111,7 +111,7 @@ def shares(monkeypatch, settings):
             "CUDA_VISIBLE_DEVICES", raising=False
         )
         found = settings(jobs=str(jobs), **texts)
-        return machine.shares(jobs, found, found.given("jobs", jobs))
+        return machine.shares(jobs, found)
 
     return divide
 
@@ -127,7 +127,7 @@ def test_gpus_are_shared_equally(shares, number, expected):
     ("jobs", "there", "gpus", "sentence"),
     [
         (3, 2, {}, "--jobs 3: this machine has 2 GPUs"),
-        (2, 4, {"gpus": "1"}, "--jobs 2: --gpus 1 are shared by all, and each needs one. Give at most --jobs 1"),
+        (2, 4, {"gpus": "1"}, "--jobs 2: --gpus 1 are shared by all, and each needs one. Give at most 1"),
         (1, 4, {"gpus": "5"}, "--gpus 5: this machine has 4 GPUs"),
         (5, 4, {"gpus": "4"}, "--jobs 5: this machine has 4 GPUs"),
     ],
@@ -233,7 +233,7 @@ def pool(monkeypatch, settings, tmp_path):
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return JobPool(todo, [machine.Share({})], ())
+    return JobPool(todo, [machine.Share({})])
 
 
 def run_of(folder, name):
@@ -310,8 +310,8 @@ def refused(monkeypatch, tmp_path, **texts):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"seeds": " "}, "--seeds  : give one or more seeds between spaces, each once"),
-        ({"seeds": "1 1"}, "--seeds 1 1: give one or more seeds between spaces, each once"),
+        ({"seeds": " "}, "--seeds  : give one or more values between spaces or commas, each once"),
+        ({"seeds": "1 1"}, "--seeds 1 1: give one or more values between spaces or commas, each once"),
         ({"seeds": "1 two"}, "--seeds two: give a whole number"),
         ({"seeds": "0"}, "--seeds 0: give a whole number"),
         ({"jobs": "0"}, "--jobs 0: give a whole number"),

@@ -11,15 +11,15 @@ from posnet_fairseq.shared.failures import explain
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        ([], "LM_MIXERS is empty. Name mixers"),
-        (["attention", "rposnt"], "LM_MIXERS rposnt: there is no such mixer.*Did you mean rposnet"),
-        (["fouriernet"], "LM_MIXERS fouriernet: it cannot stand in a decoder"),
+        ([], "--mixers is empty. Name mixers"),
+        (["attention", "rposnt"], "--mixers rposnt: there is no such mixer.*Did you mean rposnet"),
+        (["fouriernet"], "--mixers fouriernet: it cannot stand in a decoder"),
     ],
 )
 def test_mixers_that_make_no_language_model_are_refused(names, sentence):
     with pytest.raises(UsageError, match=sentence):
-        check_mixers(names, "LM_MIXERS")
-    check_mixers(["attention", "rposnet"], "LM_MIXERS")
+        check_mixers(names)
+    check_mixers(["attention", "rposnet"])
 
 
 LOG = """2026-01-01 | INFO | fairseq_cli.train | num. shared model params: 22,001,000 (num. trained: 22,001,000)

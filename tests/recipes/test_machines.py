@@ -77,8 +77,8 @@ def test_runs_that_machines_do_not_share_are_noticed(monkeypatch, tmp_path, reco
     if stale:
         elsewhere.write_text(stale)
     found = outcomes(Share(0, 1, OPTIONS, "key", record), Share(1, 1, OPTIONS, "key", elsewhere))
-    assert found == [f"machine 1 (NODE_RANK) does not see what the first has written: {elsewhere}. "
-                     "Runs must be in a folder that all machines share (RUNS)."] * 2  # fmt: skip
+    assert found == [f"machine 1 (--node-rank) does not see what the first has written: {elsewhere}. "
+                     "Runs must be in a folder that all machines share (--runs)."] * 2  # fmt: skip
 
 
 def test_what_is_seen_late_is_waited_for(tmp_path, record):

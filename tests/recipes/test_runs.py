@@ -15,8 +15,8 @@ import torch
 
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.runs import before_training
-from posnet_fairseq.runs.training import check
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.processes import elsewhere
 from support import commands
 from support.corpus import make_corpus
 from support.signals import default_signals
@@ -26,20 +26,19 @@ from support.training_log import losses
 # (SENTENCES), so that of the checkpoints after 2, 4, 6 and 8 one ends an epoch.
 SENTENCES = 140
 SETTINGS = {
-    "SIZE": "tiny",
-    "UPDATES": "8",
-    "INTERVAL": "2",
-    "AVERAGE": "2",
-    "WARMUP": "4",
-    "TOKENS": "400",
-    "MAX_TOKENS": "200",
-    "MAX_POSITIONS": "32",
-    "BEAM": "2",
-    "MAX_LEN_A": "0",
-    "MAX_LEN_B": "8",
-    "CPUS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPTIONS": "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 "
+    "size": "tiny",
+    "updates": 8,
+    "interval": 2,
+    "average": 2,
+    "warmup": 4,
+    "tokens": 400,
+    "max_tokens": 200,
+    "max_positions": 32,
+    "beam": 2,
+    "max_len_a": 0,
+    "max_len_b": 8,
+    "cpus": 1,
+    "options": "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 "
     "--encoder-ffn-embed-dim 32 --decoder-ffn-embed-dim 32 --dropout 0",
 }
 
@@ -56,17 +55,13 @@ def world(tmp_path_factory):
     return folder
 
 
-def environment(world, runs, **more):
-    places = {"DATA": str(world / "tiny corpus"), "RUNS": str(world / runs), "XDG_CACHE_HOME": str(world / "cache")}
-    return os.environ | SETTINGS | places | more
-
-
-def start(world, runs, *arguments, recipe="corpus", **more):
-    """A recipe, in a process group of its own and in another working directory."""
+def start(world, runs, *arguments, target="corpus", **more):
+    """posnet-run, in a process group of its own and in another working directory."""
+    settings = {"data": world / "tiny corpus", "runs": world / runs} | SETTINGS | more
     return subprocess.Popen(
-        ["bash", commands.ROOT / "recipes" / f"{recipe}.sh", *arguments],
-        env=environment(world, runs, **more),
-        cwd="/",
+        ["posnet-run", target, *arguments, *(f"{flag(name)}={value}" for name, value in settings.items())],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(world / "cache")},
+        cwd=commands.ROOT / "tests",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -153,35 +148,21 @@ def test_options_that_training_would_refuse_are_refused_before(world, options, s
 
 def test_check_before_a_training_knows_all_architectures(world):
     """In its own process, in which nothing else has registered them."""
-    check("--options", str(world / "tiny corpus"), "--arch", "rposnet_tiny")
-    check("--options", str(world / "tiny corpus"), "--arch", "gpt_a_attention", "--task", "language_modeling")
+    elsewhere(before_training.try_options, [str(world / "tiny corpus"), "--arch", "rposnet_tiny"])
+    task = ["--arch", "gpt_a_attention", "--task", "language_modeling"]
+    elsewhere(before_training.try_options, [str(world / "tiny corpus"), *task])
+    with pytest.raises(UsageError, match="fairseq-train: unrecognized arguments: --no-such-option"):
+        elsewhere(before_training.try_options, [str(world / "tiny corpus"), "--arch", "shaw_tiny", "--no-such-option"])
 
 
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
         ("--disable-validation", "the best checkpoint on the validation set is averaged"),
-        ("--validate-after-updates 5", "the best checkpoint on the validation set"),
-        ("--validate-interval 2", "the best checkpoint on the validation set"),
-        ("--valid-subset test", "the best checkpoint on the validation set"),
-        ("--maximize-best-checkpoint-metric", "the best checkpoint on the validation set"),
         ("--best-checkpoint-metric loss", "is that of the lowest perplexity"),
-        ("--max-epoch 1", "a run ends after UPDATES"),
-        ("--stop-min-lr 1e-3", "a run ends after UPDATES"),
-        ("--stop-time-hours 1", "a run ends after UPDATES"),
+        ("--max-epoch 1", "a run ends after --updates"),
         ("--restore-file x.pt", "goes on from its own last checkpoint"),
-        ("--no-last-checkpoints", "goes on from its own last checkpoint"),
-        ("--reset-optimizer", "goes on from its own last checkpoint"),
-        ("--reset-dataloader", "goes on from its own last checkpoint"),
-        ("--reset-lr-scheduler", "goes on from its own last checkpoint"),
-        ("--reset-meters", "goes on from its own last checkpoint"),
-        ("--no-save", "the recipe itself removes"),
         ("--keep-interval-updates 1", "the recipe itself removes"),
-        ("--keep-interval-updates-pattern 4", "the recipe itself removes"),
-        ("--keep-last-epochs 1", "the recipe itself removes"),
-        ("--keep-best-checkpoints 1", "the recipe itself removes"),
-        ("--checkpoint-suffix x", "the recipe itself removes"),
-        ("--write-checkpoints-asynchronously", "the recipe itself removes"),
     ],
 )
 def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option, reason):
@@ -206,10 +187,10 @@ def test_options_that_change_no_ending_are_taken(world, options):
 
 
 def test_recipe_refuses_options_of_another_ending(world):
-    options = SETTINGS["OPTIONS"] + " --disable-validation"
-    output = finish(start(world, "refused", "train", OPTIONS=options), code=2)
+    options = SETTINGS["options"] + " --disable-validation"
+    output = finish(start(world, "refused", "train", options=options), code=2)
     (error,) = [line for line in output.splitlines() if "error: " in line]
-    assert "OPTIONS with --disable-validation: in a recipe, the best checkpoint" in error
+    assert "--options with --disable-validation: in a recipe, the best checkpoint" in error
     assert not list(run_of(world, "refused").glob("checkpoints/*.pt"))
 
 
@@ -222,17 +203,17 @@ def test_finished_run_is_left_alone(world, one):
 
 
 def test_other_options_are_refused(world, one):
-    output = finish(start(world, "runs", "train", LR="1e-3", OPTIONS=SETTINGS["OPTIONS"] + " --gate none"), code=2)
+    output = finish(start(world, "runs", "train", lr="1e-3", options=SETTINGS["options"] + " --gate none"), code=2)
     assert "train was finished with other options (" in output
-    assert "LR: 2e-3 then, 1e-3 now" in output
+    assert "--lr: 2e-3 then, 1e-3 now" in output
     assert "--gate: not given then, none now" in output
-    assert "NAME=" in output
+    assert "(--name ...)" in output
 
 
 def test_folders_of_runs_and_data_can_be_moved(world, one):
     shutil.copytree(world / "tiny corpus", world / "moved" / "tiny corpus")
     shutil.copytree(one, run_of(world, "moved runs"), copy_function=shutil.copy2)
-    output = finish(start(world, "moved runs", DATA=str(world / "moved" / "tiny corpus")))
+    output = finish(start(world, "moved runs", data=str(world / "moved" / "tiny corpus")))
     assert output.count(" is done") == 5
 
 
@@ -246,7 +227,7 @@ def test_two_test_sets_are_translated_and_scored_separately(world, one):
     card = json.loads((data / "dataset.json").read_text())
     card["sentences"]["test1"] = 20
     (data / "dataset.json").write_text(json.dumps(card))
-    output = finish(start(world, "two", DATA=str(data)))
+    output = finish(start(world, "two", data=str(data)))
     for stage in ("train", "translate", "score"):
         assert f"{stage} is done" in output
     assert (run / "test1.yy").read_text().splitlines() == (run / "test.yy").read_text().splitlines()[:20]
@@ -256,7 +237,7 @@ def test_two_test_sets_are_translated_and_scored_separately(world, one):
     assert sizes == [61, 20]
     systems = world / "one_system.txt"
     systems.write_text("rposnet rposnet\n")
-    finish(start(world, "two", str(systems), recipe="compare", DATA=str(data), SEEDS="1"))
+    finish(start(world, "two", str(systems), target="compare", data=str(data), seeds="1"))
     (report,) = (world / "two").glob("*/compare_*/report/report.json")
     assert [test_set["size"] for test_set in json.loads(report.read_text())["test_sets"]] == [61, 20]
 
@@ -266,13 +247,13 @@ def test_other_data_is_refused(world, one):
     path = world / "other" / "tiny corpus" / "dataset.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"key": "other"}))
     for stage in ("train", "translate"):
-        output = finish(start(world, "runs", stage, DATA=str(path.parent)), code=2)
+        output = finish(start(world, "runs", stage, data=str(path.parent)), code=2)
         assert re.search(r"with other options \(dataset: \w+ then, other now\)", output)
 
 
 def test_two_processes_learn_what_one_learns(world, one):
     """The same tokens in every update; sums of gradients in another order, in float32."""
-    output = finish(start(world, "two processes", "train", "average", CPUS="2"))
+    output = finish(start(world, "two processes", "train", "average", cpus="2"))
     assert "400 tokens an update: processes × --update-freq × --max-tokens = 2 × 1 × 200" in output
     two = run_of(world, "two processes")
     expected, found = (losses(run / "train.log") for run in (one, two))
@@ -286,8 +267,8 @@ def test_two_processes_learn_what_one_learns(world, one):
 def test_goes_on_with_other_processes_and_batches(world):
     """fairseq counts batches: other ones begin the data again, and no setting of the run has changed."""
     run = run_of(world, "other processes")
-    kill_in(world, "other processes", "train", (run / "checkpoints" / "checkpoint_last.pt").exists, CPUS="2")
-    output = finish(start(world, "other processes", "train", MAX_TOKENS="400"))
+    kill_in(world, "other processes", "train", (run / "checkpoints" / "checkpoint_last.pt").exists, cpus="2")
+    output = finish(start(world, "other processes", "train", max_tokens="400"))
     assert "other batches than before, so the data begin again" in output
     first, second = record(run, "train")["attempts"]
     assert first["command"][0] == "torchrun"
@@ -299,9 +280,9 @@ def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
     run = run_of(world, "then two machines")
     kill_in(world, "then two machines", "train", (run / "checkpoints" / "checkpoint_last.pt").exists)
-    machines = {"NODES": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29542"}
+    machines = {"nodes": 2, "master_addr": "localhost", "master_port": "29542"}
     places = ("then two machines", "train")
-    second, first = (start(world, *places, NODE_RANK=rank, **machines) for rank in ("1", "0"))
+    second, first = (start(world, *places, node_rank=rank, **machines) for rank in ("1", "0"))
     assert "other batches than before, so the data begin again" in finish(first)
     assert "with --reset-dataloader, as the first machine has found to be right" in finish(second)
     assert len(losses(run / "train.log")) >= 8
@@ -310,9 +291,9 @@ def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
 @pytest.mark.slow
 def test_two_machines_learn_what_one_learns(world, one):
     """Both are this one; the second only helps."""
-    machines = {"NODES": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29541"}
+    machines = {"nodes": 2, "master_addr": "localhost", "master_port": "29541"}
     places = ("two machines", "train")
-    first, second = (start(world, *places, NODE_RANK=rank, **machines) for rank in ("0", "1"))
+    first, second = (start(world, *places, node_rank=rank, **machines) for rank in ("0", "1"))
     finish(first)
     finish(second)
     run = run_of(world, "two machines")
@@ -419,7 +400,7 @@ def test_comparison(world, one):
     """Two mixers, two seeds; one run is there already."""
     systems = world / "systems.txt"
     systems.write_text("# name mixer options\ntransformer_pos transformer_pos\nrposnet rposnet\n")
-    comparing = {"recipe": "compare", "SEEDS": "1 2", "JOBS": "2"}
+    comparing = {"target": "compare", "seeds": "1 2", "jobs": 2}
     # Interrupted before, once by kill -9 of it alone and once as by Ctrl-C.
     runs = [run_of(world, "runs", "transformer_pos"), run_of(world, "runs", "rposnet", 2)]
     for signal_, last, of_all in ((signal.SIGKILL, runs[0], False), (signal.SIGINT, runs[1], True)):
@@ -452,7 +433,7 @@ def test_comparison(world, one):
 
 def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world):
     """With so small a learning rate no perplexity after update 2 is better: those at 3 (an epoch's end), 4 and 6."""
-    still = {"LR": "1e-9", "PATIENCE": "3"}
+    still = {"lr": "1e-9", "patience": 3}
     run = run_of(world, "patient")
     checkpoints, log = run / "checkpoints", run / "train.log"
     block(checkpoints, "checkpoint_2_4.pt")
@@ -469,18 +450,12 @@ def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world
     output = finish(start(world, "patient", "train", **still))
     assert "rposnet_tiny_s1: train is done" in output
     assert "ended after" not in output
-    output = finish(start(world, "patient", "train", PATIENCE="0"), code=2)
-    assert "PATIENCE=0: " in output
-    output = finish(start(world, "patient", "train", PATIENCE="2", AVERAGE="4"), code=2)
-    assert "PATIENCE=2: the best checkpoint and those that follow it are averaged, 4 in all" in output
-    output = finish(start(world, "patient", "train", OPTIONS="--patience 3"), code=2)
-    assert "OPTIONS=--patience 3: --patience has a variable of its own" in output
 
 
 def test_a_finished_run_can_be_lengthened(world, one):
     """It ends with the same weights and scores as a run that was as long from the start."""
     run = run_of(world, "lengthened")
-    finish(start(world, "lengthened", UPDATES="5"))
+    finish(start(world, "lengthened", updates="5"))
     assert updates_of(run / "checkpoints" / "checkpoint_last.pt") == 5
     scored = (run / "score.json").read_text()
     output = finish(start(world, "lengthened"))
@@ -493,13 +468,13 @@ def test_a_finished_run_can_be_lengthened(world, one):
     assert names_in(run / "checkpoints") == names_in(one / "checkpoints")
     found = record(run, "train")
     assert found["seconds"] == pytest.approx(sum(attempt["seconds"] for attempt in found["attempts"]), abs=0.1)
-    output = finish(start(world, "lengthened", "train", UPDATES="6"), code=2)
-    assert "UPDATES: 8 then, 6 now" in output
+    output = finish(start(world, "lengthened", "train", updates="6"), code=2)
+    assert "--max-update: 8 then, 6 now" in output
 
 
 def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):
-    options = SETTINGS["OPTIONS"] + " --lr-scheduler cosine"
-    finish(start(world, "cosine", "train", UPDATES="4", WARMUP="2", OPTIONS=options))
-    output = finish(start(world, "cosine", "train", UPDATES="6", WARMUP="2", OPTIONS=options), code=2)
-    assert "UPDATES=6: the training was begun with 4, and the learning rates of --lr-scheduler cosine depend" in output
+    options = SETTINGS["options"] + " --lr-scheduler cosine"
+    finish(start(world, "cosine", "train", updates="4", warmup="2", options=options))
+    output = finish(start(world, "cosine", "train", updates="6", warmup="2", options=options), code=2)
+    assert "--updates 6: the training was begun with 4, and the learning rates of --lr-scheduler cosine" in output
     assert record(run_of(world, "cosine"), "train")["finished"]

@@ -1,7 +1,6 @@
-"""Settings of runs: one declaration for flags, YAML files and environment variables."""
+"""Settings of runs: one declaration for flags and YAML files, and one sentence for whatever is wrong with them."""
 
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -9,37 +8,37 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli.run import _set_up_processes, find_target, main
-from posnet_fairseq.runs.compare import ComparisonSettings
-from posnet_fairseq.runs.language_models import LanguageModelSettings
-from posnet_fairseq.runs.quickstart import QuickstartSettings
+from posnet_fairseq.cli.run import TARGETS, _set_up_processes, find_target, main
+from posnet_fairseq.runs import values
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.sizes import SIZES
 from support.commands import ROOT, fails
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty working directory, and no variables from outside."""
-    for kind in (RunSettings, ComparisonSettings, QuickstartSettings, LanguageModelSettings):
-        for name in kind.environment_names():
-            monkeypatch.delenv(name, raising=False)
-    monkeypatch.delenv("POSNET_RECIPE", raising=False)
+    """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def read(*words, target="wmt14.en-de"):
-    settings, _, description, given = find_target(target)
-    return settings.read(target, words, description, given)
+    return find_target(target).read(target, list(words))
 
 
 def test_hyperparameters_are_those_of_the_size_and_flags_win():
     found = read("--size", "big", "--lr", "1e-3")
     assert (found.lr, found.tokens, found.average) == ("1e-3", 27200, 20)
     assert read().lr == "7e-4"  # as it is written, not 0.0007
-    assert (read().size, read(target="iwslt14.de-en").size) == ("base", "iwslt")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "size"),
+    [("wmt14.en-de", "base"), ("iwslt14.de-en", "iwslt"), ("multi30k-lc.en-fr", "multi30k"), ("study.en-de", "tiny")],
+)
+def test_size_is_that_of_the_dataset(dataset, size):
+    assert read(target=dataset).size == size
 
 
 def test_every_size_has_every_hyperparameter():
@@ -74,27 +73,19 @@ def test_a_switch_that_is_off_in_a_file_is_off(folder, word):
     assert not read("--config", "run.yaml").dry_run
 
 
-def test_variables_are_read_by_recipes_only(monkeypatch, folder):
-    monkeypatch.setenv("SIZE", "tiny")
-    monkeypatch.setenv("DATA", "corpus")
-    assert read().size == "base"
-    (folder / "recipes").mkdir()
-    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes/corpus.sh"))
-    found = read(target="corpus")
-    assert (found.size, found.data_folder, found.runs_folder) == ("tiny", Path("corpus"), Path("runs/corpus"))
-    assert read("--size", "big").size == "big"
-    monkeypatch.setenv("SIZE", "tny")
-    with pytest.raises(UsageError, match=f"^SIZE=tny: choose one of {' '.join(SIZES)}\\. Did you mean tiny\\?"):
-        read()
-
-
-def test_the_name_that_wsl_gives_every_shell_is_no_runs(monkeypatch, folder):
-    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes/corpus.sh"))
-    monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu")
-    monkeypatch.setenv("NAME", platform.node())
-    assert read().name is None
-    monkeypatch.setenv("NAME", "mine")
-    assert read().name == "mine"
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], ("transformer_pos rposnet", "transformer_pos", 2000, 100, 5, 1, 2)),
+        (["--updates", "30", "--mixers", "shaw,rope", "--jobs", "1"], ("shaw,rope", "shaw", 30, 2, 1, 1, 1)),
+        (["table-4", "--gpus", "1"], ("", "", 2000, 100, 5, None, 2)),
+    ],
+)
+def test_quickstart_is_a_comparison_with_defaults(words, expected):
+    found = read(*words, target="quickstart")
+    assert (found.dataset, found.size, found.seeds) == ("quickstart.en-de", "tiny", (1,))
+    names = "mixers baselines updates interval average cpus jobs".split()
+    assert tuple(getattr(found, name) for name in names) == expected
 
 
 def test_the_programs_of_this_environment_stand_first(monkeypatch):
@@ -104,12 +95,9 @@ def test_the_programs_of_this_environment_stand_first(monkeypatch):
     assert os.environ["PATH"].split(":")[0] == str(Path(sys.executable).parent)
 
 
-def test_folders_of_a_recipe_lie_in_its_checkout_but_those_given_where_the_caller_is(monkeypatch, folder):
-    (folder / "checkout/recipes").mkdir(parents=True)
-    monkeypatch.setenv("POSNET_RECIPE", str(folder / "checkout/recipes/wmt14.en-de.sh"))
+def test_folders_are_those_of_the_working_directory(folder):
     assert read().run == Path("runs/wmt14.en-de/rposnet_base_s1")
-    monkeypatch.setenv("RUNS", "mine")
-    assert read().run == folder / "mine/wmt14.en-de/rposnet_base_s1"
+    assert read("--runs", "../mine").run == folder.parent / "mine/wmt14.en-de/rposnet_base_s1"
 
 
 def test_another_posnet_run_is_told_the_same():
@@ -119,32 +107,89 @@ def test_another_posnet_run_is_told_the_same():
 
 
 @pytest.mark.parametrize(
+    ("parse", "good", "bad"),
+    [
+        (values.whole_number, "1 9999999", "0 -1 1.5 ten 1e5 10000000"),
+        (values.number, "0 0.1 7e-4", "-1 fast nan 1e999"),
+        (values.rate, "7e-4 1", "0 0.0 -1 x"),
+        (values.fraction, "0 0.5", "1 5 -0.1 x"),
+        (values.betas, "(0.9,0.98) (0,.5)", "0.9 0.9,0.98 (0.9) (0.9,0.98 (0.9,1) (0,0,0) (a,b) (0.9,-1) exit()"),
+        (values.run_name, "rposnet a.b-c+1 " + "a" * 200, "../x a/b .. - " + "a" * 201),
+        (values.seed_numbers, "1 1,2", "1,1 x 1,two ,"),
+        (values.several(values.rate), "1e-3 1e-3,2e-3", "1e-3,1e-3 0 ,"),
+    ],
+)  # fmt: skip
+def test_values(parse, good, bad):
+    for text in good.split():
+        parse(text)
+    for text in bad.split():
+        with pytest.raises(ValueError, match="give "):
+            parse(text)
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["wmt14.ende"], "wmt14.ende: there is no such target. Choose one of .* Did you mean wmt14.en-de?"),
         (["comprae"], "Did you mean compare?"),
         (["wmt14.en-de", "--mixr", "rposnet"], "--mixr: there is no such option; .* Did you mean --mixer?"),
         (["wmt14.en-de", "--mixr=rposnet"], "--mixr: there is no such option"),
+        (["wmt14.en-de", "--dry-rum"], "--dry-rum: there is no such option; .* Did you mean --dry-run?"),
+        (["quickstart", "--update", "30"], "--update: there is no such option; .* Did you mean --updates?"),
         (["wmt14.en-de", "--mixer", "rposnt"], "--mixer rposnt: choose one of .* Did you mean rposnet?"),
+        (["wmt14.en-de", "--mixer", "attention"], "--mixer attention: .* Did you mean transformer_pos?"),
+        (["wmt14.en-de", "--mixer", "a b"], "--mixer a b: choose one of"),
         (["wmt14.en-de", "--size", "smal"], "--size smal: choose one of tiny multi30k iwslt base big"),
-        (["wmt14.en-de", "trian"], "trian: choose from prepare train .* Did you mean train?"),
-        (["wmt14.en-de", "--seed", "0"], "--seed 0: give a whole number, 1 to 9999999"),
+        (["wmt14.en-de", "trian"], "stage trian: choose one of prepare train .* Did you mean train?"),
+        (["wmt14.en-de", "--seed", "0"], "--seed 0: give a whole number, 1 to 9999999."),
+        (["wmt14.en-de", "--metrics", "bleu,blue"], "--metrics blue: choose one of .* Did you mean bleu?"),
+        (["wmt14.en-de", "--metrics", ","], "--metrics none: choose one of"),
+        (["wmt14.en-de", "--master-port", "65536"], "--master-port 65536: give a whole number, 1 to 65535."),
+        (["wmt14.en-de", "--node-rank", "1"], "--node-rank 1: with --nodes 1, give 0 to 0"),
         (["corpus"], "no data is named: give --dataset quickstart.en-de, or --data FOLDER"),
         (["corpus", "--dataset", "wmt14.de-en"], "--dataset wmt14.de-en: choose one of .* Did you mean iwslt14.de-en?"),
-        (["quickstart", "fast"], "fast: quickstart takes no arguments, only settings"),
-        (["quickstart", "--mixers", "rposnet,shw"], "--mixers shw: choose one of .* Did you mean shaw?"),
+        (["corpus", "--dataset", "../../etc"], "--dataset ../../etc: choose one of .* by --data FOLDER."),
+        (["corpus", "--data", "a:b"], "--data .*/a:b: fairseq takes a colon"),
+        (["corpus", "--data", "${x}"], "--data .*x}: fairseq reads"),
+        (["corpus", "--data", "/dev/null"], "--data /dev/null: a file. Give the folder of a dataset."),
+        (["wmt14.en-de", "--data", "a,b"], "--data .*a,b: fairseq takes a comma"),
+        (["wmt14.en-de", "--runs", "/dev/null/x"], "--runs /dev/null/x: /dev/null is no folder that can be written to"),
+        (["wmt14.en-de", "--runs", "runs\\"], "--runs .*runs.: fairseq reads .* a last backslash"),
+        (["wmt14.en-de", "--init-from", "none.pt"], "none.pt: there is no such checkpoint. Check the path."),
+        (["wmt14.en-de", "--user-dir", "none"], "--user-dir .*none: it has no __init__.py."),
+        (["quickstart", "fast"], "fast: there is no such file or list of systems"),
         (["lm", "a.txt", "b.txt"], "2 files were given"),
+        (["lm", "no such.txt"], "no such.txt: there is no such file"),
+        (["lm", "--size", "big"], "--size big: choose one of a b c"),
         (["compare", "tabel-4", "--dataset", "wmt14.en-de"], "tabel-4: there is no such file.* Did you mean table-4?"),
+        (["compare", "--dataset", "wmt14.en-de"], "nothing to compare. Give a file"),
+        (["compare", "a", "b"], "2 files were given"),
         (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file or directory"),
         (["wmt14.en-de", "--gpus", "1", "--cpus", "1"], "--gpus 1 and --cpus 1: give one of them"),
         (["wmt14.en-de", "--updates", "3000"], "--average 7: 3000 .* Set a smaller --average or --interval"),
-        (["wmt14.en-de", "--options=--seed 3"], r"--seed has an option of its own \(--mixer, --size"),
+        (["multi30k.en-de", "--patience", "2"], "--patience 2: .* 10 in all, .* for 9 validations at least"),
+        (["wmt14.en-de", "--options=--seed 3"], "--seed has an option of its own \\(--mixer, --size"),
+        (["wmt14.en-de", "--options=--x --seed=3"], "--seed=3 has an option of its own"),
+        (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),
+        (["wmt14.en-de", "--cpus", "1", "--precision", "bf16"], "--precision bf16: fairseq trains with fp32 on CPUs"),
+        (["wmt14.en-de", "--gpus", "99"], "--gpus 99: this machine has"),
+        (["quickstart", "--jobs", "2", "--nodes", "2"], "--jobs 2: runs on several machines .* Leave it out"),
+        (["corpus", "--data", "none", "--cpus", "1"], "none: posnet-prepare has not made this folder"),
+        (["corpus", "--data", "none", "--cpus", "1", "train"], "none: there is no dataset yet. Run the stage prepare"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_sentence_that_speaks_of_flags(folder, capsys, words, sentence):
+def test_misuse_is_one_sentence(folder, monkeypatch, capsys, words, sentence):
+    monkeypatch.setattr("os.environ", dict(os.environ))
     line = fails(capsys, main, *words)
-    assert re.search(sentence.replace("?", r"\?"), line), line
+    assert re.search(sentence.replace("?", r"\?").replace("${", r"\${"), line), line
     assert not list(folder.iterdir())
+
+
+def test_run_that_is_a_file_is_refused(folder):
+    (folder / "runs/wmt14.en-de").mkdir(parents=True)
+    (folder / "runs/wmt14.en-de/rposnet_tiny_s1").touch()
+    with pytest.raises(UsageError, match="rposnet_tiny_s1 is no folder that can be written to"):
+        read("--size", "tiny")
 
 
 @pytest.mark.parametrize(
@@ -153,13 +198,11 @@ def test_misuse_is_one_sentence_that_speaks_of_flags(folder, capsys, words, sent
         ("mixr: shaw", "run.yaml: mixr: there is no such setting. Did you mean mixer?"),
         ("size: tny", "Did you mean tiny?"),
         ("- a", "run.yaml has no settings"),
-        ("", "run.yaml has no settings"),
         ("a: [", "run.yaml is not YAML in line 1"),
         ("size: tiny\nseed: 2\nsize: big", "run.yaml is not YAML in line 3: 'size' is there twice. Correct it."),
         ("max-tokens: 600\nmax_tokens: 700", "run.yaml: max_tokens: this setting is there twice. Leave one out."),
         ("dry_run: maybe", "--dry-run maybe: give one of 1 true yes on 0 false no off."),
         ("size: {a: b}", "run.yaml: size: give one value"),
-        ("seed: [1, [2]]", "run.yaml: seed: give one value"),
         ("size: !!python/object/apply:os.system ['touch x']", "--size touch x: choose one of"),
     ],
 )
@@ -171,74 +214,24 @@ def test_bad_file_is_one_sentence(folder, text, sentence):
     assert os.listdir(folder) == ["run.yaml"]
 
 
-@pytest.mark.parametrize("target", ["wmt14.en-de", "corpus", "compare", "quickstart", "lm"])
+@pytest.mark.parametrize("target", ["wmt14.en-de", *TARGETS])
 def test_help_has_every_setting(capsys, target):
     with pytest.raises(SystemExit):
         main([target, "--help"])
     shown = capsys.readouterr().out
-    settings, *_ = find_target(target)
-    assert all(f"--{name.replace('_', '-')}" in shown for name in settings.environment_names().values())
+    assert all(flag(name) in shown for name in find_target(target).settings_class().flags())
 
 
 def test_help_has_every_target(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    assert all(target in shown for target in ("wmt18.en-zh", "corpus", "compare", "quickstart", "lm"))
+    assert all(target in shown for target in ("wmt18.en-zh", *TARGETS))
 
 
-def test_settings_are_read_without_torch_and_fairseq():
+def test_settings_are_looked_up_without_torch_and_fairseq():
     """Whatever is mistyped is said at once."""
-    script = "import sys; from posnet_fairseq.cli.run import TARGETS, find_target; list(map(find_target, TARGETS)); "
+    script = "import sys; from posnet_fairseq.cli.run import TARGETS; [t.settings_class() for t in TARGETS.values()]; "
     script += "sys.exit(' '.join({'torch', 'fairseq', 'omegaconf', 'matplotlib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("\n", 1)
-
-
-@pytest.mark.parametrize(
-    ("target", "given", "meant"),
-    [("quickstart", "SEED", "SEEDS"), ("quickstart", "UPDATE", "UPDATES"), ("compare", "SEED", "SEEDS"),
-     ("corpus", "SEEDS", "SEED")],
-)  # fmt: skip
-def test_setting_of_another_recipe_is_not_passed_over(folder, monkeypatch, target, given, meant):
-    settings, *_ = find_target(target)
-    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes" / f"{target}.sh"))
-    monkeypatch.setenv("DATASET", "wmt14.en-de")
-    monkeypatch.setenv(given, "2")
-    with pytest.raises(UsageError, match=f"{given}=2: {target} has no such setting. Did you mean {meant}"):
-        settings.read(target, [], "")
-
-
-# Names of environment variables on desktops, in shells, containers, jobs of clusters and of CI.
-USUAL = """
-_ ACTIONS_RUNTIME_TOKEN BASH_ENV BUILD_ID BUILD_NUMBER BUILD_TAG BUILD_URL CDPATH CI CI_COMMIT_SHA CI_JOB_TOKEN
-CI_NODE_INDEX CI_PIPELINE_ID CI_PROJECT_NAME CI_RUNNER_ID COLORTERM COLUMNS CONDA_DEFAULT_ENV CONDA_PREFIX CPU
-CUDA_HOME CUDA_VISIBLE_DEVICES DATE DBUS_SESSION_BUS_ADDRESS DEBIAN_FRONTEND DESKTOP_SESSION DISPLAY EDITOR EUID
-EXECUTOR_NUMBER GDMSESSION GITHUB_ACTION GITHUB_ACTIONS GITHUB_ENV GITHUB_JOB GITHUB_OUTPUT GITHUB_PATH GITHUB_REF
-GITHUB_SHA GITHUB_TOKEN GITHUB_WORKSPACE GITLAB_CI GNOME_SHELL_SESSION_MODE GTK_MODULES HF_HOME HF_TOKEN HISTSIZE HOME
-HOST HOSTNAME HOSTTYPE http_proxy https_proxy IFS IM_CONFIG_PHASE ImageOS INVOCATION_ID JENKINS_URL JOB JOB_NAME
-JOB_URL JOURNAL_STREAM KUBERNETES_PORT KUBERNETES_SERVICE_HOST LANG LANGUAGE LC_ALL LC_TIME LD_LIBRARY_PATH LESS
-LESSOPEN LINES LOCAL_RANK LOGNAME LS_COLORS MACHTYPE MAIL MANPATH MKL_NUM_THREADS MORE no_proxy NODE NODE_ENV
-NODE_LABELS NODE_NAME OLDPWD OMP_NUM_THREADS OSTYPE PAGER PATH PBS_JOBID PBS_NODEFILE POSNET_KERNELS PROFILEREAD PS1
-PWD PYENV_ROOT PYTHONPATH PYTHONUNBUFFERED QT_ACCESSIBILITY RANK RUNNER_ARCH RUNNER_NAME RUNNER_OS RUNNER_TEMP
-RUNNER_TOOL_CACHE SESSION_MANAGER SHELL SHLVL SLURM_JOB_ID SLURM_JOB_NAME SLURM_JOB_NUM_NODES SLURM_NODEID
-SLURM_NTASKS SLURM_PROCID SLURM_SUBMIT_DIR SSH_AGENT_PID SSH_AUTH_SOCK SSH_CLIENT SSH_TTY STAGE_NAME TERM TMPDIR TMUX
-TOKEN TOKENIZERS_PARALLELISM TZ UID UNAME USER USERNAME VIRTUAL_ENV VISUAL WANDB_API_KEY WAYLAND_DISPLAY WINDOWID
-WORKSPACE WORLD_SIZE WSL_DISTRO_NAME XAUTHORITY XDG_CACHE_HOME XDG_DATA_DIRS XDG_RUNTIME_DIR XDG_SESSION_TYPE
-XMODIFIERS
-""".split()
-
-
-@pytest.mark.parametrize("target", ["corpus", "compare", "quickstart", "lm"])
-def test_usual_environment_is_taken_for_no_misspelt_setting(folder, monkeypatch, target):
-    settings, *_ = find_target(target)
-    monkeypatch.setenv("POSNET_RECIPE", str(folder / "recipes" / f"{target}.sh"))
-    monkeypatch.setenv("DATASET", "wmt14.en-de")
-    for name in USUAL:
-        monkeypatch.setenv(name, "1")
-    settings.read(target, [], "")
-    for variable in {*settings.variables()} - {"LR"}:  # too short to be misspelt
-        monkeypatch.setenv(f"{variable}_", "1")
-        with pytest.raises(UsageError, match=f"Did you mean {variable}"):
-            settings.read(target, [], "")
-        monkeypatch.delenv(f"{variable}_")

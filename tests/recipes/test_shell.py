@@ -1,4 +1,4 @@
-"""Recipes as shell scripts: what they refuse, what they would run, and where."""
+"""Recipes as shell scripts, and what a run would do: its commands, processes and checks, without a training."""
 
 import json
 import os
@@ -12,12 +12,11 @@ import pytest
 
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.comet import Comet
-from posnet_fairseq.cli.run import find_target
+from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import machine
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.failures import explain
 from support import commands
 from support.hostile import contents
 
@@ -29,17 +28,36 @@ DATASETS = ("iwslt14.de-en", "wmt14.en-de", "wmt14.en-fr", "wmt18.en-zh", "multi
 
 
 def recipe(name, *arguments, code=0, **environment):
-    """Its output on both channels, from another working directory."""
+    """Its output on both channels."""
     done = subprocess.run(
         ["bash", RECIPES / f"{name}.sh", *arguments],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        cwd="/",
     )
     assert done.returncode == code, done.stdout
     return done.stdout
+
+
+@pytest.fixture
+def shown(monkeypatch, capfd, tmp_path):
+    """A function that returns the output of posnet-run, which shows its commands, on both channels."""
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setattr("sys.argv", ["posnet-run"])
+    monkeypatch.chdir(tmp_path)
+
+    def dry_run(target, *words, code=0):
+        ended = None
+        try:
+            main([target, "--dry-run", *([] if "--gpus" in words else ["--cpus", "1"]), *map(str, words)])
+        except SystemExit as error:
+            ended = error.code
+        output = "".join(capfd.readouterr())
+        assert (ended or 0) == code, output
+        return output
+
+    return dry_run
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -52,55 +70,19 @@ def test_shellcheck_has_nothing_to_say(script):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "environment", "sentence"),
-    [
-        ("corpus", (), {}, "corpus: error: no data is named: set DATASET=quickstart.en-de, or DATA=FOLDER"),
-        ("corpus", (), {"DATA": "/no/such"}, "/no/such: posnet-prepare has not made this folder"),
-        ("corpus", ("train",), {"DATA": "/no/such"}, "/no/such: there is no dataset yet. Run the stage prepare first"),
-        ("wmt14.en-de", ("trian",), {}, "wmt14.en-de: error: trian: choose from prepare train average"),
-        ("wmt14.en-de", (), {"SIZE": "huge"}, "SIZE=huge: choose one of tiny multi30k iwslt base big"),
-        ("wmt14.en-de", (), {"SEED": "x"}, "SEED=x: give a whole number"),
-        ("wmt14.en-de", (), {"UPDATES": "1e5"}, "UPDATES=1e5: give a whole number"),
-        ("wmt14.en-de", (), {"MIXER": "a b"}, "MIXER=a b: name one mixer"),
-        ("wmt14.en-de", (), {"LR": "fast"}, "LR=fast: give a number"),
-        ("wmt14.en-de", (), {"METRICS": "bleu,blue"}, "METRICS=bleu,blue: choose from bleu, chrf, ter, bleurt"),
-        ("wmt14.en-de", (), {"OPTIONS": "--update-freq 7"}, "--update-freq has a variable of its own"),
-        ("wmt14.en-de", (), {"OPTIONS": "--x 'a b'"}, "quotes are not understood there"),
-        ("wmt14.en-de", (), {"NODE_RANK": "x"}, "NODE_RANK=x: give 0, 1"),
-        ("wmt14.en-de", (), {"CPUS": "2", "MAX_TOKENS": "100", "DRY_RUN": "1"}, "make batches of 100 tokens on 2"),
-        ("compare", (), {"DATASET": "wmt14.en-de", "MIXERS": "shaw", "JOBS": "2", "NODES": "2"}, "Leave JOBS out"),
-        ("wmt14.en-de", (), {"NAME": "a b"}, "NAME=a b: give a name of letters"),
-        ("wmt14.en-de", (), {"NAME": "../x"}, "NAME=../x: give a name of letters"),
-        ("wmt14.en-de", (), {"UPDATES": "3000"}, "AVERAGE=7: 3000 updates with a checkpoint every 1000 make 3"),
-        ("wmt14.en-de", (), {"GPUS": "1", "CPUS": "1"}, "GPUS=1 and CPUS=1: give one of them"),
-        ("wmt14.en-de", (), {"GPUS": "99"}, "GPUS=99: this machine has"),
-        ("wmt14.en-de", (), {"CPUS": "1", "PRECISION": "bf16"}, "PRECISION=bf16: fairseq trains with fp32 on CPUs"),
-        ("wmt14.en-de", (), {"PRECISION": "int8"}, "PRECISION=int8: choose one of"),
-        ("wmt14.en-de", (), {"CPUS": "1", "NODES": "2", "DRY_RUN": "1"}, "NODES=2: run the stage train on each"),
-        ("compare", ("a", "b"), {"DATA": "/no/such"}, "2 files were given"),
-        ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "nothing to compare. Give a file"),
-        ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1", "MIXERS": "rposnt"}, "Did you mean rposnet"),
-        ("compare", (), {"DATASET": "wmt14.en-de", "DRY_RUN": "1", "MIXERS": "attention"}, "called transformer_pos"),
-        ("compare", ("/no/such",), {"DATASET": "wmt14.en-de", "DRY_RUN": "1"}, "/no/such: No such file"),
-        ("quickstart", (), {"UPDATES": "many"}, "quickstart: error: UPDATES=many: give a whole"),
-        ("quickstart", (), {"MIXERS": " "}, "quickstart: error: MIXERS is empty"),
-        ("quickstart", (), {"UPDATE": "300"}, "UPDATE=300: quickstart has no such setting. Did you mean UPDATES? If"),
-        ("quickstart", (), {"MIXER": "shaw"}, "Did you mean MIXERS?"),
-        ("compare", (), {"DATASET": "wmt14.en-de", "MIXERS": "shaw", "SEED": "2"}, "Did you mean SEEDS?"),
-        ("wmt14.en-de", (), {"max_token": "300"}, "max_token=300: corpus has no such setting. Did you mean MAX_TOKENS"),
-        ("lm", (), {"UPDATES": "9"}, "Did you mean LM_UPDATES?"),
-        ("lm", (), {"LM_UPDATES": "0"}, "lm: error: LM_UPDATES=0: give a whole number"),
-        ("lm", (), {"LM_SEED": "x"}, "lm: error: LM_SEED=x: give a whole number"),
-        ("lm", (), {"LM_SIZE": "big"}, "lm: error: LM_SIZE=big: choose one of a b c"),
-        ("lm", ("/no/such file.txt",), {}, "/no/such file.txt: there is no such file"),
-        ("lm", ("one.txt", "two.txt"), {}, "lm: error: 2 files were given. Give one"),
-    ],
-)  # fmt: skip
-def test_bad_settings_are_one_sentence(name, arguments, environment, sentence):
-    output = recipe(name, *arguments, code=2, **environment)
-    assert sentence in output
-    assert "Traceback" not in output
-    assert "unbound" not in output
+    ("variable", "option"),
+    [("MIXER", "--mixer"), ("SEEDS", "--seeds"), ("DRY_RUN", "--dry-run"), ("LM_UPDATES", "--updates")],
+)
+def test_former_variables_are_not_passed_over(variable, option):
+    expected = f"posnet: error: {variable}=x is no longer read. Give {option}, and unset it.\n"
+    assert recipe("quickstart", code=2, **{variable: "x"}) == expected
+
+
+def test_a_recipe_is_posnet_run(shown):
+    words = ["--mixer", "shaw", "--dry-run", "train", "--options=--gate none", "--cpus", "1"]
+    by_script, by_command = recipe("wmt14.en-de", *words), shown("wmt14.en-de", *words)
+    assert sorted(by_script.splitlines()) == sorted(by_command.splitlines())
+    assert "posnet-run: error: stage trian: choose one of" in recipe("wmt14.en-de", "trian", code=2)
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
@@ -124,45 +106,28 @@ def test_help_of_scripts_does_nothing_else(script, option, tmp_path):
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_dry_run_shows_every_command_and_does_nothing(dataset, tmp_path):
-    places = {"DATA": str(tmp_path / "no data" / dataset), "RUNS": str(tmp_path / "no runs")}
-    output = recipe(dataset, DRY_RUN="1", CPUS="1", MIXER="shaw", OPTIONS="--shaw-values", NAME="values", **places)
-    lines = output.splitlines()
-    order = (
-        "posnet-prepare",
-        "fairseq-train",
-        "posnet-average",
-        "posnet-precompute",
-        "posnet-translate",
-        "posnet-score",
-    )
-    found = [line.split()[0] for line in lines if line.split()[0] in order]
-    assert tuple(found) == order
+def test_dry_run_shows_every_command_and_does_nothing(shown, dataset, tmp_path):
+    places = ["--data", f"no data/{dataset}", "--runs", "no runs"]
+    output = shown(dataset, "--mixer", "shaw", "--options=--shaw-values", "--name", "values", *places)
+    order = "posnet-prepare fairseq-train posnet-average posnet-precompute posnet-translate posnet-score".split()
+    assert [line.split()[0] for line in output.splitlines() if line.split()[0] in order] == order
     assert "--shaw-values" in output
-    assert f"{dataset}/values_" in output
+    assert f"no\\ runs/{dataset}/values_" in output
     assert not list(tmp_path.iterdir())
 
 
-def test_options_may_stand_in_several_lines():
-    assert "--gate none --dropout 0" in recipe("wmt14.en-de", DRY_RUN="1", CPUS="1", OPTIONS="--gate none\n--dropout 0")
-
-
-def test_switches_are_off_with_0():
-    output = recipe("wmt14.en-de", "train", DRY_RUN="1", TENSORBOARD="0", CPUS="1")
-    assert "--tensorboard-logdir" not in output
-    assert "there is no dataset yet" in recipe("wmt14.en-de", "train", DRY_RUN="0", CPUS="1", DATA="/no/such", code=2)
-
-
-def test_metrics_are_those_of_posnet_score():
+def test_metrics_are_those_of_posnet_score(shown):
     for metric in METRICS:
-        recipe("wmt14.en-de", DRY_RUN="1", CPUS="1", METRICS=metric)
+        shown("wmt14.en-de", "--metrics", metric)
 
 
-def test_folders_are_relative_to_where_the_caller_is():
-    for name, more in (("corpus", {}), ("compare", {"MIXERS": "rposnet"})):
-        output = recipe(name, DRY_RUN="1", CPUS="1", DATA="no data", RUNS="no runs", DATASET="wmt14.en-de", **more)
-        assert "--save-dir /no\\ runs/no\\ data/rposnet_base_s1/checkpoints" in output
-        assert "fairseq-train /no\\ data " in output
+@pytest.mark.parametrize(("target", "more"), [("corpus", ()), ("compare", ("--mixers", "rposnet"))])
+def test_a_switch_of_a_file_and_folders_elsewhere(shown, target, more, tmp_path):
+    (tmp_path / "run.yaml").write_text("tensorboard: on\nruns: ../no runs\n")
+    output = shown(target, "--data", "/no data", "--dataset", "wmt14.en-de", "--config", "run.yaml", *more)
+    assert f"--tensorboard-logdir {tmp_path.parent}/no\\ runs/no\\ data/rposnet_base_s1/tensorboard" in output
+    assert "fairseq-train /no\\ data " in output
+    assert "--tensorboard-logdir" not in shown("wmt14.en-de", "train")
 
 
 # Sizes as in the paper, Section 5.3.
@@ -174,30 +139,24 @@ def test_folders_are_relative_to_where_the_caller_is():
         ("big", "--lr 4.94e-4 --max-update 300000 --save-interval-updates 600 --num 20 --label-smoothing 0.1"),
     ],
 )
-def test_sizes_are_trained_as_in_the_paper(size, options):
-    output = recipe("wmt14.en-de", "train", "average", "translate", DRY_RUN="1", CPUS="1", SIZE=size)
+def test_sizes_are_trained_as_in_the_paper(shown, size, options):
+    output = shown("wmt14.en-de", "train", "average", "translate", "--size", size)
     words = options.split()
     for option, value in zip(words[::2], words[1::2], strict=True):
         assert f"{option} {value} " in output
 
 
 @pytest.fixture
-def on_gpus(monkeypatch, capsys, tmp_path):
-    """What a recipe would run on a machine with GPUs, which is not at hand."""
+def on_gpus(monkeypatch, shown):
+    """What a run would do on a machine with GPUs, which is not at hand."""
 
-    def dry_run(gpus, bf16=True, **environment):
+    def dry_run(gpus, *words, bf16=True, max_tokens="3400"):
         monkeypatch.setattr(machine, "gpus", lambda: (gpus, bf16))
         monkeypatch.setattr(machine, "gpu_memory", lambda count: 80 * 2**30)
-        monkeypatch.setenv("POSNET_RECIPE", str(RECIPES / "wmt14.en-de.sh"))
-        monkeypatch.chdir(commands.ROOT)
-        given = {"DATASET": "wmt14.en-de", "SIZE": "base", "DRY_RUN": "1", "MAX_TOKENS": "3400"} | environment
-        for name, value in given.items():
-            monkeypatch.setenv(name, value)
-        run(RunSettings.read("corpus", ["train", "translate"], ""))
-        return "".join(capsys.readouterr())
+        given = ["--max-tokens", max_tokens] if max_tokens else []
+        return shown("wmt14.en-de", "train", "translate", "--gpus", gpus, *given, *words)
 
-    for name in ("CPUS", "GPUS", "DATA", "RUNS", "NODES", "NODE_RANK", "MASTER_ADDR", "SLURM_JOB_ID", "PRECISION"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return dry_run
 
 
@@ -206,7 +165,7 @@ def on_gpus(monkeypatch, capsys, tmp_path):
     [(1, 1, 8, 3400), (2, 1, 4, 3400), (4, 1, 2, 3400), (8, 1, 1, 3400), (3, 1, 3, 3022), (8, 2, 1, 1700)],
 )
 def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, batches, tokens):
-    output = on_gpus(gpus, NODES=str(nodes), MASTER_ADDR="first", NODE_RANK="0")
+    output = on_gpus(gpus, "--nodes", nodes, "--master-addr", "first", "--node-rank", "0")
     assert f"--max-tokens {tokens} --update-freq {batches} " in output
     assert 0.999 < gpus * nodes * batches * tokens / 27200 <= 1
     assert "--bf16" in output
@@ -218,16 +177,21 @@ def test_tokens_of_an_update_do_not_depend_on_the_machine(on_gpus, gpus, nodes, 
 
 
 def test_batches_are_those_that_fit_into_the_gpus(on_gpus):
-    output = on_gpus(2, MAX_TOKENS="", SIZE="tiny")
-    assert re.search(
-        r"batches of 600 tokens: a training step takes about 0\.\d GiB, and the GPU has 80.0 \(MAX_T", output
-    )
+    output = on_gpus(2, "--size", "tiny", max_tokens="")
+    said = r"batches of 600 tokens: a training step takes about 0\.\d GiB, and the GPU has 80.0 \(--max-t"
+    assert re.search(said, output)
     assert "--max-tokens 600 --update-freq 1 " in output
 
 
 def test_precision_of_older_gpus(on_gpus):
     assert "--bf16" not in on_gpus(1, bf16=False)
-    assert "--fp16" in on_gpus(1, PRECISION="fp16")
+    assert "--fp16" in on_gpus(1, "--precision", "fp16")
+
+
+def test_machines_that_do_not_know_one_another_are_refused(shown):
+    assert "--nodes 2: run the stage train on each machine" in shown("wmt14.en-de", "--nodes", "2", "train", code=2)
+    small = shown("wmt14.en-de", "--cpus", "2", "--max-tokens", "100", "train", code=2)
+    assert "--tokens 27200 and --max-tokens 100 make batches of 100 tokens on 2 processes" in small
 
 
 def program(folder, name, text):
@@ -238,13 +202,13 @@ def program(folder, name, text):
 
 def test_slurm_starts_the_training_on_every_machine(on_gpus, monkeypatch, tmp_path):
     program(tmp_path, "scontrol", 'printf "alpha\\nbeta\\n"')
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    slurm = {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "alpha,beta", "NODES": "2"}
-    output = on_gpus(4, **slurm)
+    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "alpha,beta"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setattr("posnet_fairseq.cli.run._set_up_processes", lambda: None)
+    output = on_gpus(4, "--nodes", "2")
     assert "srun --nodes 2 --ntasks 2 --ntasks-per-node 1 --kill-on-bad-exit=1 torchrun --nnodes 2" in output
-    assert (
-        "--rdzv-backend c10d --rdzv-id 17 --rdzv-endpoint alpha:29500 posnet_fairseq/runs/distributed/rank.py" in output
-    )
+    assert "--rdzv-backend c10d --rdzv-id 17 --rdzv-endpoint alpha:29500" in output
     assert "--max-tokens 3400 --update-freq 1 " in output
 
 
@@ -253,16 +217,11 @@ def test_batch_script_runs_a_recipe(tmp_path):
     done = subprocess.run(batch, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no recipe is named" in done.stderr
-    program(tmp_path, "recipe.sh", 'echo "$NODES machines, $1"')
-    slurm = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_NUM_NODES": "2"}
-    done = subprocess.run([*batch, "recipe.sh", "all"], env=os.environ | slurm, capture_output=True, text=True)
-    assert done.stdout == "2 machines, all\n"
-
-
-def test_tensorboard_is_on_by_an_option():
-    assert "--tensorboard-logdir" not in recipe("wmt14.en-de", "train", DRY_RUN="1", CPUS="1")
-    output = recipe("wmt14.en-de", "train", DRY_RUN="1", CPUS="1", TENSORBOARD="1")
-    assert "--tensorboard-logdir runs/wmt14.en-de/rposnet_base_s1/tensorboard" in output
+    program(tmp_path, "recipe.sh", 'echo "$@"')
+    for nodes, expected in (("2", "--nodes 2 all\n"), ("1", "all\n")):
+        slurm = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_NUM_NODES": nodes}
+        done = subprocess.run([*batch, "recipe.sh", "all"], env=os.environ | slurm, capture_output=True, text=True)
+        assert done.stdout == expected
 
 
 def card(folder, **more):
@@ -273,41 +232,25 @@ def card(folder, **more):
     return folder
 
 
-def test_translations_in_lower_case_are_scored_so(tmp_path):
+def test_translations_in_lower_case_are_scored_so(shown, tmp_path):
     (card(tmp_path / "data") / "test.de").touch()
-    settings = {"DATA": str(tmp_path / "data"), "DRY_RUN": "1", "CPUS": "1"}
-    assert "--lowercase" in recipe("corpus", "score", **settings)
+    assert "--lowercase" in shown("corpus", "score", "--data", "data")
     (card(tmp_path / "cased", words={"de": {"lowercase": True}, "en": {"lowercase": False}}) / "test.de").touch()
-    assert "--lowercase" not in recipe("corpus", "score", **settings | {"DATA": str(tmp_path / "cased")})
+    assert "--lowercase" not in shown("corpus", "score", "--data", "cased")
 
 
-def test_missing_test_set_is_noticed_before_the_training(tmp_path):
-    settings = {"DATA": str(card(tmp_path / "data")), "DRY_RUN": "1", "CPUS": "1"}
-    assert "has no test set (test.de): make it with posnet-prepare corpus --test" in recipe(
-        "corpus", code=2, **settings
-    )
-    assert "fairseq-train" in recipe("corpus", "train", "average", **settings)
-
-
-@pytest.mark.parametrize("target", ["corpus", "compare"])
-def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch, target):
-    monkeypatch.setattr(Comet, "package", "not-there")
-    settings, function, *_ = find_target(target)
-    texts = {"dataset": "wmt14.en-de", "mixers": "shaw", "metrics": "bleu,comet", "cpus": "1", "dry_run": "1"}
-    found = settings.parsed({name: text for name, text in texts.items() if name in settings.fields()})
-    with pytest.raises(UsageError, match=r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'"):
-        function(found)
-
-
-def test_advice_of_a_training_names_settings_of_the_run(monkeypatch, tmp_path):
-    def diverge(*_):
-        raise UsageError(explain(FloatingPointError("gradients are Nan/Inf")))
-
-    monkeypatch.setattr("posnet_fairseq.runs.run.train", diverge)
+def test_missing_test_set_is_noticed_before_the_training(shown, tmp_path):
     card(tmp_path / "data")
-    texts = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "cpus": "1", "stages": "train"}
-    with pytest.raises(UsageError, match=r"--lr, a longer --warmup or --options=--clip-norm 1, .*\(--init-from\)"):
-        run(RunSettings.parsed(texts))
+    said = shown("corpus", "--data", "data", code=2)
+    assert "has no test set (test.de): make it with posnet-prepare corpus --test" in said
+    assert "fairseq-train" in shown("corpus", "--data", "data", "train", "average")
+
+
+@pytest.mark.parametrize("more", [("corpus",), ("compare", "--mixers", "shaw")])
+def test_missing_package_of_a_metric_is_noticed_before_the_training(monkeypatch, shown, more):
+    monkeypatch.setattr(Comet, "package", "not-there")
+    output = shown(*more, "--dataset", "wmt14.en-de", "--metrics", "bleu,comet", code=2)
+    assert re.search(r"not-there, which is not installed\. Run .* -m pip install -e '\.\[comet\]'", output)
 
 
 def test_missing_tokenizer_of_a_language_is_noticed_before_the_training(monkeypatch, tmp_path):
@@ -319,14 +262,13 @@ def test_missing_tokenizer_of_a_language_is_noticed_before_the_training(monkeypa
     assert "--tokenize" not in str(raised.value)  # posnet-run has no such option
 
 
-def test_two_vocabularies_leave_two_embeddings(tmp_path):
+def test_two_vocabularies_leave_two_embeddings(shown, tmp_path):
     folder = card(tmp_path / "data")
-    settings = {"DATA": str(folder), "DRY_RUN": "1", "CPUS": "1"}
     for language in ("de", "en"):
         (folder / f"dict.{language}.txt").write_text("word 1\n")
-    assert "--share-all-embeddings" in recipe("corpus", "train", **settings)
+    assert "--share-all-embeddings" in shown("corpus", "train", "--data", "data")
     (folder / "dict.en.txt").write_text("other 1\n")
-    assert "--share-decoder-input-output-embed" in recipe("corpus", "train", **settings)
+    assert "--share-decoder-input-output-embed" in shown("corpus", "train", "--data", "data")
 
 
 @pytest.mark.parametrize(
@@ -339,17 +281,15 @@ def test_two_vocabularies_leave_two_embeddings(tmp_path):
         ('{"source_lang": "de", "target', "is no card of a dataset"),
         ('{"source_lang": "de", "target_lang": "en", "key": "k", "words": 1}', "is no card of a dataset"),
         ('{"key": "k"}', "does not say both languages"),
-        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, no str"),
+        ('{"source_lang": "d e", "target_lang": 1, "key": "k"}', "target_lang is 1, it should be text or null"),
         (None, "is a directory. Give a file in it."),
     ],
 )
-def test_bad_card_is_one_sentence(tmp_path, text, sentence):
+def test_bad_card_is_one_sentence(shown, tmp_path, text, sentence):
     path = card(tmp_path / "data") / "dataset.json"
     path.unlink()
     path.mkdir() if text is None else path.write_text(text, errors="surrogateescape")
-    output = recipe("corpus", "train", code=2, DATA=str(tmp_path / "data"), CPUS="1")
-    assert sentence in output
-    assert "Traceback" not in output
+    assert sentence in shown("corpus", "train", "--data", "data", code=2)
 
 
 def test_of_two_first_recipes_one_makes_the_environment(tmp_path):

@@ -14,7 +14,8 @@ from posnet_data_prep.prepare import main as prepare
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.run_settings import RunSettings, known_architectures
+from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import compression, measuring, protocol, results, running
@@ -99,7 +100,7 @@ def test_protocol_can_be_followed(name):
         assert claim.expected in ("better", "worse", "equal")
     for system in study.systems:
         settings = running._run_settings(study, system.name, 1, StudySettings.parsed({"study": name}))
-        assert settings.mixer in known_architectures()
+        find_mixer(settings.mixer, name)
         assert settings.patience is not None
         # All hyperparameters that were tuned are said.
         assert "--dropout" in system.options.split()

@@ -11,8 +11,8 @@ import torch
 from posnet_fairseq.fairseq_plugin.averaging import choose
 from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.runs import before_training
+from posnet_fairseq.runs.before_training import repair
 from posnet_fairseq.runs.checkpoints_kept import COPIES, most_kept, remove_old
-from posnet_fairseq.runs.repair import repair
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 
@@ -77,21 +77,21 @@ def test_disk_that_is_too_small_is_refused(tmp_path, monkeypatch):
 
 
 def test_half_a_last_checkpoint_is_replaced(tmp_path):
-    assert repair(tmp_path) == ""
+    assert repair(tmp_path) == []
     checkpoint(tmp_path / "checkpoint_1_10.pt")
     checkpoint(tmp_path / "checkpoint_1_20.pt", dropout=0.25)
     whole = (tmp_path / "checkpoint_1_20.pt").read_bytes()
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(whole)
-    assert repair(tmp_path) == ""
+    assert repair(tmp_path) == []
     last.write_bytes(whole[: len(whole) // 2])
-    assert "checkpoint_1_20.pt has taken its place" in repair(tmp_path)
+    assert "checkpoint_1_20.pt has taken its place" in repair(tmp_path)[0]
     assert last.read_bytes() == whole
 
 
 def test_half_a_checkpoint_alone_is_put_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"half")
-    assert "the training begins again" in repair(tmp_path)
+    assert "the training begins again" in repair(tmp_path)[0]
     (aside,) = tmp_path.iterdir()
     assert aside.name == "checkpoint_last.pt.damaged"
     assert aside.read_bytes() == b"half"
@@ -124,5 +124,5 @@ def test_a_checkpoint_that_cannot_be_read_now_stays(tmp_path, monkeypatch, error
 
 def test_a_checkpoint_of_a_mixer_that_is_not_here_stays(tmp_path):
     torch.save({"cfg": {"model": {"_name": "my_mixer_base"}}}, tmp_path / "checkpoint_last.pt")
-    assert repair(tmp_path) == ""
+    assert repair(tmp_path) == []
     assert (tmp_path / "checkpoint_last.pt").exists()

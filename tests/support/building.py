@@ -9,14 +9,14 @@ import torch
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
-from posnet_fairseq.mixers.bases.options import choices
-from posnet_fairseq.mixers.bases.settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_options import choices
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
-from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 MAX_POSITIONS = 24
 

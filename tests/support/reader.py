@@ -182,14 +182,14 @@ class Reader:
         assert done.returncode == 0, f"{command}\nends with {done.returncode}:\n{done.stdout}{done.stderr}"
 
     def _rehearse(self, command, words):
-        """Run a recipe with DRY_RUN=1, or posnet-run with --dry-run."""
+        """Run a recipe or posnet-run with --dry-run."""
         if words[0] == "posnet-run":
             self._shell(command, f'PATH="$PWD/bin:$PATH"; {shlex.join(words)} --dry-run')
             return
         script = ROOT / words[1]
         assert script.is_file(), f"{command}\nthere is no {words[1]}"
-        assert script.name != "lm.sh", f"{command}\nknows no DRY_RUN=1. Say in EXCEPTIONS what tests it."
-        self._shell(command, f"DRY_RUN=1 {command.text}")
+        assert script.name != "lm.sh", f"{command}\nknows no --dry-run. Say in EXCEPTIONS what tests it."
+        self._shell(command, f"{shlex.join(words)} --dry-run")
 
     def _copy_recipes(self):
         """Scripts work where they lie. They shall make no environment, and plan for a machine of eight GPUs."""

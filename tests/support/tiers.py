@@ -138,9 +138,6 @@ THOROUGH = {
     "end_to_end/test_documented_commands.py": {
         "test_command_works": "3 minutes; quick: every option that documents mention is known",
     },
-    "recipes/test_shell.py": {
-        "test_folders_are_relative_to_where_the_caller_is": "6 s: starts processes",
-    },
     "eval/test_comet.py": {
         "test_nothing_is_printed": "8 s: starts a process",
     },
@@ -162,11 +159,6 @@ def usual_case(callspec):
 def first(callspec):
     """The first test of its function."""
     yield (), ()
-
-
-def script(callspec):
-    """Of bad settings of recipes: each script."""
-    yield callspec.params["name"], ()
 
 
 def one_run(callspec):
@@ -208,7 +200,7 @@ ONE_OF_EACH_KIND = {
     "hostile/test_hostile_paths.py": {"test_bad_path": bad_path},
     **{
         f"hostile/test_hostile_{name}.py": {"test_row": program_and_end}
-        for name in "averaging links machines names numerics overwriting preparing scoring training translation".split()
+        for name in "averaging links names numerics overwriting preparing scoring training translation".split()
     },
     "hostile/test_hostile_checkpoints.py": {"test_row": damage},
     "hostile/test_hostile_folders.py": {"test_row": damage},
@@ -221,7 +213,6 @@ ONE_OF_EACH_KIND = {
     "test_build_mixer.py": {"test_compiled_without_a_break_with_padding": first},
     "test_directions.py": {"test_lines_are_split_as_for_training_in_both_directions": first},
     "test_length_ratio.py": {"test_damaged_data_is_named": first},
-    "recipes/test_shell.py": {"test_bad_settings_are_one_sentence": script},
     "test_training_memory.py": {
         "test_estimate_is_what_the_profiler_sees": first,
         "test_estimate_of_other_shapes": first,

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from posnet_fairseq.shared.errors import UsageError, option
-from posnet_fairseq.shared.numbers import check_range
+from posnet_fairseq.shared.schema import check_range
 
 # The least and the most of each setting. The rest would fill the memory, or overflow where numbers are raised to it.
 LIMITS: dict[str, tuple[float, float]] = {

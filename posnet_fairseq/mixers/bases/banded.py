@@ -9,10 +9,11 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.ops import ancestors
-from posnet_fairseq.ops.band import Band, BandWeights
+from posnet_fairseq.ops import beam_backpointers
+from posnet_fairseq.ops.band import Band
+from posnet_fairseq.ops.band_weights import BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.ring import append, slot_order
+from posnet_fairseq.ops.ring_buffer import append, slot_order
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
@@ -89,12 +90,12 @@ class BandedMixer(PositionBasedMixer):
         )
         memory = state.values
         if memory is None or memory.size(2) < len(new) or not is_writable(memory):
-            memory = state.values = ancestors.allocate(new, self.band, memory)
-        rows = state.get_or_create("ancestors", lambda: ancestors.initial(memory, len(new)))
+            memory = state.values = beam_backpointers.allocate(new, self.band, memory)
+        rows = state.get_or_create("ancestors", lambda: beam_backpointers.initial(memory, len(new)))
         if not is_writable(rows):
             rows = state.rows["ancestors"] = rows.clone()
-        ancestors.write(memory, rows, new, state.position)
-        return ancestors.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
+        beam_backpointers.write(memory, rows, new, state.position)
+        return beam_backpointers.mix(memory, rows, weights[:, state.position], state.position).to(new.dtype)
 
     def _empty_slots(self, new: Tensor) -> Tensor:
         batch, heads, _, width = new.shape

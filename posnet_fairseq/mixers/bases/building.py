@@ -5,9 +5,9 @@ import difflib
 import re
 from typing import Any
 
-from posnet_fairseq.mixers.bases.options import configure
+from posnet_fairseq.mixers.bases.mixer_options import configure
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
-from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, name_arguments

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
+from posnet_fairseq.ops.initialization import ONE_OF_THREE, linear
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.ops.offsets import scaled
 
@@ -130,15 +130,16 @@ class ContentBasedMixer(TokenMixer):
         return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None
 
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
-        from posnet_fairseq.ops.kernels import attention  # imports triton
+        from posnet_fairseq.ops.kernels import attention_kernels  # imports triton
 
-        table = self.offset_table(q) if attention.takes(q) else None
+        table = self.offset_table(q) if attention_kernels.takes(q) else None
         if table is None:
             return None
         queries, keys, ratio = q.size(2), v.size(2), context.length_ratio
         offsets = torch.arange(1 - keys, scaled(queries - 1, ratio) + 1, device=q.device)
         index = self.prepare(offsets[None])[0]
-        return attention.attend(q, k, v, table, index, context.padding_mask, self.drop_probability, self.causal, ratio)
+        settings = context.padding_mask, self.drop_probability, self.causal, ratio
+        return attention_kernels.attend(q, k, v, table, index, *settings)
 
     def projection_operations(self, size: MixingSize) -> float:
         """Multiplications of the projections of queries, keys and values, of gate and output."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.layout import padding_before_tokens
-from posnet_fairseq.ops.looking import may_look_at
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.shared.errors import UsageError
 

@@ -31,7 +31,7 @@ class DecodingState:
         rows: tensors with a row per hypothesis (self-attention) or per sentence (cross-attention).
         tables: weights by position, which all rows share.
         values: values of the last tokens where mixers leave them in place when hypotheses move, see
-            :mod:`posnet_fairseq.ops.ancestors`; None in others.
+            :mod:`posnet_fairseq.ops.beam_backpointers`; None in others.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.operations import MixingSize
+from posnet_fairseq.ops.offset_gather import gather_by_offset
 from posnet_fairseq.ops.offsets import clip_index
-from posnet_fairseq.ops.relative import gather_by_offset
 from posnet_fairseq.shared.errors import UsageError
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.ops.initialisation import ONE_OF_THREE, linear
+from posnet_fairseq.ops.initialization import ONE_OF_THREE, linear
 
 Gate = Literal["none", "gelu", "glu"]
 GATES: tuple[Gate, ...] = get_args(Gate)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
+from posnet_fairseq.mixers.bases.mixer_options import option
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.options import option
-from posnet_fairseq.mixers.bases.settings import MixerSettings
-from posnet_fairseq.ops import by_offset
+from posnet_fairseq.ops import offset_matmul
 from posnet_fairseq.ops.heads import merge_heads, split_heads
-from posnet_fairseq.ops.initialisation import ONE_OF_THREE
+from posnet_fairseq.ops.initialization import ONE_OF_THREE
 from posnet_fairseq.shared.errors import UsageError, flag
 
 # Of one projection of a layer: 8 GiB in float32.
@@ -74,8 +74,8 @@ class OffsetMatrices(nn.Module):
         settings = self.num_heads, self.reach
         q, k = _time_first(q), _time_first(k)
         if len(q) < len(k):
-            return by_offset.energies_of_step(q, self.queries, k, self.keys, *settings)
-        return by_offset.energies(q, self.queries, k, self.keys, *settings, self.causal)
+            return offset_matmul.energies_of_step(q, self.queries, k, self.keys, *settings)
+        return offset_matmul.energies(q, self.queries, k, self.keys, *settings, self.causal)
 
     def mix(self, weights: Tensor, v: Tensor) -> Tensor:
         """Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
@@ -83,9 +83,9 @@ class OffsetMatrices(nn.Module):
             return weights @ v
         v = _time_first(v)
         if weights.size(2) < len(v):
-            mixed = by_offset.mixture_of_step(weights, v, self.values, self.reach)
+            mixed = offset_matmul.mixture_of_step(weights, v, self.values, self.reach)
         else:
-            mixed = by_offset.mixture(weights, v, self.values, self.reach, self.causal)
+            mixed = offset_matmul.mixture(weights, v, self.values, self.reach, self.causal)
         return split_heads(mixed.transpose(0, 1), self.num_heads)
 
     def energy_operations(self, size: MixingSize, width: float) -> float:

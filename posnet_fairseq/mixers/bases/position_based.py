@@ -1,6 +1,7 @@
 """Base of the position-based mixers: their weights depend on positions only."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -8,15 +9,14 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.operations import MixingSize
-from posnet_fairseq.mixers.bases.settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
-from posnet_fairseq.ops.looking import may_look_at
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.masking import masked_energy, normalized
 from posnet_fairseq.ops.static_mixing import SharedWeights, StaticWeights, is_exact, mix_real
-from posnet_fairseq.ops.weight_noise import noise_of
 
 
 class PositionBasedMixer(TokenMixer):
@@ -25,8 +25,6 @@ class PositionBasedMixer(TokenMixer):
     Attributes:
         energies: modules whose sum is the energy, each a :class:`posnet_fairseq.mixers.bases.energies.Energy`, which a
             :class:`StoredEnergy` can replace. A subclass fills it, or overrides :meth:`energy`.
-        weight_noise: on the mixing weights in training, see :func:`posnet_fairseq.ops.weight_noise.noise_of`. All
-            sentences of a batch have the same; 0 is none.
 
     Class attributes:
         softmax: whether weights are the softmax of energies, or the energies themselves.
@@ -35,7 +33,6 @@ class PositionBasedMixer(TokenMixer):
     places: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     static = True
     softmax: ClassVar[bool] = True
-    weight_noise: float = 0.0
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
@@ -70,10 +67,8 @@ class PositionBasedMixer(TokenMixer):
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
-        if self.weight_noise and self.training:
-            return self._mix_each(query, value, context, draws=self._draws(query.size(1), value, context))
         if context.need_weights or (self.drop_probability and not self.shared_dropout):
-            return self._mix_each(query, value, context)
+            return self.mix_each(query, value, context)
         return self._mix_shared(query, value, context)
 
     def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
@@ -83,7 +78,7 @@ class PositionBasedMixer(TokenMixer):
         keys, rows = value.size(2), context.table_rows
         columns = keys if self.place == "cross" else rows
         table = context.state.table("energy", rows, lambda: self._energies(rows, columns, context))
-        return self._mix_each(query, value, context, context.row(table)[..., :keys])
+        return self.mix_each(query, value, context, context.row(table)[..., :keys])
 
     def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
         """With one table of weights for all sentences, where padding does not forbid it."""
@@ -101,24 +96,32 @@ class PositionBasedMixer(TokenMixer):
             return kept.mix(real_values), None
         share = weights.real_share(padding_mask)
         if not is_exact(share, value.dtype, None if self.place == "cross" else padding_mask):
-            return self._mix_each(query, value, context)
+            return self.mix_each(query, value, context)
         return mix_real(kept, real_values, share), None
 
     def _mix_without_looking(
         self, query: Tensor, value: Tensor, context: MixingContext
     ) -> tuple[Tensor, Tensor | None]:
         """With weights for each sentence: they are exact whatever the numbers."""
-        return self._mix_each(query, value, context)
+        return self.mix_each(query, value, context)
 
-    def _mix_each(
+    def mix_each(
         self,
         query: Tensor,
         value: Tensor,
         context: MixingContext,
         energy: Tensor | None = None,
-        draws: Tensor | None = None,
+        change: Callable[[Tensor, Tensor | None], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """With weights for each sentence, as padding, dropout and noise demand. `draws`: of the noise, (H, N, M)."""
+        """Mix with weights for each sentence, as padding and dropout demand.
+
+        Args:
+            query: (B, N, D).
+            value: (B, H, M, d).
+            context: of the call.
+            energy: (H, N, M), hidden pairs masked. Default: that of all queries from position 0 on.
+            change: a function of weights, (B or 1, H, N, M), and the padding mask, to the weights that are used.
+        """
         if energy is None:
             energy = self._energies(query.size(1), value.size(2), context)
         energies = energy[None]
@@ -127,10 +130,8 @@ class PositionBasedMixer(TokenMixer):
             if self.softmax:
                 weights = normalized(energies, padding_mask).to(value.dtype)
             else:
-                weights = _real(energies.to(value.dtype), padding_mask)
-            if draws is None:
-                return weights
-            return weights + _real(noise_of(weights, self.weight_noise, draws), padding_mask)
+                weights = without_padding(energies.to(value.dtype), padding_mask)
+            return weights if change is None else change(weights, padding_mask)
 
         # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(dropout, p=self.drop_probability)
@@ -145,13 +146,6 @@ class PositionBasedMixer(TokenMixer):
             return attend(value, padding_mask), weigh(padding_mask)
         recompute = self.should_recompute(energies.size(3))
         return in_chunks(attend, (value, padding_mask), energies[0].numel(), recompute), None
-
-    def _draws(self, queries: int, value: Tensor, context: MixingContext) -> Tensor:
-        """Standard normal numbers for the noise on weights, (H, N, M), 0 at hidden pairs."""
-        keys = value.size(2)
-        draws = torch.randn(self.num_heads, queries, keys, dtype=value.dtype, device=value.device)
-        hidden = self.hidden(context.offsets(queries, keys))
-        return draws if hidden is None else draws.masked_fill(hidden, 0)
 
     def memory_positions(self, context: MixingContext) -> Tensor | None:
         """(P, D) vectors of the memory's positions, or None."""
@@ -200,6 +194,6 @@ class PositionBasedMixer(TokenMixer):
         return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim
 
 
-def _real(weights: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """(B or 1, H, N, M), zeros at padding. `padding_mask`: (B, M), True at padding, or None."""
+def without_padding(weights: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Return weights (B or 1, H, N, M) with zeros at padding. `padding_mask`: (B, M), True at padding, or None."""
     return weights if padding_mask is None else weights.masked_fill(padding_mask[:, None, None], 0)

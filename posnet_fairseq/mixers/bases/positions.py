@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.dropout import Dropout
+from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import front_order, reorder
 from posnet_fairseq.ops.sinusoids import sinusoidal_embedding
 from posnet_fairseq.shared.errors import UsageError

@@ -6,17 +6,17 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.checks import check_call, check_length_ratio, check_state, check_step
+from posnet_fairseq.mixers.bases.call_checks import check_call, check_length_ratio, check_state, check_step
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
-from posnet_fairseq.mixers.bases.dropout import Dropout
 from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings, description
 from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.positions import Positions
-from posnet_fairseq.mixers.bases.settings import PLACES, MixerSettings, description
+from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.heads import merge_heads, split_heads
-from posnet_fairseq.ops.initialisation import linear
+from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 

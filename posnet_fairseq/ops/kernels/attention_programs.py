@@ -1,4 +1,4 @@
-"""The GPU programs of :mod:`posnet_fairseq.ops.kernels.attention`, in Triton.
+"""The GPU programs of :mod:`posnet_fairseq.ops.kernels.attention_kernels`, in Triton.
 
 A query n stands at the token ⌊γn⌋ = n·source // target; m is a token. Energies and weights exist in tiles of some
 queries and tokens only; the backward pass computes them again, as flash attention does (Dao et al., 2022).

@@ -1,4 +1,4 @@
-"""The GPU programs of :mod:`posnet_fairseq.ops.kernels.band`, in Triton.
+"""The GPU programs of :mod:`posnet_fairseq.ops.kernels.band_kernels`, in Triton.
 
 Names as there: h is a head, b a sentence, n a query that stands at the token ⌊γn⌋ = n·source // target, m a token, R
 the clip distance. A program computes a tile of its result; all sums are taken in float32.

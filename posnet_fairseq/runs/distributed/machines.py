@@ -68,11 +68,10 @@ class Share:
     def complaint(self, message: str) -> str:
         """A sentence if this process cannot work with the first one, else ""."""
         processes, arguments, dataset, record = json.loads(message)
-        here = f"machine {self.machine} (NODE_RANK)"
+        here = f"machine {self.machine} (--node-rank)"
         if processes != self.processes:
-            return (
-                f"{here} has {self.processes} processes and the first has {processes}. Give all the same number (GPUS)."
-            )
+            number = f"{here} has {self.processes} processes and the first has {processes}"
+            return f"{number}. Give all the same number (--gpus)."
         for place, (own, first) in enumerate(zip(self.arguments, arguments, strict=False)):
             if own != first and place > 0 and self.arguments[place - 1] not in PLACES:
                 own, first = (" ".join(words[place - 1 : place + 1]) for words in (self.arguments, arguments))
@@ -87,7 +86,7 @@ class Share:
             if time.monotonic() > deadline:
                 return (
                     f"{here} does not see what the first has written: {self.record.absolute()}. Runs must be in a "
-                    "folder that all machines share (RUNS)."
+                    "folder that all machines share (--runs)."
                 )
             time.sleep(min(1.0, PATIENCE / 10))
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posnet_fairseq.ops.derivatives import twice_differentiable
+from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.offset_groups import (
     diagonal,
     groups,
@@ -167,7 +167,7 @@ class _Energies(torch.autograd.Function):
         return _energies(q, query_table, k, key_table, *settings)
 
     @staticmethod
-    @twice_differentiable(_energies)
+    @once_differentiable
     def backward(ctx: Any, to_energy: Tensor) -> tuple[Tensor | None, ...]:
         q, query_table, k, key_table = ctx.saved_tensors
         num_heads, clip_distance, causal = ctx.settings
@@ -210,7 +210,7 @@ class _Mixture(torch.autograd.Function):
         return _mixture(weights, v, table, *settings)
 
     @staticmethod
-    @twice_differentiable(_mixture)
+    @once_differentiable
     def backward(ctx: Any, to_mixed: Tensor) -> tuple[Tensor | None, ...]:
         weights, v, table = ctx.saved_tensors
         clip_distance, causal = ctx.settings

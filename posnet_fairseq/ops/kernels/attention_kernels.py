@@ -1,7 +1,7 @@
 """Attention with an energy for every offset on GPUs, without a table (N, M) in memory.
 
 α̂_nm = q_n·k_m + t_n[row(⌊γn⌋ - m)]. Scalars of relative positions are a table t of one row for all queries; vectors
-that queries are multiplied with are a table q·rᵀ, (B, H, N, T), as :mod:`posnet_fairseq.ops.relative` has it.
+that queries are multiplied with are a table q·rᵀ, (B, H, N, T), as :mod:`posnet_fairseq.ops.offset_gather` has it.
 
 :func:`torch.nn.attention.flex_attention.flex_attention` has such energies too, but no dropout of weights, which nearly
 all trainings use; nor can its gradients be tested without a GPU, as it has none on CPUs.
@@ -12,12 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posnet_fairseq.ops.derivatives import twice_differentiable
+from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.kernels import are_used, attention_programs
 from posnet_fairseq.ops.kernels.launching import dense_rows, empty_by_rows, launch, precision, strides
-from posnet_fairseq.ops.masking import normalized
-from posnet_fairseq.ops.offsets import scaled
-from posnet_fairseq.ops.relative import gather_by_offset, plus_products
 
 # With these tiles every program needs less than the 99 KiB of fast memory that GPUs for desktops have.
 QUERIES = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}
@@ -65,20 +62,6 @@ def attend(
     k, v, index = k.to(q.dtype), v.to(q.dtype), index.int()
     settings = float(drop_probability), causal, *length_ratio
     return _attend(q, k, v, table, index, padding_mask, seed, *settings)[0]
-
-
-def _formula(
-    q: Tensor, k: Tensor, v: Tensor, table: Tensor, index: Tensor, padding: Tensor | None, seed: Tensor | None,
-    mixed: Tensor, statistics: Tensor, drop: float, causal: bool, source: int, target: int,
-) -> Tensor:  # fmt: skip
-    if seed is not None:
-        raise NotImplementedError("Kernels have no second derivatives with dropout: set POSNET_KERNELS=off.")
-    at = scaled(torch.arange(q.size(2), device=q.device), (source, target))
-    offsets = at[:, None] - torch.arange(k.size(2), device=q.device)
-    per_row = table.expand(-1, -1, q.size(2), -1)
-    energy = gather_by_offset(per_row, index.long()[offsets + k.size(2) - 1])
-    energy = plus_products(energy.to(q.dtype), q, k)
-    return normalized(energy, padding, offsets < 0 if causal else None).to(v.dtype) @ v
 
 
 @torch.library.custom_op("posnet::attend", mutates_args=())
@@ -141,13 +124,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     ctx.save_for_backward(*tensors, *output)
 
 
-@twice_differentiable(_formula)
-def _backward_of_mixed(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-    return *_gradients(*ctx.saved_tensors, upstream, *ctx.settings), *[None] * 7
-
-
+@once_differentiable
 def _backward(ctx: Any, upstream: Tensor, to_statistics: Tensor | None) -> tuple[Tensor | None, ...]:
-    return _backward_of_mixed(ctx, upstream)
+    return *_gradients(*ctx.saved_tensors, upstream, *ctx.settings), *[None] * 7
 
 
 _attend.register_autograd(_backward, setup_context=_setup)

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from posnet_fairseq.analog.crossbars import on_crossbars
+from posnet_fairseq.analog.crossbar_matrix import on_crossbars
+from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
 from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
@@ -13,7 +14,6 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.model import Transformer
-from posnet_fairseq.transformer.parts import linears
 
 
 def put_on_crossbars(

@@ -4,11 +4,11 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.fairseq_plugin.binarised import sentence_sizes
+from posnet_fairseq.fairseq_plugin.binarized import sentence_sizes
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.binarised import binarised_set
-from posnet_fairseq.transformer.length_ratio import UNKNOWN, Ratio, parse
+from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, Ratio, parse
 
 
 def measure(

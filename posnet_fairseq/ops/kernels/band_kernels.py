@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posnet_fairseq.ops import band
-from posnet_fairseq.ops.derivatives import twice_differentiable
+from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.kernels import band_programs
 from posnet_fairseq.ops.kernels.launching import dense_rows, empty_by_rows, launch, precision, strides
 
@@ -26,11 +26,6 @@ SENTENCES = 8
 def mix_band(weights: Tensor, value: Tensor, which: band.Band, length_ratio: tuple[int, int] = (1, 1)) -> Tensor:
     """Return what :func:`posnet_fairseq.ops.band.mix_band` returns, of values in float32 or less."""
     return _mix(weights.float(), value, which.clip_distance, which.tails, *length_ratio)
-
-
-def _formula(weights: Tensor, value: Tensor, clip_distance: int, tails: bool, *length_ratio: int) -> Tensor:
-    source, target = length_ratio
-    return band.mix_band(weights, value, band.Band(clip_distance, tails, causal=False), (source, target))
 
 
 @torch.library.custom_op("posnet::mix_band", mutates_args=())
@@ -110,7 +105,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(weights, value)
 
 
-@twice_differentiable(_formula)
+@once_differentiable
 def _backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
     weights, value = ctx.saved_tensors
     for_weights, for_value, *_ = ctx.needs_input_grad

@@ -12,7 +12,6 @@ import posnet_fairseq.mixers  # noqa: F401  (registers them: their options are o
 from posnet_fairseq.mixers.bases.gating import Gate
 from posnet_fairseq.mixers.bases.positions import PositionEmbedding
 from posnet_fairseq.registry import close_registry, option_fields
-from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.activations import Activation
 
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
@@ -82,7 +81,9 @@ class _TransformerOptions(_DecoderOptions):
         "that will run on crossbars, see docs/crossbars.md",
         default=0.0,
     )
-    weight_noise_on: str | None = _option(f"what has --weight-noise: one or more of {','.join(PARTS)}")
+    weight_noise_on: str | None = _option(
+        "what has --weight-noise: one or more of mixing,projections,feed-forward,output"
+    )
     share_all_embeddings: bool = _option("one embedding for source, target and output", default=False)
     encoder_embed_path: str | None = _option("pre-trained encoder embeddings, a text file")
     max_source_positions: int | None = _of_task()

@@ -9,9 +9,9 @@ from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer import length_ratio
+from posnet_fairseq.transformer import length_ratio_option
 from posnet_fairseq.transformer.activations import ACTIVATIONS
-from posnet_fairseq.transformer.options import PLACE_OPTIONS
+from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 from posnet_fairseq.transformer.placement import (
     mixer_at,
     mixer_settings,
@@ -20,7 +20,6 @@ from posnet_fairseq.transformer.placement import (
     position_readers,
     side_of,
 )
-from posnet_fairseq.transformer.weight_noise import check_weight_noise
 
 # Far beyond any model that was ever trained. More is a slip, or a checkpoint that is made to fill the memory.
 MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15}
@@ -79,8 +78,6 @@ def check(cfg: Any) -> None:
             f"--shared-attention-dropout: none of the chosen mixers ({names}) has weights that sentences share. "
             "Leave it out or choose another."
         )
-    if hasattr(cfg, "weight_noise"):  # of a translation model
-        check_weight_noise(cfg)
     for side in sides:
         readers = position_readers(cfg, side)
         if readers and position_kind(cfg, side) == "none":
@@ -89,7 +86,7 @@ def check(cfg: Any) -> None:
                 "Choose sinusoidal or learned."
             )
     if "cross" in places(cfg) and mixer_at(cfg, "cross").reads_length_ratio:
-        length_ratio.parse(cfg.length_ratio)
+        length_ratio_option.parse(cfg.length_ratio)
 
 
 def _check_count(cfg: Any, name: str, most: int, example: str = "") -> None:

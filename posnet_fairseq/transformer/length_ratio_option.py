@@ -6,7 +6,7 @@ It is kept as the fraction of two whole numbers, so that ⌊γn⌋ is the same i
 from fractions import Fraction
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.numbers import decimal
+from posnet_fairseq.shared.schema import decimal
 
 Ratio = tuple[int, int]  # source tokens, target tokens
 

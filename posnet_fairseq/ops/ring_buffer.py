@@ -3,7 +3,7 @@
 The values of the last tokens lie in a ring of slots, token m in slot m modulo the number of slots. In a band with tails
 a token that leaves the ring is added to a sum, which has one more slot at the end. R + 1 slots suffice in both cases.
 Nothing is overwritten, as gradients and exported graphs need it. Without them
-:mod:`posnet_fairseq.ops.ancestors` is faster.
+:mod:`posnet_fairseq.ops.beam_backpointers` is faster.
 """
 
 import torch

@@ -1,0 +1,295 @@
+"""The form of what posnet reads: JSON and YAML files, parsed strictly and converted to types, and ranges of numbers."""
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from numbers import Integral, Real
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import decoded, read_small
+
+T = TypeVar("T")
+
+_MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
+_MOST_NODES = 1_000_000  # of YAML, each alias counted as what it stands for
+_DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
+_PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_NAMES = {
+    "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "null": "null",
+    "object": "a mapping", "str": "text",
+}  # fmt: skip
+
+
+def read_json(
+    path: str | Path, kind: type[T] | Any = Any, what: str = "", advice: str = "Correct it.", most: int = 2**26
+) -> T | Any:
+    """Return the content of a JSON file as a type, such as a :class:`msgspec.Struct` or ``dict[str, int]``.
+
+    Args:
+        path: of a regular file.
+        kind: type of the content.
+        what: the file should be, for the error's text, such as "card of a dataset".
+        advice: how to get a right one, for the error's text.
+        most: bytes that the file may have.
+
+    Raises:
+        UsageError: the file is missing, too large or not JSON, has a key twice in an object or a number that is not
+            finite or has more than 40 digits, or its content is not of the type.
+    """
+    return convert(parse_json(read_small(path, most), path, what, advice), kind, path, what, advice)
+
+
+def parse_json(data: bytes | str, name: object, what: str = "", advice: str = "Correct it.") -> Any:
+    """Return the content of JSON text, refused as by :func:`read_json`; ``name`` is that of the text's file."""
+    try:
+        return json.loads(
+            data, object_pairs_hook=_unique, parse_int=_number, parse_float=_number, parse_constant=_number
+        )
+    except _PARSING as error:
+        raise UsageError(f"{name} is no {what or 'JSON'}: {_problem(error)}. {advice}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r:.50} is there twice")
+    return found
+
+
+def _number(text: str) -> int | float:
+    if len(text) <= _MOST_DIGITS and math.isfinite(value := float(text)):
+        return int(text) if text.removeprefix("-").isdigit() else value
+    raise ValueError(f"{text:.50} is no finite number of at most {_MOST_DIGITS} digits")
+
+
+class UniqueKeys(yaml.composer.Composer):
+    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Return a mapping as it is written: keys that come from ``<<`` may be there again, with other values.
+
+        Raises:
+            yaml.MarkedYAMLError: a key occurs twice.
+        """
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add((key.tag, key.value))
+        return node
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the whole document, unless aliases in aliases make it too large."""
+        node = super().get_single_node()
+        if node is not None and _size(node, {}) > _MOST_NODES:
+            raise yaml.MarkedYAMLError(problem="aliases stand for too many values", problem_mark=node.start_mark)
+        return node
+
+
+def _size(node: yaml.Node, known: dict[int, float]) -> float:
+    """Return the number of nodes, each alias counted as what it stands for."""
+    if id(node) not in known:
+        known[id(node)] = math.inf  # of a node in itself
+        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
+        pairs = parts if isinstance(node, yaml.MappingNode) else [(part,) for part in parts]
+        known[id(node)] = 1 + sum(_size(part, known) for pair in pairs for part in pair)
+    return known[id(node)]
+
+
+class TextLoader(UniqueKeys, yaml.BaseLoader):
+    """Loader that leaves all scalars as they are written: 7e-4, off."""
+
+
+class PlainLoader(UniqueKeys, yaml.SafeLoader):
+    """Loader of plain data: texts, numbers, switches, lists and mappings. Times and dates are texts."""
+
+    def number_or_text(self, node: yaml.ScalarNode) -> object:
+        """Return a number, or a text with a colon or of many digits as it is: YAML would read 12:30 as 750."""
+        text = self.construct_scalar(node)
+        if ":" in text or len(text) > _MOST_DIGITS or node.tag.endswith(":timestamp"):
+            return text
+        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+
+
+for _kind in ("int", "float", "timestamp"):
+    PlainLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", PlainLoader.number_or_text)
+
+
+def read_yaml(
+    path: str | Path,
+    kind: type[T] | Any = Any,
+    loader: type[TextLoader] | type[PlainLoader] = TextLoader,
+    advice: str = "Correct it.",
+) -> T | Any:
+    """Return the content of a YAML file as a type.
+
+    Args:
+        path: of the file; a pipe may be read.
+        kind: type of the content. Scalars that :class:`TextLoader` leaves as text become numbers and switches where
+            the type has them.
+        loader: of the file.
+        advice: how to get a right one, for the error's text.
+
+    Raises:
+        UsageError: the file is missing, too large or not YAML, has a key twice in a mapping, or its content is not of
+            the type.
+    """
+    try:
+        content = yaml.load(decoded(read_small(path, pipes=True), path).removesuffix("\n"), loader)
+    except UsageError:
+        raise
+    except _PARSING as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where else ""
+        raise UsageError(f"{path} is not YAML{line}: {_problem(error)}. {advice}") from error
+    return convert(content, kind, path, advice=advice, strict=loader is not TextLoader)
+
+
+def _problem(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return f"{getattr(error, 'problem', None) or error or type(error).__name__!s:.200}"
+
+
+def convert(
+    data: object, kind: type[T] | Any, path: object, what: str = "", advice: str = "Correct it.", strict: bool = True
+) -> T | Any:
+    """Return parsed JSON or YAML as a type.
+
+    Args:
+        data: lists, dicts, text, numbers, switches and None.
+        kind: type, see the documentation of msgspec.
+        path: file of the data, for the error's text.
+        what: the file should be, for the error's text.
+        advice: how to get a right one, for the error's text.
+        strict: refuse text where the type has a number or a switch.
+
+    Raises:
+        UsageError: a value is not of its type; the sentence has its place, the value and what is allowed.
+    """
+    try:
+        return msgspec.convert(data, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        file = f"{path} is no {what}" if what else path
+        raise UsageError(f"{file}: {_complaint(data, kind, strict)}. {advice}") from error
+
+
+def _complaint(data: Any, kind: Any, strict: bool) -> str:
+    """Say which value in data is not of its type, and what is allowed there."""
+    place, problem = "", _misfit(data, kind, strict)
+    while True:  # to the innermost value that is not of its type
+        for step, value, its in _parts(data, kind):
+            if found := _misfit(value, its, strict):
+                place, data, kind, problem = place + step, value, its, found
+                break
+        else:
+            break
+    place = place.removeprefix(".") or "it"
+    field = re.search(r" field `(.*)`", problem)
+    if field and "missing" in problem:
+        return f"{place} lacks {field[1]}"
+    if field:
+        return f"{place} has the unknown key {field[1]:.50}; there are {', '.join(_fields(kind))}"
+    if not problem.startswith(("Expected", "Invalid enum")):
+        return problem.rstrip(".")  # of a type that checks itself
+    expected = re.sub(r"`(.*?)`", _named, problem.removeprefix("Expected ").partition(", got ")[0])
+    if choices := next((get_args(each) for each in _members(kind) if get_origin(each) is Literal), ()):
+        expected = ", ".join(map(str, choices))
+    return f"{place} is {data!r:.50}, it should be {expected}"
+
+
+def _named(kinds: re.Match[str]) -> str:
+    return " or ".join(_NAMES.get(kind, kind) for kind in kinds[1].split(" | "))
+
+
+def _misfit(value: object, kind: Any, strict: bool) -> str:
+    """Return what msgspec says of a value that is not of a type, else ""."""
+    try:
+        msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        return str(error).partition(" - at `")[0]
+    return ""
+
+
+def _parts(value: object, kind: Any) -> Iterator[tuple[str, object, Any]]:
+    """Yield each part of a value: the step to it, the part and its type."""
+    for each in _members(kind):
+        inner = get_args(each)
+        if isinstance(value, dict) and get_origin(each) is dict:
+            yield from ((f".{key}", part, inner[1]) for key, part in value.items())
+        elif isinstance(value, dict):
+            yield from ((f".{key}", value[key], its) for key, its in _fields(each).items() if key in value)
+        elif isinstance(value, list) and get_origin(each) in (list, tuple):
+            kinds = [its for its in inner if its is not ...]
+            yield from ((f"[{place}]", part, kinds[min(place, len(kinds) - 1)]) for place, part in enumerate(value))
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union, without what annotates them."""
+    if get_origin(kind) is Annotated:
+        return _members(get_args(kind)[0])
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a type, by name."""
+    return get_type_hints(kind, include_extras=True) if hasattr(kind, "__annotations__") else {}
+
+
+def decimal(text: str) -> Fraction:
+    """Return the exact value of a number such as 1.05 or 7e-4.
+
+    Args:
+        text: at most 40 digits on each side of the point, and an exponent of at most two.
+
+    Raises:
+        ValueError: it is no such number.
+    """
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r:.50} is no decimal number")
+    return Fraction(text)
+
+
+def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:
+    """Refuse a number that is out of range.
+
+    Args:
+        name: what the user calls it.
+        number: any value.
+        least, most: range, both included.
+        whole: refuse fractions.
+
+    Raises:
+        UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
+    """
+    if isinstance(number, bool) or not isinstance(number, Integral if whole else Real):
+        raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
+    if not least <= number <= most:  # type: ignore[operator]  # any Real compares
+        raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")
+
+
+def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:
+    """Refuse numbers on a command line that are out of range.
+
+    Args:
+        options: of the command line.
+        limits: smallest and largest number that is allowed, by name of the option, for each of its numbers.
+
+    Raises:
+        UsageError: a number is smaller, larger, or nan.
+    """
+    for name, (least, most) in limits.items():
+        given = getattr(options, name)
+        for number in given if isinstance(given, list) else [given]:
+            check_range(flag(name), number, least, most)

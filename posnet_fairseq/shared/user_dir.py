@@ -1,0 +1,42 @@
+"""A folder of the user's own that registers mixers, as fairseq's ``--user-dir`` imports one."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from posnet_fairseq.shared.errors import UsageError
+
+_imported: list[str] = []  # folders
+
+
+def import_user_dir(folder: str | Path) -> None:
+    """Import the package in a folder, once, as fairseq does.
+
+    Raises:
+        UsageError: there is none, or another module has its name.
+    """
+    path = Path(folder).absolute()
+    if not (path / "__init__.py").is_file():
+        raise UsageError(f"--user-dir {folder}: it has no __init__.py. Give the folder of a package that has mixers.")
+    if path.name not in sys.modules:
+        sys.path.insert(0, str(path.parent))
+        importlib.import_module(path.name)
+        _imported.append(str(path))
+    elif str(path) not in getattr(sys.modules[path.name], "__path__", ()):
+        raise UsageError(f"--user-dir {folder}: another module is called {path.name}. Rename the folder.")
+
+
+class UserDirs:
+    """Stands for the folders that this process has imported: unpickling it imports them.
+
+    It comes before what knows their mixers, such as a function of a model.
+    """
+
+    def __reduce__(self) -> tuple[Callable[[Iterable[str]], None], tuple[list[str]]]:
+        return _import_all, (_imported,)
+
+
+def _import_all(folders: Iterable[str]) -> None:
+    for folder in folders:
+        import_user_dir(folder)

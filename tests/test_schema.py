@@ -1,0 +1,120 @@
+"""Strict reading of JSON and YAML, and the sentences about values that are not of their type."""
+
+import math
+from argparse import Namespace
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.schema import PlainLoader, check_numbers, decimal, read_json, read_yaml
+
+
+@dataclass
+class Case:
+    lower: bool = False
+
+
+class Run(msgspec.Struct, forbid_unknown_fields=True):
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=10)]
+    size: Literal["tiny", "big"] = "tiny"
+    scores: dict[str, list[float]] = {}
+    case: dict[str, Case] | None = None
+
+
+def refusal(read, *arguments):
+    with pytest.raises(UsageError) as caught:
+        read(*arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", " is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)."),
+        ("\udcff", " is no JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."),
+        ('{"a": 1, "b": {"c": 1, "d": 2, "c": 1}}', " is no JSON: 'c' is there twice."),
+        ("[" * 100_000, " is no JSON: it is nested too deeply."),
+        ("NaN", " is no JSON: NaN is no finite number of at most 40 digits."),
+        ("1e999", " is no JSON: 1e999 is no finite number of at most 40 digits."),
+        (f"-{'9' * 400}", f" is no JSON: -{'9' * 49} is no finite number of at most 40 digits."),
+        ("[1]", ": it is [1], it should be a mapping."),
+        ("{}", ": it lacks seed."),
+        ('{"seed": 1, "seeds": 2}', ": it has the unknown key seeds; there are seed, size, scores, case."),
+        ('{"seed": true}', ": seed is True, it should be a whole number."),
+        ('{"seed": 10}', ": seed is 10, it should be a whole number <= 9."),
+        ('{"seed": 1, "size": "small"}', ": size is 'small', it should be tiny, big."),
+        ('{"seed": 1, "scores": {"b": [], "c": [1, "2"]}}', ": scores.c[1] is '2', it should be a number."),
+        ('{"seed": 1, "case": {"de": {"lower": 1}}}', ": case.de.lower is 1, it should be true or false."),
+        ('{"seed": 1, "case": 5}', ": case is 5, it should be a mapping or null."),
+    ],
+)
+def test_json_that_is_none_or_not_of_its_type(tmp_path, text, sentence):
+    path = tmp_path / "run.json"
+    path.write_text(text, errors="surrogateescape")
+    assert refusal(read_json, path, Run) == f"{path}{sentence} Correct it."
+
+
+def test_json_of_its_type(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(
+        '{"seed": 1, "scores": {"b": [1, 2.5, -3e2]}, "case": {"de": {"lower": true}}}', encoding="utf-8-sig"
+    )
+    assert read_json(path, Run) == Run(1, "tiny", {"b": [1.0, 2.5, -300.0]}, {"de": Case(True)})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seed: [", " is not YAML in line 1: expected the node content, but found '<stream end>'."),
+        ("seed: 1\nsize: big\nseed: 1", " is not YAML in line 3: 'seed' is there twice."),
+        ("[" * 5000, " is not YAML: it is nested too deeply."),
+        ("seed: one", ": seed is 'one', it should be a whole number."),
+        (f"seed: {'9' * 400}", f": seed is '{'9' * 49}, it should be a whole number <= 9."),
+        ("seed: 1\nmixer: a", ": it has the unknown key mixer; there are seed, size, scores, case."),
+        (
+            "b0: &b0 [1]\n" + "\n".join(f"b{n + 1}: &b{n + 1} [{', '.join([f'*b{n}'] * 20)}]" for n in range(6)),
+            " is not YAML in line 1: aliases stand for too many values.",
+        ),
+        ("a: &a [*a]", " is not YAML in line 1: aliases stand for too many values."),
+    ],
+)  # fmt: skip
+def test_yaml_that_is_none_or_not_of_its_type(tmp_path, text, sentence):
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    assert refusal(read_yaml, path, Run) == f"{path}{sentence} Correct it."
+
+
+def test_yaml_of_its_type(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("seed: 1\nscores: {&b b: &scores [1, 7e-4], c: *scores}\ncase: {de: {lower: true}}")
+    assert read_yaml(path, Run) == Run(1, "tiny", {"b": [1.0, 7e-4], "c": [1.0, 7e-4]}, {"de": Case(True)})
+    path.write_text("a: {<<: {b: 1, c: off}, b: 2}\nd: [12:30, 2024-13-45, 1.5, 1e9, off]")
+    found = read_yaml(path, dict[str, Any], PlainLoader)
+    assert found == {"a": {"b": 2, "c": False}, "d": ["12:30", "2024-13-45", 1.5, "1e9", False]}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.05", Fraction(21, 20)), ("7e-4", Fraction(7, 10000)), ("-.5", Fraction(-1, 2)), ("2.", 2), ("1E+2", 100),
+        ("1e999999999", None), ("1e100", None), ("9" * 41, None), ("1/3", None), ("1_0", None), ("\u0661", None),
+        (" 1", None), ("", None), (".", None), ("nan", None), ("inf", None),
+    ],
+)  # fmt: skip
+def test_decimal_numbers_are_exact_and_of_bounded_length(text, value):
+    if value is not None:
+        assert decimal(text) == value
+        return
+    with pytest.raises(ValueError, match="is no decimal number"):
+        decimal(text)
+
+
+def test_a_number_out_of_range_is_named():
+    check_numbers(Namespace(max_length=[1, 2.5, 1000]), max_length=(1, 1000))
+    for number, shown in (0, "0"), (1001, "1001"), (math.nan, "nan"), (math.inf, "inf"), ([5, -3], "-3"):
+        with pytest.raises(UsageError, match=rf"^--max-length {shown}: give 1 or more, and at most 1,000\.$"):
+            check_numbers(Namespace(max_length=number), max_length=(1, 1000))
