@@ -85,7 +85,7 @@ class SearchableModel:
         text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
         how = (device, self.options.dtype, options.fast, options.compile)
-        self._models = [prepare_for_inference(model, *how) for model in models]
+        self._models: list[Any] = [prepare_for_inference(model, *how) for model in models]
         self._shortlist = None
         if options.shortlist is not None:
             self._shortlist = Shortlist.load(options.shortlist, self.vocabulary)

@@ -63,7 +63,7 @@ def decompressing(file: IO[bytes], name: object) -> IO[bytes]:
     Raises:
         UsageError: the file is of another format than text.
     """
-    buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)  # type: ignore[arg-type]
+    buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
     start = buffered.peek(10)
     refuse_other_formats(start, name)
     opener = opener_of(start)
