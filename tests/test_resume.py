@@ -196,7 +196,8 @@ def test_other_processes_pack_weights_as_this_one(model):
     work = translating._SearchElsewhere([str(model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)
     code = (
         "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
-        "from posnet_fairseq.inference.translator import Batch; pickle.load(sys.stdin.buffer)(Batch([])); "
+        "from posnet_fairseq.inference.translator import Batch; import torch; "
+        "pickle.load(sys.stdin.buffer)(Batch([torch.tensor([5, 2])])); "
         "print(pack.packing_speedup())"
     )
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)

@@ -1,5 +1,6 @@
 """Where translations go, a window of lines at a time: a stream, or a file, beside which finished windows are kept."""
 
+import argparse
 import contextlib
 import fcntl
 import functools
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from posnet_fairseq.inference.model_folder import files_of_models
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import reading, rescued, save_lines
+from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
 from posnet_fairseq.shared.output_paths import descriptor, resolved
 
 _KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
@@ -188,6 +190,38 @@ def open_output(
             yield finished
         finally:
             finished.close()
+
+
+def check_places(options: argparse.Namespace) -> None:
+    """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume.
+
+    Args:
+        options: of the command line.
+
+    Raises:
+        UsageError: they cannot be used.
+    """
+    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
+    inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
+    output, is_stream = options.output, True
+    if output == "-":
+        check_stdout()
+    else:
+        check_place(output, "--output", inputs)
+        is_stream = resolved(output, f"--output {output}")[1]
+        if not is_stream:
+            check_place(place_beside(output), "", inputs)
+    if options.resume and is_stream:
+        raise UsageError("--resume goes on with a file: give one by --output.")
+    if options.prefix == "-" == options.input:
+        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
+    if options.stream and not is_stream:
+        raise UsageError(
+            f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output."
+        )
+    for name, given in (("prefix", options.prefix), ("processes", options.processes > 1)):
+        if options.stream and given:
+            raise UsageError(f"--{name} {getattr(options, name)} with --stream: leave one of the two out.")
 
 
 def place_beside(output: str) -> Path:

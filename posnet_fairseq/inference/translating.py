@@ -16,7 +16,7 @@ import torch
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, open_output, place_beside
+from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, open_output
 from posnet_fairseq.inference.packing.pack import (
     assume_packing_speedup,
     describe_packing,
@@ -30,9 +30,8 @@ from posnet_fairseq.inference.searchable import SearchableLanguageModel, Searcha
 from posnet_fairseq.inference.text_options import text_options
 from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import check_place, check_stdout
+from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.incoming import IncomingLines
-from posnet_fairseq.shared.output_paths import resolved
 from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text
@@ -41,7 +40,7 @@ WINDOW = 4000  # lines that are sorted into batches together, kept when they are
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
 _WITHOUT_EFFECT = {"input", "prefix", "output", "processes", "resume", "stream", "data", "cpu", "checkpoint", "dtype"}
-_BINARISED = {".idx", ".bin"}
+_BINARIZED = {".idx", ".bin"}
 _NOTHING = Batch([])  # in the place of batches, in a window without any
 _Found = list[list[Translation]]  # for each line, best first
 
@@ -61,7 +60,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     def say(sentence: object) -> None:
         print(f"{prog}: {sentence}", file=sys.stderr)
 
-    _check_places(options)
+    check_places(options)
     device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
     if device == "cuda" and options.processes > torch.cuda.device_count():
         raise UsageError(
@@ -93,7 +92,9 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         windows = _encoded(read, output, translator, options, say)
         with ProgressReporter().bar("translating", unit) as bar:
             for window, found, each in _searched(windows, find, options.processes):
-                output.add(window.texts, _printed(window, found, options))
+                numbered = enumerate(found, window.first)
+                printed = [lines_of(*one, options.nbest, options.print_alignment) for one in numbered]
+                output.add(window.texts, list(itertools.chain.from_iterable(printed)))
                 seconds += each / options.processes
                 best = [translations[0] for translations in found if translations[0] is not BLANK]
                 lines += len(best)
@@ -104,31 +105,6 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         say(describe_packing())
     rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} tokens a second" if lines else ""
     say(f"{lines} {unit} in {seconds:.1f} s{rates}")
-
-
-def _check_places(options: argparse.Namespace) -> None:
-    """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume."""
-    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
-    inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
-    output, is_stream = options.output, True
-    if output == "-":
-        check_stdout()
-    else:
-        check_place(output, "--output", inputs)
-        is_stream = resolved(output, f"--output {output}")[1]
-        if not is_stream:
-            check_place(place_beside(output), "", inputs)
-    if options.resume and is_stream:
-        raise UsageError("--resume goes on with a file: give one by --output.")
-    if options.prefix == "-" == options.input:
-        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
-    if options.stream and not is_stream:
-        raise UsageError(
-            f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output."
-        )
-    for name, given in (("prefix", options.prefix), ("processes", options.processes > 1)):
-        if options.stream and given:
-            raise UsageError(f"--{name} {getattr(options, name)} with --stream: leave one of the two out.")
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
@@ -175,6 +151,8 @@ class _SearchElsewhere:
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> tuple[_Found, float]:
+        if not batch.sources:
+            return [], 0.0
         if self.search is None:
             if "OMP_NUM_THREADS" not in os.environ:
                 torch.set_num_threads(max(1, torch.get_num_threads() // self.processes))
@@ -291,15 +269,6 @@ def _searched(
             done, seconds = [], 0.0
 
 
-def _printed(window: _Window, found: _Found, options: argparse.Namespace) -> list[str]:
-    """Return the lines of output for a window."""
-    return [
-        line
-        for number, translations in enumerate(found, window.first)
-        for line in lines_of(number, translations, options.nbest, options.print_alignment)
-    ]
-
-
 def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
     """Return the lines of output for a line of input.
 
@@ -321,7 +290,7 @@ def lines_of(number: int, translations: Sequence[Translation], nbest: int | None
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:
     """Return what translations depend on besides the text: options, versions, and sizes and dates of files."""
     paths = [path for name in ("shortlist", "bpe_codes", "sentencepiece_model") if (path := getattr(options, name))]
-    data = [path for path in files_of_data(model.folder) if path.suffix not in _BINARISED]
+    data = [path for path in files_of_data(model.folder) if path.suffix not in _BINARIZED]
     files = sorted({Path(path).absolute() for path in (*files_of_models(options.checkpoint), *data, *paths)})
     looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
     given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
