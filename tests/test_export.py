@@ -13,9 +13,8 @@ from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
-from posnet_fairseq.cli import _exporting
 from posnet_fairseq.cli import export as command
-from posnet_fairseq.inference import onnx_export
+from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.models import build_language_model, build_model, load_language_model
@@ -223,7 +222,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
     def fails_late(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_exporting, "write_model", fails_late)
+    monkeypatch.setattr(exporting, "write_model", fails_late)
     line = fails(capsys, command.main, path, "--out", data.parent / "model")
     assert "cannot write" in line
     assert "the disk is full" in line

@@ -5,7 +5,8 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from posnet_fairseq.cli import _mixer_tables, mixers
+from posnet_fairseq.bench import mixer_tables
+from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
 from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.inference.precompute import precompute
@@ -48,7 +49,7 @@ def test_matrices_of_offsets_cost_by_their_reach_and_not_by_the_square_of_the_le
 
 def test_figures_are_those_of_the_size():
     """tiny: D = 192, H = 4, K = 8 (α-Translution: 16), C = 8."""
-    rows = {row["mixer"]: row for row in _mixer_tables.overview("tiny", words=100, length=20)}
+    rows = {row["mixer"]: row for row in mixer_tables.overview("tiny", words=100, length=20)}
     shaw, narrow = 2 * 400 * 192 + 4 * 20 * 192**2 + 17 * 20 * 192, 32
     assert rows["shaw"]["N=20"] == f"{shaw / 1e6:.1f}M"
     pairs = 20 + 16 * (2 * 20 - 16 - 1)
@@ -60,7 +61,7 @@ def test_figures_are_those_of_the_size():
 
 def test_a_mixer_that_declares_no_formula(monkeypatch):
     monkeypatch.delattr(get_mixer("attention"), "operations_formula")
-    rows = {row["mixer"]: row for row in _mixer_tables.overview("tiny", words=100, length=20)}
+    rows = {row["mixer"]: row for row in mixer_tables.overview("tiny", words=100, length=20)}
     assert rows["attention"]["operations of a layer"] == "not declared"
     assert rows["attention"]["N=20"] == rows["gpsa"]["N=20"]
 

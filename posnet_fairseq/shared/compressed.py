@@ -53,21 +53,31 @@ def opener_of(start: bytes) -> Callable[..., Any] | None:
     return next((opener for magic, opener in _OPENERS.items() if re.match(magic, start)), None)
 
 
-def decompressed(data: bytes, name: object) -> bytes:
-    """Return the content of a file, decompressed if it is compressed by gzip, bzip2 or xz.
+def decompressing(file: IO[bytes], name: object) -> IO[bytes]:
+    """Return the content of an open file, which is decompressed as it is read if it is of gzip, bzip2 or xz.
 
     Args:
-        data: of the file.
+        file: at its beginning.
         name: of the file, for the error's text.
 
     Raises:
-        UsageError: the file is damaged, or of another format than text.
+        UsageError: the file is of another format than text.
     """
-    refuse_other_formats(data, name)
-    opener = opener_of(data)
+    buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
+    start = buffered.peek(10)
+    refuse_other_formats(start, name)
+    opener = opener_of(start)
+    return buffered if opener is None else opener(buffered, "rb")
+
+
+@contextlib.contextmanager
+def damage_refused(name: object) -> Iterator[None]:
+    """Turn errors of decompressing a file into a sentence with its name."""
     try:
-        return data if opener is None else opener(io.BytesIO(data)).read()
+        yield
     except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system
+            raise
         raise UsageError(
             f"{name} is compressed and damaged ({error or type(error).__name__}). Copy it again."
         ) from error
@@ -80,15 +90,8 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         UsageError: the file is of another format than text.
     """
-    with open(path, "rb") as file:
-        start = file.peek(10)
-        refuse_other_formats(start, path)
-        opener = opener_of(start)
-        if opener is None:
-            yield file
-        else:
-            with opener(file, "rb") as content:
-                yield content
+    with open(path, "rb") as file, decompressing(file, path) as content:
+        yield content
 
 
 def has_compressed_name(path: Path) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.text.card import CARD, DatasetCard, bad_card
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
@@ -81,9 +81,10 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         return Pipeline(tokenizers[0], tokenizers[1], pieces[0], pieces[1])
     except FileNotFoundError:
         raise UsageError(
-            f"{folder} has no {CARD}, which says how its text was split into tokens. Give --sentencepiece-model FILE, "
-            "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
-            "with a directory that posnet-prepare made."
+            f"{folder} has no {CARD}, which says how its text was split into tokens. Give "
+            f"{option('sentencepiece_model')}, {option('bpe_codes')} (for Moses words with BPE), "
+            f"{option('pretokenized')} (for text that is split already), or {option('data')}, a directory that "
+            "posnet-prepare made."
         ) from None
     except LookupError as error:
         raise bad_card(path, error) from error
@@ -124,7 +125,8 @@ def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None
         model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
         raise UsageError(
             f"{card_path} says how {known[0]} and {known[1]} are split into tokens, and the model {model}. Give the "
-            "directory that it was trained on by --data, or --bpe-codes, --sentencepiece-model or --pretokenized."
+            f"directory that it was trained on by {option('data')}, or {option('bpe_codes')}, "
+            f"{option('sentencepiece_model')} or {option('pretokenized')}."
         )
 
 

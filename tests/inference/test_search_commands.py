@@ -7,7 +7,7 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.cli._search import lines_of
+from posnet_fairseq.inference.translating import lines_of
 from posnet_fairseq.inference.translator import Translation, Translator
 from support.checkpoints import checkpoint
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli._mixer_tables import option_rows
+from posnet_fairseq.bench.mixer_tables import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, jobs, machine
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
