@@ -1,12 +1,11 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.runs.checkpoints_kept import remove_old
-from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do
 from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.processes import elsewhere
@@ -82,6 +81,7 @@ def train(
     arguments: Sequence[str],
     average: int,
     world: int = 1,
+    work: Work | None = None,
     more: Mapping[str, str] | None = None,
     places: Mapping[str, object] | None = None,
     remedy: str | None = None,
@@ -94,6 +94,7 @@ def train(
         arguments: of fairseq-train.
         average: number of checkpoints that will be averaged.
         world: processes, of all machines.
+        work: how it is done; None: alone.
         more: settings that are not among the arguments, by name.
         places: folders that may be moved, by name.
         remedy: what to do if settings have changed.
@@ -101,6 +102,7 @@ def train(
     Raises:
         UsageError: it was begun with other options, cannot begin, or failed.
     """
+    work = work or Work()
     folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
     stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy, growing=LENGTH)
@@ -108,21 +110,21 @@ def train(
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch
 
-        others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
+        others = [run / "checkpoints" for run in work.others]
         found = elsewhere(before_training.check, before_training.Planned(arguments, average, world, others))
         stage.command += found.arguments
         for remark in found.remarks:
-            ProgressReporter().say(remark)
+            work.report.say(remark)
 
     stage.prepare = prepare
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
-        ProgressReporter().say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
+        work.report.say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
     was_done = stage.record.finished
-    do(stage, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
+    do(stage, work, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
     remove_old(folder, stage.log, average)
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
-        ProgressReporter().say(
+        work.report.say(
             f"{run.name}: train ended after {ended:,} updates, with no better validation perplexity in the last "
             f"{option(arguments, '--patience')} validations"
         )
