@@ -15,7 +15,6 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, jobs, machine
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.jobs import JobPool
-from posnet_fairseq.runs.model_differences import differences
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training_log import training_speed
 from posnet_fairseq.shared.errors import UsageError
@@ -78,7 +77,7 @@ def test_mixers_or_a_file():
 def test_lists_that_come_with_posnet_have_names():
     assert find_list("table-4").name == "table-4.txt"
     assert find_list(str(LISTS[0])) == LISTS[0]
-    with pytest.raises(UsageError, match=r"tabel-4: there is no such file or list.* Did you mean table-4\?"):
+    with pytest.raises(ValueError, match=r"tabel-4: there is no such file or list.* Did you mean table-4\?"):
         find_list("tabel-4")
 
 
@@ -202,7 +201,7 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "cross": ("attention", {"cross_mixer": "relative", "dropout": 0.1}),
     }
     paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
-    assert differences(paths, "base") == [
+    assert comparison.differences(paths, "base") == [
         "Besides their mixers, rposnet and arposnet have --gate gelu (base: none) and "
         "--position-embedding learned (base: sinusoidal).",
         "Besides its mixer, fouriernet has --decoder-self-mixer attention (base: as the encoder).",
