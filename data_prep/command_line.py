@@ -128,7 +128,9 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
     names = ("subwords", "tokenizer", "lowercase", *LEAST)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
-    unread = {f"--subwords {subwords}": ("merges", "tokenizer") if subwords == "sentencepiece" else ("pieces",)}
+    unread: dict[str, tuple[str, ...]] = {
+        f"--subwords {subwords}": ("merges", "tokenizer") if subwords == "sentencepiece" else ("pieces",)
+    }
     if getattr(options, "like", None):
         unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase")
     if "zh" not in languages:

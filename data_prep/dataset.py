@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_data_prep.sources.archives import Download
@@ -69,7 +69,7 @@ class Dataset(abc.ABC):
     recipe: Recipe
     pairs: Mapping[str, int]
     title: str
-    test_sets: dict[str, str] | None = field(default=None)
+    test_sets: dict[str, str] | None = None
     size: str = "tiny"
 
     @property

@@ -52,17 +52,7 @@ def show_plan(
     needed: int,
     to_load: int,
 ) -> None:
-    """Print the stages of a dataset and the disk space that they need.
-
-    Args:
-        out: folder of the dataset.
-        asked: what is asked for.
-        downloads: the folder of downloads.
-        stages: all stages, in order.
-        todo: the stages that are not done.
-        needed: bytes that the stages write.
-        to_load: bytes that must be downloaded.
-    """
+    """Print all stages of a dataset, those to do, and the bytes that they write and that must be downloaded."""
     console = Console(highlight=False)
     table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
     table.add_column("stage")

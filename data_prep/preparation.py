@@ -43,12 +43,7 @@ class Preparation:
 
 
 def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:
-    """Return what the options of a command line ask for.
-
-    Args:
-        options: of the command line.
-        stages: folder of all stages.
-        downloads: has the files of datasets, or downloads them.
+    """Return what the options of a command line ask for, with stages in a folder.
 
     Raises:
         UsageError: the options contradict each other, or a file is missing.

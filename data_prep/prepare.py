@@ -23,7 +23,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.processes import die_with_parent
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.stages import exclusive_lock, needed, pending, run
+from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
 
@@ -58,9 +58,8 @@ def _prepare(options: argparse.Namespace, downloads: Downloads, report: Progress
     check_folder(out)
     if asked.files:
         check_folder(options.downloads, "--downloads")
-    todo, bytes_needed = pending(pipeline.goal), needed(pipeline.goal)
-    reads = asked.read in todo
-    to_load = sum(map(downloads.missing_bytes, asked.files)) if reads else 0
+    todo, bytes_needed = pending(pipeline.goal), pipeline.goal.needed()
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in todo else 0
     if options.dry_run:
         show_plan(out, asked, downloads, pipeline.stages, todo, bytes_needed, to_load)
         return

@@ -1,28 +1,25 @@
 """Scoring from Python."""
 
-import contextlib
-import functools
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from rich.console import Console
 
-from posnet_eval.inputs.loading import Texts, load
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Lines, Plan, Text, plan_of_one_test_set
+from posnet_eval.inputs.loading import load
+from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Text, plan_of_one_test_set
 from posnet_eval.report.tables import show
-from posnet_eval.statistics.cache import SegmentCache, default_path
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.errors import UsageError, name_arguments
+from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
 from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SYSTEM = "system"  # name of a single system without one
-_ENCODABLE = re.compile(r"[^\n\0\ud800-\udfff]*")
+_LINE = re.compile(r"[^\n\0\ud800-\udfff]*")
 _RENAMED = {"--source": "sources", "--reference": "references", "--system": "hypotheses"}
 
 
@@ -34,49 +31,6 @@ class Result(Comparison):
         file = io.StringIO()
         show(self, Console(file=file, width=80, height=25, highlight=False, color_system=None))
         return "\n".join(line.rstrip() for line in file.getvalue().rstrip().split("\n"))
-
-
-def evaluate(
-    plan: Plan,
-    texts: Sequence[Texts],
-    cache: Path | None,
-    report: ProgressReporter,
-    workers: int = 1,
-    cpu: bool = False,
-    cached_only: bool = False,
-) -> Result:
-    """Score loaded texts. Both :func:`score` and posnet-score call this function.
-
-    Args:
-        plan: what to compare, and how.
-        texts: texts of each test set of the plan.
-        cache: file of cached statistics; None: the default one, or none where that cannot be used.
-        report: reporter of progress.
-        workers: number of processes that count n-grams and edits.
-        cpu: do not use GPUs.
-        cached_only: take all statistics from the cache and compute none.
-
-    Raises:
-        UsageError: a metric cannot run, or the cache cannot be read.
-    """
-    with contextlib.closing(_open_cache(cache, cached_only, report)) as segments:
-        comparison = compare(plan, texts, segments, report, workers, cpu, cached_only)
-        if segments.full:
-            report.say(
-                f"the cache {segments.path} could not be written ({segments.full}): the next run computes this again."
-            )
-    return Result(**vars(comparison))
-
-
-def _open_cache(path: Path | None, needed: bool, report: ProgressReporter) -> SegmentCache:
-    """Open the cache at a path, else the default one, which one can do without unless it is needed."""
-    try:
-        return SegmentCache(path or default_path())
-    except UsageError as error:
-        if path or needed:
-            raise
-        report.say(f"no statistics are cached: {default_path()} cannot be used ({error.__cause__}).")
-        return SegmentCache(None)
 
 
 TextLike = PathLike[str] | Iterable[str]
@@ -121,7 +75,7 @@ def score(
         metrics: names, of bleu, chrf, ter, bleurt and comet.
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
-        language_pair: as "en-de", which chooses BLEU's tokeniser and TER's units; default: for files, their two-letter
+        language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their two-letter
             endings.
         test: "bs" (paired bootstrap) or "ar" (approximate randomisation), over sentences only, with sacreBLEU's p;
             default: over sentences and seeds if a system has several runs, else "bs".
@@ -138,19 +92,15 @@ def score(
     Raises:
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
-    with _naming_arguments():
-        for name, number in {"resamples": resamples, "trials": trials, "seed": seed, "workers": workers}.items():
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise UsageError(f"{name} {number!r}: give a whole number.")
+    try:
         check_workers(workers)
-        baselines = {} if baseline is None else {"baselines": _names(baseline, "baseline")}
         plan = plan_of_one_test_set(
             _outputs(hypotheses),
             () if references is None else _texts(references, "references"),
             None if sources is None else _text(sources, "sources"),
-            test_set or "",
-            language_pair or "",
-            metrics=_names(metrics, "metrics"),
+            test_set,
+            language_pair,
+            metrics=_names(metrics),
             test=test,
             resamples=resamples,
             trials=trials,
@@ -160,75 +110,50 @@ def score(
             bleurt_model=bleurt_model,
             comet_model=comet_model,
             comet_encoder=comet_encoder,
-            **baselines,
+            **({} if baseline is None else {"baselines": _names(baseline)}),
         )
-        place = None if cache is None else Path(cache)
-        return evaluate(
-            plan, load(plan, skip_missing), place, ProgressReporter(not progress), workers, cpu, cached_only
-        )
+        texts, place = load(plan, skip_missing), None if cache is None else Path(cache)
+        comparison = compare(plan, texts, place, ProgressReporter(not progress), workers, cpu, cached_only)
+    except UsageError as error:
+        raise UsageError(name_arguments(str(error), arguments_of_options())) from error.__cause__
+    return Result(**vars(comparison))
+
+
+def arguments_of_options() -> dict[str, str]:
+    """Return {option of posnet-score: argument of :func:`score`}."""
+    return _RENAMED | {flag(name): name for name in score.__kwdefaults__ or ()}
 
 
 def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
     """Return {system: one text for each run}."""
     if not isinstance(hypotheses, Mapping):
         return {SYSTEM: _texts(hypotheses, "hypotheses")}
-    if not hypotheses:
-        raise UsageError("hypotheses is empty. Give lines, or lines of each system.")
-    names = _names(list(hypotheses), "names of hypotheses")
-    return {name: _texts(hypotheses[name], f"hypotheses of {name!r}") for name in names}
+    return {str(name): _texts(of, f"hypotheses of {name!r}") for name, of in hypotheses.items()}
 
 
-def _names(given: object, what: str) -> tuple[str, ...]:
+def _names(given: object) -> tuple[str, ...]:
     """Return one or several names."""
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
-    if not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{what}: {given!r} given. Give text of type str, or a list of such.")
-    return names
+    return tuple(map(str, given)) if isinstance(given, Iterable) and not isinstance(given, str) else (str(given),)
 
 
 def _texts(given: object, name: str) -> tuple[Text, ...]:
     """Return one or several texts: a text, or a sequence of texts."""
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | PathLike):
-        items = tuple(given)
-        if items and not any(isinstance(item, str) for item in items):
-            return tuple(_text(item, f"{name}, number {number}") for number, item in enumerate(items, 1))
-        given = items
+        given = tuple(given)
+        if given and not any(isinstance(item, str) for item in given):
+            return tuple(_text(item, f"{name}, number {number}") for number, item in enumerate(given, 1))
     return (_text(given, name),)
 
 
 def _text(given: object, name: str) -> Text:
-    """Return a text: a path, or checked lines.
-
-    Raises:
-        UsageError: it is no text, or a line could be no line of a file in UTF-8.
-    """
+    """Return a text: a path, or lines, each of which could be a line of a file in UTF-8."""
     if isinstance(given, PathLike):
         return Path(given)
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise UsageError(f"{name}: {type(given).__name__} given. Give a sequence of lines, or a pathlib.Path.")
-    lines: Lines = tuple(given)
+    lines = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (None,)
     for number, line in enumerate(lines, 1):
-        if not isinstance(line, str):
-            raise UsageError(f"{name}: item {number} is a {type(line).__name__}. Give lines of type str.")
-        if not _ENCODABLE.fullmatch(line):
+        if not isinstance(line, str) or not _LINE.fullmatch(line):
             raise UsageError(
-                f"{name}: line {number} has a line break, a NUL character or half of a surrogate pair. Give one line "
-                "of text for each segment."
+                f"{name}: item {number} of {given!r:.60} is no line of text. Give a pathlib.Path, or a sequence of "
+                "lines of type str, without line breaks, NUL characters and halves of surrogate pairs."
             )
     return lines
-
-
-@functools.cache
-def arguments_of_options() -> dict[str, str]:
-    """Return {option of posnet-score: argument of :func:`score`}."""
-    names = score.__kwdefaults__ or ()
-    return _RENAMED | {f"--{name.replace('_', '-')}": name for name in names}
-
-
-@contextlib.contextmanager
-def _naming_arguments() -> Iterator[None]:
-    """Let errors name arguments of :func:`score` instead of options of posnet-score."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(name_arguments(str(error), arguments_of_options())) from error.__cause__

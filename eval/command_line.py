@@ -1,13 +1,12 @@
 """The command line of posnet-score."""
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from posnet_eval.inputs.configuration import read_plan
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TESTS, TRIALS, Plan, plan_of_one_test_set
+from posnet_eval.inputs.plan import MODELS, RESAMPLES, SEED, SETTINGS, TESTS, TRIALS, Plan, plan_of_one_test_set
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.statistics.cache import default_path
@@ -16,10 +15,7 @@ from posnet_fairseq.shared.files import a_path
 from posnet_fairseq.shared.processes import check_workers, cores
 from posnet_fairseq.shared.progress import shown
 
-# Options that a configuration file may have, too; a flag has precedence.
-_PLAN = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize")
-_MODELS = ("bleurt_model", "comet_model", "comet_encoder")
-_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")
+_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")  # options that a configuration file replaces
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
@@ -29,8 +25,11 @@ def plan_of(options: argparse.Namespace) -> Plan:
         UsageError: options contradict each other or have values that are not allowed.
     """
     check_workers(options.workers)
-    plan = _from_file(options) if options.config else _from_flags(options)
-    given = {name: getattr(options, name) for name in (*_PLAN, *_MODELS)}
+    beside = [flag(name) for name in _TEST_SET if getattr(options, name)]
+    if options.config and beside:
+        raise UsageError(f"{', '.join(beside)} beside --config: put it into {options.config}, or leave --config out.")
+    plan = read_plan(options.config) if options.config else _plan_of_files(options)
+    given = {name: getattr(options, name) for name in SETTINGS}  # flags have precedence over the file
     if options.baseline or options.baseline2:
         first = options.baseline or next(iter(plan.baselines), None)
         given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
@@ -74,15 +73,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, help=f"number of trials of approximate randomisation (default: {TRIALS})")
     parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {SEED}, sacreBLEU's)")
     parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lower-cased text")
-    parser.add_argument("--tokenize", help="sacreBLEU's tokeniser for BLEU (default: by the target language)")
+    parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")
     defaults = MetricOptions()
-    for name in _MODELS[:2]:
+    for name in MODELS[:2]:
         text = f"name on the Hugging Face hub, or folder (default: {getattr(defaults, name)})"
         parser.add_argument(flag(name), metavar="MODEL", help=text)
     parser.add_argument(
         "--comet-encoder",
         metavar="FOLDER",
-        help="folder with tokeniser and configuration of COMET's encoder (default: from the hub)",
+        help="folder with tokenizer and configuration of COMET's encoder (default: from the hub)",
     )
     parser.add_argument("--skip-missing", action="store_true", help="leave out systems whose files are missing")
     parser.add_argument(
@@ -98,42 +97,28 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-def _from_file(options: argparse.Namespace) -> Plan:
-    given = [flag(name) for name in _TEST_SET if getattr(options, name)]
-    if given:
-        raise UsageError(f"{', '.join(given)} beside --config: put it into {options.config}, or leave --config out.")
-    return read_plan(options.config)
-
-
-def _from_flags(options: argparse.Namespace) -> Plan:
-    if not options.system:
-        raise UsageError("nothing to score. Give --system NAME=FILE ..., or --config FILE.")
+def _plan_of_files(options: argparse.Namespace) -> Plan:
+    outputs = _outputs(options.system or ())
     references = tuple(options.reference or ())
-    return plan_of_one_test_set(
-        _outputs(options.system), references, options.source, options.test_set or "", options.language_pair or ""
-    )
+    return plan_of_one_test_set(outputs, references, options.source, options.test_set, options.language_pair)
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
     """Return {name: files}. Systems given without names get those that :func:`_distinct_names` makes of their files."""
-    named = []
+    named: list[tuple[str, list[str]]] = []
     for text in given:
         name, equals, files = text.partition("=")
-        has_name = equals and not Path(text).exists()
-        named.append((name, _files(files, text)) if has_name else ("", _files(text, text)))
-    names = iter(_distinct_names([files[0] for name, files in named if not name]))
-    named = [(shown(name or next(names)), files) for name, files in named]
-    repeated = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
-    if repeated:
-        raise UsageError(f"--system: {', '.join(repeated)} is given more than once. Give each system its own name.")
-    return dict(named)
-
-
-def _files(text: str, given: str) -> tuple[Path, ...]:
-    files = (text,) if Path(text).exists() else tuple(text.split(","))
-    if not all(files):
-        raise UsageError(f"--system {given}: a file is not named. Give NAME=FILE or NAME=FILE,FILE.")
-    return tuple(map(Path, files))
+        if not equals or Path(text).exists():
+            name, files = "", text
+        named.append((name, [files] if Path(files).exists() else files.split(",")))
+    names = iter(_distinct_names([Path(files[0]) for name, files in named if not name]))
+    outputs = {shown(name or next(names)): tuple(map(Path, files)) for name, files in named}
+    if not outputs or len(outputs) < len(named) or not all(all(files) for _, files in named):
+        raise UsageError(
+            f"{' '.join(['--system', *given])}: give systems as NAME=FILE, or with several runs NAME=FILE,FILE, each "
+            "with a name of its own; or --config FILE."
+        )
+    return outputs
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:

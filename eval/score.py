@@ -6,13 +6,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from posnet_eval.api import evaluate
 from posnet_eval.command_line import make_parser, plan_of
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
 from posnet_eval.report.data import as_json
 from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import show
+from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout
@@ -30,7 +30,7 @@ def main(options: Namespace) -> None:
         check(options.out, _inputs(options, plan))
     else:
         check_stdout()
-    result = evaluate(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
+    result = compare(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
     try:
         if options.out:  # first: perhaps nobody reads what is printed
             publish(result, options.out, options.latex_intervals)

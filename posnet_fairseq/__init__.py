@@ -8,9 +8,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from posnet_fairseq._version import __version__
 from posnet_fairseq.shared.garbage import search_paused
-
-__version__ = "0.2.0"
 
 # oneDNN and torch keep the code of products by their shapes, 1,024 of them otherwise: gigabytes in a process that meets
 # ever other lengths, which save little time. Both are read at the first product by oneDNN, not when torch is imported.

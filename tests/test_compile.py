@@ -43,6 +43,7 @@ def gradients(model, tokens):
 
 
 @pytest.mark.parametrize("mixer", ["rposnet", "attention"])
+@pytest.mark.thorough  # 20 s; quick: test_the_command_compiles
 def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs, mixer):
     torch.manual_seed(1)
     plain, compiled = (build_model(mixer, compile=compile).double() for compile in (False, True))
@@ -65,6 +66,7 @@ def path(tmp_path):
     return checkpoint(tmp_path / "data" / "averaged.pt", "rposnet")
 
 
+@pytest.mark.thorough  # 15 s
 def test_translations_are_equal(graphs, path):
     options = {"beam": 3, "max_len_b": 12, "nbest": 2}
     expected = api.load(path, pretokenized=True).translate(LINES, **options)
@@ -75,6 +77,7 @@ def test_translations_are_equal(graphs, path):
     assert 2 <= len(graphs) <= 24  # of all steps
 
 
+@pytest.mark.thorough  # 15 s
 def test_steps_have_graphs_for_all_positions(graphs, path):
     model = api.load(path, pretokenized=True, compile=True)
     steps = 20

@@ -83,6 +83,7 @@ def assert_splits_as_the_data(translator, data, pair, source, target):
         assert translator.pipeline.decode(tokens) == words.join(words.split(line))
 
 
+@pytest.mark.quick_cases(1)
 def test_lines_are_split_as_for_training_in_both_directions(data, tmp_path):
     folder, pair = data
     for source, target in (pair, pair[::-1]):

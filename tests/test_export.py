@@ -242,6 +242,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
     ids=lambda options: options["mixer"],
 )
 @torch.no_grad()
+@pytest.mark.thorough  # 11 s each: traces a model
 def test_graphs_translate_as_the_model(tmp_path, options):
     model = fairseq_model(**options)
     precompute(model)
@@ -252,6 +253,7 @@ def test_graphs_translate_as_the_model(tmp_path, options):
         assert graphs.translate(sources.numpy(), MAX_POSITIONS) == greedy(model, sources)
 
 
+@pytest.mark.thorough  # 20 s: traces a model twice
 def test_graphs_in_the_folder(data, capsys):
     path = checkpoint(
         data / "averaged.pt", "rposnet", clip_distance=4, words=1000
@@ -298,6 +300,7 @@ def damage_graphs(folder):
     OnnxTranslator(folder, int8=True)
 
 
+@pytest.mark.thorough  # 10 s: traces a model
 def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
     monkeypatch.setattr(onnx_export, "greedy", lambda *_: [[2]] * 8)

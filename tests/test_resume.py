@@ -190,12 +190,14 @@ def test_other_processes_pack_weights_as_this_one(monkeypatch, options, expected
     assert done.stdout.decode().strip() == expected
 
 
+@pytest.mark.thorough  # 20 s: starts processes
 def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
     run(code=130, batches=1)
     assert "1 of 7 sentences were done before" in run("--processes", "2")
     assert (tmp_path / "out").read_bytes() == whole
 
 
+@pytest.mark.thorough  # 20 s: starts a process; quick: an interrupt after any batch, a file cut at any byte
 def test_killed(model, run, whole, tmp_path):
     code = (
         "from posnet_fairseq.cli import translate; from posnet_fairseq.inference.packing import pack; "

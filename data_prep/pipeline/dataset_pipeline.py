@@ -18,6 +18,7 @@ from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges,
 from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
 from posnet_fairseq.text.subwords import Merges, SentencePieces
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -72,15 +73,15 @@ class DatasetPipeline:
             return FolderStage(folder, make, settings, after, int(share * read.size), packages=packages)
 
         words = {
-            f"{each.language}: {name}": of for each in self.tokenizers for name, of in structs.asdict(each).items()
+            f"{of.language}: {name}": value for of in self.tokenizers for name, value in structs.asdict(of).items()
         }
         limits = asdict(self._limits)
-        size = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
+        size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
         package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
         dictionaries: Counts = {"joined": self._joined}
         if like:
-            size = {"files": like.digests(like.subword_files.values())}
-            dictionaries = {"files": like.digests(like.dictionary_files)}
+            size = {"files": list(map(digest, like.merges))}
+            dictionaries = {"files": list(map(digest, like.dictionaries))}
         division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
         after_split = limits if recipe.clean == "pieces" else {}
         self._tokenized = stage("tokenise", self._tokenize, words, (read,), 1.1, ("sacremoses", "jieba"))
@@ -144,7 +145,8 @@ class DatasetPipeline:
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:
-            self._like.copy_subwords(folder)
+            for path in self._like.merges:
+                shutil.copy2(path, folder / path.name)
             return {}
         destinations, texts = self.split.folder / DESTINATIONS, self._paths(self._tokenized.folder, "train")
         if self.recipe.subwords == "sentencepiece":

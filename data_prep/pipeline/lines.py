@@ -11,9 +11,10 @@ from typing import IO
 import msgspec
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import read_small, write_lines
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.processes import in_order
 from posnet_fairseq.shared.progress import Bar
+from posnet_fairseq.shared.schema import read_json
 
 BLOCK = 2000  # lines that a process is given at once
 SECONDS_BETWEEN_SAVES = 5.0
@@ -139,8 +140,8 @@ class _Done(msgspec.Struct):
 
 def _noted(path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> _Done:
     """Return the noted progress; none if there is no note, it is damaged, or a file is shorter than noted."""
-    with contextlib.suppress(ValueError, RecursionError):
-        done = msgspec.json.decode(read_small(path), type=_Done) if path else None
+    with contextlib.suppress(UsageError):
+        done = read_json(path, _Done) if path else None
         if done and done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
             return done
     return _Done([0] * len(sources), [0] * len(targets))

@@ -58,6 +58,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
         UsageError: a file of others has the name of a file of the dataset.
     """
     stages = pipeline.goal.folder.parent
+    pipeline.goal.clear()
     for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
         remove(left)
     records = {stage: stage.record or {} for stage in pipeline.stages}
@@ -89,13 +90,8 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
     """Remove the files that were published before, even if that was interrupted.
 
-    Args:
-        out: folder of the dataset.
-        note: file with the names of all files that may be there.
-        names: names of the files that are about to be published.
-
-    Raises:
-        UsageError: a file of others has one of these names.
+    Files of others with the names that are about to be published are refused. The note has the names of all that may be
+    there.
     """
     before = set(_card(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
@@ -138,7 +134,7 @@ def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
     counts, read, split = pipeline.text.counts, pipeline.read.counts, pipeline.split.counts
     card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
     if split:
-        card.dropped = dropped_pairs(split, *counts.values())
+        card.dropped = dropped_pairs(split, *counts.values()) or None
     for name, digest in read.get("digests", {}).items():
         card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
     card.notes = [

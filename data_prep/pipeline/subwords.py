@@ -50,13 +50,7 @@ def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: 
 
 
 def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
-    """Learn BPE merges, as ``subword-nmt learn-bpe`` does.
-
-    Args:
-        words: counts of the words.
-        merges: number of merges.
-        path: file to write.
-        bar: shows progress in merges.
+    """Learn BPE merges from counts of words, as ``subword-nmt learn-bpe`` does, and write them to a file.
 
     Returns:
         Number of merges that were learnt: fewer than `merges` if the text is too small.
@@ -93,7 +87,7 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
     """Learn a sentencepiece BPE model from the training set.
 
     Args:
-        destinations: file that says of each line whether it belongs to ``train``.
+        destinations: file that says of each line of the files whether it belongs to ``train``.
         files: text of each language.
         pieces: size of the vocabulary.
         path: file of the model to write.

@@ -105,11 +105,7 @@ def read_documents(
 ) -> tuple[list[Document], dict[str, Any]]:
     """Read descriptions with translations that have as many paragraphs, without pairs that are no translations.
 
-    Args:
-        languages: source and target.
-        downloads: has the indexes, or downloads them.
-        folder: existing folder for temporary files, whose names begin with a dot.
-        report: shows progress.
+    Temporary files in the folder have names that begin with a dot.
 
     Returns:
         The documents, and counts: ``documents`` with a translation, ``other paragraphs`` of them with more or fewer

@@ -29,7 +29,7 @@ def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> 
     """Download a file that is served in parts, and append what is missing to the bytes that are there.
 
     Args:
-        urls: URLs of the parts, in order.
+        urls: of the parts, in order.
         path: file to write.
         may_resume: whether bytes of an earlier attempt may be kept, because the content will be checked.
         bar: shows progress in bytes.

@@ -5,12 +5,12 @@ import operator
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from posnet_eval.inputs.similarity import looks_misaligned
 from posnet_fairseq.shared.files import is_blank
-from posnet_fairseq.text.plain import PlainText, has_subwords
+from posnet_fairseq.text.plain import PlainText
 
 MOST = 1000  # lines that tell the script of a text
 SHOWN = 10  # line numbers of a remark
@@ -38,29 +38,17 @@ UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
-_MAYBE_SUBWORDS = re.compile(r"@@|▁|</?s>|<unk>")
 _ENTITIES = re.compile(r"&(quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);")
 _REPEATED = re.compile(rf"(?<!\S)(\S+(?: \S+){{0,{PHRASE - 1}}}?)(?: \1){{{OFTEN - 1},}}(?!\S)")
 
 
 @dataclass(frozen=True)
 class Remark:
-    """An oddity in the data that readers of scores should know.
+    """An oddity in the data that readers of scores should know."""
 
-    Attributes:
-        system: system whose output has it; "" for source and reference.
-        text: what it is, as "3 empty lines".
-        lines: numbers of the first lines concerned, from 1.
-    """
-
-    system: str
-    text: str
-    lines: tuple[int, ...] = ()
-
-
-def is_segmented(lines: Sequence[str], others: Iterable[str]) -> bool:
-    """Return whether a text still has the marks of BPE (``@@``) or SentencePiece (``▁``), and other texts none."""
-    return PlainText(lines).is_segmented and not any(map(has_subwords, others))
+    system: str  # whose output has it; "" for source and reference
+    text: str  # what it is, as "3 empty lines"
+    lines: tuple[int, ...] = ()  # numbers of the first lines concerned, from 1
 
 
 def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -> Iterator[Remark]:
@@ -86,14 +74,9 @@ def remarks(
     sources: Sequence[str] = (),
     lowercase: bool = False,
 ) -> list[Remark]:
-    """Return remarks on the output of a system.
+    """Return remarks on N lines of a system's output, by N of the first reference and N or none of the source.
 
-    Args:
-        system: name of the system.
-        lines: N lines of its output.
-        references: N lines of the first reference translation.
-        sources: N lines of the source, or none.
-        lowercase: whether scores ignore case.
+    Of case nothing is said if scores ignore it.
     """
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
@@ -110,19 +93,14 @@ def remarks(
             _SUBWORDS.search(line) and not _SUBWORDS.search(reference)
         ),
         "with HTML entities": lambda line, reference, source: (
-            _ENTITIES.search(line) and not _ENTITIES.search(reference)
+            "&" in line and _ENTITIES.search(line) and not _ENTITIES.search(reference)
         ),
         f"more than {OUTLIER} times as long or as short as the reference": lambda line, reference, source: _outlier(
             line, reference
         ),
     }
-    whole = "\n".join(lines)
-    if not _MAYBE_SUBWORDS.search(whole):
-        del checks["with marks of subwords"]  # nearly always
-    if "&" not in whole:
-        del checks["with HTML entities"]
-    no_sources: list[str | None] = [None] * len(lines)
-    triples = list(zip(lines, references, sources or no_sources, strict=True))
+    given: Sequence[str | None] = sources or [None] * len(lines)
+    triples = list(zip(lines, references, given, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]

@@ -1,12 +1,12 @@
 """Loading of a plan's texts, all of which are checked before anything is computed."""
 
-import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from posnet_eval.inputs.hygiene import UNSPACED, is_segmented, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
@@ -15,41 +15,25 @@ from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.text.plain import plain_lines
+from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
 _SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU's tokenizers of all scripts
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The lines of a test set.
+    """The lines of a test set."""
 
-    Attributes:
-        name: name in tables.
-        languages: source and target language, "" if not known.
-        sources: N lines, or none.
-        references: N lines for each reference translation.
-        outputs: {system: N lines for each run}.
-        missing: {system: why it has no output}.
-    """
-
-    name: str
-    languages: tuple[str, str]
-    sources: Lines
-    references: tuple[Lines, ...]
-    outputs: dict[str, tuple[Lines, ...]]
-    missing: dict[str, str]
+    name: str  # in tables
+    languages: tuple[str, str]  # source and target language, "" if not known
+    sources: Lines  # N lines, or none
+    references: tuple[Lines, ...]  # N lines for each reference translation
+    outputs: Mapping[str, tuple[Lines, ...]]  # {system: N lines for each run}
+    missing: Mapping[str, str]  # {system: why it has no output}
 
 
 def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
-    """Read and check all texts of a plan.
-
-    Args:
-        plan: what to read.
-        skip_missing: leave out systems whose files are missing instead of raising an error.
-
-    Returns:
-        the texts of each test set.
+    """Return the texts of each test set of a plan; systems whose files are missing may be left out.
 
     Raises:
         UsageError: everything that is wrong with any file, in one text.
@@ -63,11 +47,7 @@ def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Report all problems at once.
-
-    Raises:
-        UsageError: `problems` is not empty.
-    """
+    """Raise a UsageError that lists all problems, if there are any."""
     if problems:
         raise UsageError("\n".join(["nothing was scored.", *(f"  - {text}" for text in problems)]))
 
@@ -80,46 +60,46 @@ class _Loader:
         self.problems: list[str] = []
 
     def load(self, test_set: TestSet) -> Texts:
-        sources, references = self._sources_and_references(test_set)
+        named = [
+            (f"reference {text if isinstance(text, Path) else number}", text)
+            for number, text in enumerate(test_set.references, 1)
+        ]
+        sources, references = self._sources_and_references(test_set, named)
         outputs, missing = {}, {}
         for system in self._plan.systems:
             runs = test_set.outputs.get(system, ())
-            absent = [run for run in runs if isinstance(run, Path) and not run.exists()]
-            if not runs or absent:
-                first = visible(shown(absent[0])) if absent else ""
-                missing[system] = f"there is no {first}" if absent else f"no output is given for {test_set.name}"
-                if not self._skip_missing:
-                    self.problems.append(
-                        f"system {system}: {missing[system]}. Translate it, or leave it out with --skip-missing."
-                    )
+            absent = [visible(shown(run)) for run in runs if isinstance(run, Path) and not run.exists()]
+            if runs and not absent:
+                outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
                 continue
-            outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
-        if any(itertools.chain(*outputs.values())):
-            for lines, name in zip(references, self._names(test_set), strict=False):  # sacreBLEU's own need no check
-                self._check_subwords(name, lines, itertools.chain(*itertools.chain(*outputs.values())))
-        languages = self._languages(test_set)
-        self._check_language(languages[1], references, test_set.name)
+            missing[system] = f"there is no {absent[0]}" if absent else f"no output is given for {test_set.name}"
+            if not self._skip_missing:
+                self.problems.append(
+                    f"system {system}: {missing[system]}. Translate it, or leave it out with --skip-missing."
+                )
+        said = list(chain(*outputs.values()))
+        if any(said):
+            for lines, (name, _) in zip(references, named, strict=False):  # sacreBLEU's own need no check
+                self._check_subwords(name, lines, chain(*said))
+        languages = test_set.languages
+        if test_set.references and not any(languages):
+            languages = _ending(test_set.source), _ending(test_set.references[0])
+        if references:
+            self._check_language(languages[1], references[0], test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
 
     def _output(self, system: str, runs: Sequence[Text], number: int, references: Sequence[Lines]) -> Lines:
-        name = f"system {system}{f', run {number + 1}' if len(runs) > 1 else ''}"
-        if isinstance(runs[number], Path):
-            name = f"system {system}: {runs[number]}"
-        lines = self._read(read_output, runs[number], name)
+        run, several = runs[number], len(runs) > 1
+        name = f"system {system}" + (f": {run}" if isinstance(run, Path) else f", run {number + 1}" if several else "")
+        lines = self._read(read_output, run, name)
         if lines is not None and references:
             self._check_length(name, lines, references[0])
             self._check_subwords(name, lines, references[0])
         return lines or ()
 
-    def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
-        if is_segmented(lines, others):
-            self.problems.append(
-                f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
-                "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
-                "and detokenise."
-            )
-
-    def _sources_and_references(self, test_set: TestSet) -> tuple[Lines, tuple[Lines, ...]]:
+    def _sources_and_references(
+        self, test_set: TestSet, named: Sequence[tuple[str, Text]]
+    ) -> tuple[Lines, tuple[Lines, ...]]:
         """Return source and references, empty if they cannot be read."""
         if test_set.sacrebleu_name:
             try:
@@ -127,26 +107,21 @@ class _Loader:
             except UsageError as error:
                 self.problems.append(str(error))
                 return (), ()
-        names = self._names(test_set)
-        source = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
-        sources = self._read(read_lines, test_set.source, source) if test_set.source is not None else ()
-        read = [self._read(read_lines, text, name) for text, name in zip(test_set.references, names, strict=True)]
-        references = tuple(lines for lines in read if lines is not None)
-        if sources is None or len(references) < len(read):
+        read = [(name, self._read(read_lines, text, name)) for name, text in named]
+        if test_set.source is not None:
+            source = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
+            read.append((source, self._read(read_lines, test_set.source, source)))
+        found = [(name, lines) for name, lines in read if lines is not None]
+        if len(found) < len(read):
             return (), ()
-        for name, lines in zip(names, references, strict=True):
-            if not lines:
-                self.problems.append(f"{name} is empty. Give one with text.")
+        reference = found[0][1]
+        for name, lines in found:
+            if lines:
+                self._check_length(name, lines, reference)
             else:
-                self._check_length(name, lines, references[0])
-        if test_set.source is not None and references[0]:
-            self._check_length(source, sources, references[0])
-        return sources, references
-
-    def _names(self, test_set: TestSet) -> list[str]:
-        """Return names of the reference translations in sentences."""
-        texts = enumerate(test_set.references, 1)
-        return [f"reference {text if isinstance(text, Path) else number}" for number, text in texts]
+                self.problems.append(f"{name} is empty. Give one with text.")
+        texts = tuple(lines for _, lines in found)
+        return (texts[-1], texts[:-1]) if test_set.source is not None else ((), texts)
 
     def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
         """Return the lines of a text, or None, and note why it cannot be used."""
@@ -164,16 +139,19 @@ class _Loader:
                 "seems out of step."
             )
 
-    def _languages(self, test_set: TestSet) -> tuple[str, str]:
-        """Return the languages as given, else the files' two-letter endings."""
-        if any(test_set.languages) or test_set.sacrebleu_name:
-            return test_set.languages
-        return _ending(test_set.source), _ending(test_set.references[0])
+    def _check_subwords(self, name: str, lines: Lines, others: Iterable[str]) -> None:
+        """Refuse a text with the marks of BPE (``@@``) or SentencePiece (``▁``) where other texts have none."""
+        if PlainText(lines).is_segmented and not any(map(has_subwords, others)):
+            self.problems.append(
+                f"{name} is split into subwords (@@ or ▁), and scores are meant for plain text. Translate with "
+                "posnet-translate, with fairseq-generate --remove-bpe (sentencepiece for ▁), or join the subwords "
+                "and detokenize."
+            )
 
-    def _check_language(self, language: str, references: Sequence[Lines], name: str) -> None:
+    def _check_language(self, language: str, reference: Lines, name: str) -> None:
         """Refuse metrics that would take whole lines for words."""
         tokenizer, metrics = self._plan.tokenize, self._plan.metrics
-        script = unspaced_script(references[0]) if references else None
+        script = unspaced_script(reference)
         if script is None or tokenizer == "none" or (script == "HANGUL" and tokenizer):
             return
         looks, own = UNSPACED[script]

@@ -22,10 +22,6 @@ def first_misaligned_line(lines: Sequence[str], references: Sequence[str]) -> in
 
     This is the position for which the lines in front of it agree best with the reference lines of equal number, and
     the lines behind it with the reference lines shifted by the difference of the counts.
-
-    Args:
-        lines: text whose number of lines differs from that of the reference.
-        references: lines of the reference.
     """
     if not lines:
         return 1

@@ -13,15 +13,11 @@ _COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, targe
 
 
 def read_output(path: Path) -> list[str]:
-    """Return the lines of a translation.
+    """Return the lines of a translation, plain text or a log that fairseq-generate or fairseq-interactive printed.
 
-    Args:
-        path: plain text, or a log that fairseq-generate or fairseq-interactive printed. From a log, the best
-            hypothesis of each sentence is taken, in the order of the sentences: the detokenised one (``D-``) or, in a
-            log without such lines, ``H-``.
-
-            A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or ``P-`` beside its hypothesis, or if all
-            of its lines are hypotheses (``grep ^D-``).
+    From a log, the best hypothesis of each sentence is taken, in the order of the sentences: the detokenized one
+    (``D-``) or, in a log without such lines, ``H-``. A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or
+    ``P-`` beside its hypothesis, or if all of its lines are hypotheses (``grep ^D-``).
 
     Raises:
         UsageError: the file is missing or not UTF-8, or is a log that lacks sentences or is cut short.
@@ -31,21 +27,18 @@ def read_output(path: Path) -> list[str]:
         return lines
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     last = None
-    for line in lines:
-        match = _HYPOTHESIS.match(line)
-        if not match:
-            continue
+    for match in filter(None, map(_HYPOTHESIS.match, lines)):
         number, texts = int(match["number"]), found[match["kind"]]
         if number in texts and number != last:
             raise UsageError(f"{path} holds sentence {number} of two runs of fairseq's. Give a file of one run.")
         texts.setdefault(number, match["text"])  # the best hypothesis comes first
         last = number
     best = found["D"] or found["H"]
-    missing = sorted(set(range(max(best) + 1)) - set(best))
-    if missing:
+    missing = next(number for number in range(len(best) + 1) if number not in best)
+    if missing < len(best):
         raise UsageError(
-            f"{path} is a log of fairseq's without a translation of {_counted(missing, 'sentence')} (counted from 0). "
-            "Translate again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
+            f"{path} is a log of fairseq's without a translation of sentence {missing} (counted from 0). Translate "
+            "again with --required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test."
         )
     # fairseq prints the scores of a hypothesis behind it.
     if any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
@@ -64,11 +57,7 @@ def _is_log(lines: Sequence[str]) -> bool:
 
 
 def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
-    """Return source and references of one of sacreBLEU's test sets, which sacreBLEU downloads if necessary.
-
-    Args:
-        name: name of the test set, as "wmt14/full".
-        pair: pair of languages, as "en-de".
+    """Return source and references of a test set of sacreBLEU's, as "wmt14/full", in a pair of languages, as "en-de".
 
     Raises:
         UsageError: there is no such test set or pair, or it is neither here nor can it be downloaded.
@@ -83,22 +72,14 @@ def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
         )
     test_set = DATASETS[name]
     if pair not in test_set.langpairs:
-        said = f"has no languages {pair}" if pair else "has several pairs of languages"
-        raise UsageError(f"test set {name} {said}. Give --language-pair: {', '.join(sorted(test_set.langpairs))}.")
+        pairs = ", ".join(sorted(test_set.langpairs))
+        raise UsageError(f"test set {name} has no languages {pair or '(none given)'}. Give --language-pair: {pairs}.")
     try:
         source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
-    except BaseException as error:  # sacreBLEU calls sys.exit when it cannot reach the network
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except (Exception, SystemExit) as error:  # the latter when sacreBLEU cannot reach the network
         raise UsageError(
             f"test set {name} is not in {SACREBLEU_DIR}/{name} and cannot be fetched "
             f"({str(error).strip() or type(error).__name__}). On a machine with network run sacrebleu -t {name} "
             f"-l {pair} --echo src, and copy that folder here."
         ) from error
     return tuple(read_lines(source)), tuple(tuple(read_lines(path)) for path in references)
-
-
-def _counted(numbers: Sequence[int], what: str) -> str:
-    """Return a count with the first numbers: "2 sentences: 3, 17"."""
-    text = ", ".join(map(str, numbers[:5])) + (" ..." if len(numbers) > 5 else "")
-    return f"{len(numbers):,} {what}{'s' if len(numbers) > 1 else ''}: {text}"

@@ -17,27 +17,14 @@ METRICS = {
 }
 
 
-def check_metric(name: str) -> None:
-    """Check that there is a metric of this name.
-
-    Raises:
-        UsageError: `name` is not a key of :data:`METRICS`.
-    """
-    if name not in METRICS:
-        raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
-
-
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
-    """Return a metric by its name.
-
-    Args:
-        name: a key of :data:`METRICS`.
-        options: settings, of which the metric reads those that concern it.
+    """Return a metric by its name, a key of :data:`METRICS`.
 
     Raises:
         UsageError: there is no such metric, or it cannot run with these options.
     """
-    check_metric(name)
+    if name not in METRICS:
+        raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
     module, attribute = METRICS[name].split(".")
     metric: Metric = getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
     return metric

@@ -32,30 +32,17 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricOptions:
-    """Settings of all metrics; each metric reads those that concern it.
+    """Settings of all metrics, of which each reads some. Models are names on the Hugging Face hub or folders."""
 
-    Attributes:
-        language: target language, as "de", "zho_Hans" or "zh-TW"; "" if it is not known.
-        references: number of reference translations.
-        lowercase: lower-case translations and references before scoring (TER always does).
-        tokenize: sacreBLEU's tokeniser for BLEU; None: chosen by the language.
-        processes: number of processes that count n-grams and edits.
-        bleurt_model: name on the Hugging Face hub or local folder.
-        comet_model: name on the Hugging Face hub or local folder.
-        comet_encoder: folder with tokeniser and configuration of COMET's encoder; None: the one that COMET's
-            checkpoint names.
-        cpu: do not use GPUs.
-    """
-
-    language: str = ""
-    references: int = 1
-    lowercase: bool = False
-    tokenize: str | None = None
-    processes: int = 1
+    language: str = ""  # the target language, as "de", "zho_Hans" or "zh-TW"; "" if it is not known
+    references: int = 1  # number of reference translations
+    lowercase: bool = False  # lowercase translations and references before scoring (TER always does)
+    tokenize: str | None = None  # sacreBLEU's tokenizer for BLEU; None: chosen by the language
+    processes: int = 1  # that count n-grams and edits
     bleurt_model: str = "lucadiliello/BLEURT-20"
     comet_model: str = "Unbabel/wmt20-comet-da"
-    comet_encoder: str | None = None
-    cpu: bool = False
+    comet_encoder: str | None = None  # its tokenizer and configuration; None: the encoder that COMET's checkpoint names
+    cpu: bool = False  # do not use GPUs
 
     @property
     def code(self) -> str:
@@ -76,22 +63,13 @@ class Metric(ABC):
     segment's score and 1 for a metric that is a mean. The score of a resampled corpus therefore needs no more than a
     sum of rows.
 
-    Args:
-        options: settings.
-
-    Attributes:
-        name: as in ``--metrics``, "chrf".
-        label: as in tables, "chrF".
-        higher_is_better: False for error rates.
-        needs_source: whether the source is read.
-        width: K, the number of statistics of a segment.
     """
 
-    name: str
-    label: str
+    name: str  # as in --metrics, "chrf"
+    label: str  # as in tables, "chrF"
     higher_is_better = True
-    needs_source = False
-    width: int
+    needs_source = False  # whether the source is read
+    width: int  # K, the number of statistics of a segment
 
     def __init__(self, options: MetricOptions) -> None:
         self.options = options
@@ -102,18 +80,10 @@ class Metric(ABC):
         return ""
 
     def check_installed(self) -> None:  # noqa: B027  (most need no more than posnet does)
-        """Check that the packages of the metric are installed.
-
-        Raises:
-            UsageError: one is not.
-        """
+        """Raise a UsageError if a package that the metric needs is not installed."""
 
     def fetch(self) -> None:  # noqa: B027  (most have none)
-        """Download the model, if there is one and it is not here yet.
-
-        Raises:
-            UsageError: it cannot be fetched, or is no such model.
-        """
+        """Download the model, if there is one and it is not here yet; raise a UsageError if it cannot be fetched."""
 
     @abstractmethod
     def details(self) -> dict[str, str]:
@@ -125,14 +95,10 @@ class Metric(ABC):
 
     @abstractmethod
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
-        """Compute statistics.
+        """Yield positions among distinct segments, and their (len(positions), K) statistics.
 
-        Args:
-            segments: distinct segments.
-
-        Yields:
-            positions in `segments` and their (len(positions), K) statistics. Positions come in any order, each once;
-            parts are small, so that they can be cached while the computation goes on.
+        Positions come in any order, each once; parts are small, so that they can be cached while the computation goes
+        on.
         """
 
     def release(self) -> None:  # noqa: B027  (most have nothing to let go of)

@@ -11,12 +11,12 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.utils import SACREBLEU_DIR
 
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
-from posnet_eval.metrics.ngrams import Characters, as_characters, counts, lengths, matches
+from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
 from posnet_fairseq.shared.errors import UsageError
 
 ORDER = 4
-_SPACE = "\x1f"  # white space to str.split, and an ordinary character to the tokeniser 13a
+_SPACE = "\x1f"  # white space to str.split, and an ordinary character to the tokenizer 13a
 
 
 class Bleu(SacrebleuMetric):
@@ -28,13 +28,13 @@ class Bleu(SacrebleuMetric):
     def __init__(self, options: MetricOptions) -> None:
         if options.tokenize not in (None, *BLEU.TOKENIZERS):
             raise UsageError(
-                f"tokeniser {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
+                f"tokenizer {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
             )
         try:
-            # force: no warning of text that looks tokenised, which is among the remarks
+            # force: no warning of text that looks tokenized, which is among the remarks
             sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer, trg_lang=options.code)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
-            what = f"BLEU's tokeniser {options.tokenize or f'for {options.language}'}"
+            what = f"BLEU's tokenizer {options.tokenize or f'for {options.language}'}"
             if package := re.search(r"pip install (\S+)", str(error)):
                 install = f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(package[1])}"
                 raise UsageError(f"{what} is not installed. Run {install}") from error
@@ -46,8 +46,7 @@ class Bleu(SacrebleuMetric):
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:
         """Return sacreBLEU's statistics; with one reference all segments are counted together, which is faster."""
-        characters = Characters()
-        texts = [as_characters(lines, characters) for lines in self.prepared(segments)]
+        texts = as_characters(*self.prepared(segments))
         found = matches(list(zip(*texts, strict=True)), ORDER) if self.options.references == 1 else None
         if found is None:
             return super().count(segments)
@@ -55,10 +54,10 @@ class Bleu(SacrebleuMetric):
         return np.column_stack([hypothesis, reference, found, counts(hypothesis, ORDER)]).astype(np.float64)
 
     def prepare(self, lines: Sequence[str]) -> list[str]:
-        """Return lines as sacreBLEU prepares them; with the tokeniser 13a, all in one call.
+        """Return lines as sacreBLEU prepares them; with the tokenizer 13a, all in one call.
 
-        This tokeniser puts spaces around many characters by regular expressions, also around spaces, which takes most
-        of its time; other white space is left alone and separates words as well.
+        It puts spaces around many characters, also around spaces, which takes most of its time; other white space is
+        left alone and separates words as well.
         """
         text = f"{_SPACE}\0{_SPACE}".join(line.rstrip() for line in lines)
         if not isinstance(self._sacrebleu.tokenizer, Tokenizer13a) or text.count("\0") != len(lines) - 1:

@@ -111,11 +111,7 @@ class Comet(NeuralMetric):
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """Return the content of hparams.yaml.
-
-    Raises:
-        UsageError: it is damaged, or of a kind of model that is not supported.
-    """
+    """Return the content of hparams.yaml, of a supported kind of model."""
     import yaml
 
     with reading(path.parent, path.name):

@@ -21,12 +21,7 @@ _TIMEOUT = 5  # seconds that the hub may take to answer
 
 
 class Missing(UsageError):
-    """A package or model that a metric needs is missing.
-
-    Attributes:
-        what: what is missing.
-        fix: what to do about it.
-    """
+    """A package or model that a metric needs is missing: what, and how to fix it."""
 
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(f"{what}. {fix}")
@@ -35,23 +30,14 @@ class Missing(UsageError):
 
 @dataclass(frozen=True)
 class ModelKind:
-    """A kind of model folder.
+    """A kind of model folder."""
 
-    Attributes:
-        what: name for people, as "a COMET model".
-        flag: option that names the model.
-        owner: owner on the hub of names without one; "" if such names are the hub's own.
-        files: names of the files that are read if they exist.
-        needed: groups of file names; one file of each group must exist.
-        encoder: usual name and kind of a model that belongs to it.
-    """
-
-    what: str
-    flag: str
-    owner: str
-    files: tuple[str, ...]
-    needed: tuple[tuple[str, ...], ...]
-    encoder: tuple[str, "ModelKind"] | None = None
+    what: str  # name for people, as "a COMET model"
+    flag: str  # option that names the model
+    owner: str  # owner on the hub of names without one; "" if such names are the hub's own
+    files: tuple[str, ...]  # names of the files that are read if they exist
+    needed: tuple[tuple[str, ...], ...]  # groups of file names; one file of each group must exist
+    encoder: tuple[str, "ModelKind"] | None = None  # usual name and kind of a model that belongs to it
 
     def missing_file(self, folder: Path) -> str:
         """Return the first needed file that a folder lacks, as text for people; "" if it has all."""
@@ -74,12 +60,7 @@ class ModelKind:
 
 
 def find(given: str, kind: ModelKind, download: bool = True) -> Path:
-    """Return the folder of a model.
-
-    Args:
-        given: local folder or name on the hub, whose local cache is searched first.
-        kind: what the folder should hold.
-        download: whether the model may be downloaded.
+    """Return the folder of a model, a local folder or a name on the hub, whose local cache is searched first.
 
     Raises:
         UsageError: the folder is no such model, or the model is neither here nor can it be downloaded.
@@ -136,11 +117,7 @@ def absolute_name(given: str) -> str:
 
 
 def content_id(files: Mapping[str, Path]) -> str:
-    """Return the first 12 hex digits of a SHA-256 of names and contents of files.
-
-    Args:
-        files: {name: path}; the paths do not enter the hash.
-    """
+    """Return the first 12 hex digits of a SHA-256 of names and contents of files {name: path}, not of the paths."""
     total = hashlib.sha256()
     for name in sorted(files):
         status = files[name].stat()

@@ -31,11 +31,7 @@ _POSITION_IDS = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of 
 
 @contextlib.contextmanager
 def quiet(*loggers: str) -> Iterator[None]:
-    """Suppress what libraries print and log, except errors, while they are imported and load models.
-
-    Args:
-        loggers: names of loggers whose level is set to ERROR afterwards, too.
-    """
+    """Suppress what libraries print and log, except errors, while they load; some loggers stay at ERROR afterwards."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # some versions warn when a process forks
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
@@ -57,12 +53,9 @@ def quiet(*loggers: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(folder: Path, what: str) -> Iterator[None]:
-    """Name the damaged file of a model, for which the libraries raise errors of many kinds.
+    """Raise a UsageError for a damaged file of a model, for which the libraries raise errors of many kinds.
 
-    The libraries' own text is not shown: torch advises to turn off the check that keeps code in files from running.
-
-    Raises:
-        UsageError: reading `what` in `folder` failed.
+    Their own text is not shown: torch advises to turn off the check that keeps code in files from running.
     """
     try:
         yield
@@ -74,14 +67,10 @@ def reading(folder: Path, what: str) -> Iterator[None]:
 
 
 def read_weights(path: Path, if_unsafe: str) -> Any:
-    """Return the content of a file of weights, read as data.
-
-    Args:
-        path: file in the format of safetensors or torch.save.
-        if_unsafe: advice for a file that could run code, the end of the error's text.
+    """Return the content of a file of safetensors or torch.save, read as data.
 
     Raises:
-        UsageError: the file could run code, or is damaged.
+        UsageError: the file is damaged, or could run code; `if_unsafe` is the advice then.
     """
     import torch
     from safetensors.torch import load_file
@@ -167,15 +156,14 @@ def map_on_networks(
 
 
 def batches(tokenizer: Any, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: int) -> list[tuple[list[int], Any]]:
-    """Return batches of texts of similar length, the longest first, so that a lack of memory shows at once.
+    """Return batches of texts of similar length: their positions among N texts, and tensors by name.
+
+    The longest come first, so that a lack of memory shows at once.
 
     Args:
         tokenizer: tokenizer of transformers, which pads.
         encoded: its encoding of N texts, not padded.
         tokens: largest number of tokens in a batch, with padding; a longer text is a batch of its own.
-
-    Returns:
-        for each batch, positions among the N texts, and its tensors by name.
     """
     lengths = [len(ids) for ids in encoded["input_ids"]]
     order = sorted(range(len(lengths)), key=lambda position: -lengths[position])

@@ -20,28 +20,17 @@ GROUP = {"cpu": 64, "cuda": 1024}  # segments scored together; an interruption l
 
 
 class NeuralMetric(MeanMetric):
-    """The mean of a network's scores of segments, times 100.
+    """The mean of a network's scores of segments, times 100."""
 
-    Attributes:
-        package: package on PyPI that has the network.
-        extra: extra of posnet's own package that installs it.
-    """
-
-    package: str
-    extra: str
+    package: str  # on PyPI, which has the network
+    extra: str  # of posnet's own package, which installs it
 
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
-        """Find the model's files without loading them.
-
-        Args:
-            download: whether they may be downloaded from the hub.
-
-        Returns:
-            the model's name, and {name: path} of all files that scores depend on.
+        """Return the model's name, and {name: path} of all files that scores depend on, without loading them.
 
         Raises:
-            UsageError: a package or file is missing.
+            UsageError: the package is not installed, or a file is neither here nor may or can it be downloaded.
         """
 
     @abstractmethod
@@ -71,7 +60,6 @@ class NeuralMetric(MeanMetric):
 
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""
-        self.check_installed()
         if self.options.references != 1:
             raise UsageError(
                 f"{self.label} takes one reference translation, {self.options.references} were given. Give one, or "
@@ -86,7 +74,6 @@ class NeuralMetric(MeanMetric):
 
     @cached_property
     def _loaded(self) -> tuple[list[Any], Any]:
-        self.check_installed()
         network, tokenizer = self.load()
         return replicas(network, devices(self.options)), tokenizer
 

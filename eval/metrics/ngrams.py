@@ -1,6 +1,8 @@
 """Counts of the n-grams that two texts have in common, for many pairs of texts at once."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +14,14 @@ _GAP = "\0"
 
 
 def matches(pairs: Sequence[tuple[str, str]], order: int) -> FloatArray | None:
-    """Count the n-grams that both texts of each pair have in common.
+    """Return (P, N) counts of the n-grams of 1 to N characters that both texts of each of P pairs have in common.
 
-    An n-gram counts as often as it occurs in the text that has it less often (clipped counts).
+    An n-gram counts as often as it occurs in the text that has it less often (clipped counts). None is returned if the
+    texts have too many different characters for 64-bit integers.
 
     The longest n-grams are written as integers, made of the number of the pair and of the characters, and sorted once.
-    N-grams that begin with the same n characters are then neighbours, for every n, and groups of them are joined to
+    N-grams that begin with the same n characters are then neighbors, for every n, and groups of them are joined to
     larger groups from the longest n to the shortest.
-
-    Args:
-        pairs: P pairs of texts.
-        order: N, length of the longest n-grams in characters.
-
-    Returns:
-        (P, N) counts for n = 1 to N; None if the texts have too many different characters for 64-bit integers.
     """
     # Gaps as long as an n-gram separate the texts: no n-gram reaches into the next one.
     text = "".join(side + _GAP * order for pair in pairs for side in pair)
@@ -67,19 +63,7 @@ def counts(sizes: NDArray[np.int64], order: int) -> NDArray[np.int64]:
     return np.maximum(sizes[:, None] - np.arange(order), 0)
 
 
-class Characters(dict[str, str]):
-    """A character for each word that is looked up: a new word is given the next one."""
-
-    def __missing__(self, word: str) -> str:
-        """Add a word; return its character."""
-        return self.setdefault(word, chr(len(self) + 1))
-
-
-def as_characters(lines: Iterable[str], characters: Characters) -> list[str]:
-    """Return lines with every word replaced by one character, so that n-grams of words are n-grams of characters.
-
-    Args:
-        lines: words between spaces.
-        characters: of words, to which new words are added.
-    """
-    return ["".join(map(characters.__getitem__, line.split())) for line in lines]
+def as_characters(*texts: Sequence[str]) -> list[list[str]]:
+    """Return lines with every word replaced by one character, so that n-grams of words are n-grams of characters."""
+    characters: defaultdict[str, str] = defaultdict(map(chr, itertools.count(1)).__next__)
+    return [["".join(map(characters.__getitem__, line.split())) for line in lines] for lines in texts]

@@ -17,12 +17,7 @@ BLOCK = 256  # segments that a process is given at once
 
 
 class SacrebleuMetric(Metric):
-    """A metric whose statistics are sacreBLEU's own.
-
-    Args:
-        options: settings.
-        sacrebleu: sacreBLEU's metric.
-    """
+    """A metric whose statistics are sacreBLEU's own."""
 
     def __init__(self, options: MetricOptions, sacrebleu: Sacrebleu) -> None:
         super().__init__(options)
@@ -33,7 +28,7 @@ class SacrebleuMetric(Metric):
         """Return sacreBLEU's signature."""
         info = {key: value for key, value in self._sacrebleu.get_signature().info.items() if value is not None}
         info["version"] = info.pop("version")  # the last one
-        return {key: _signature_word(value) for key, value in info.items()}
+        return {key: ("no", "yes")[value] if isinstance(value, bool) else str(value) for key, value in info.items()}
 
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
         """Yield positions and statistics of blocks of segments, see :meth:`Metric.statistics`."""
@@ -63,10 +58,6 @@ class SacrebleuMetric(Metric):
             text = self._sacrebleu._preprocess_segment(segment.hypothesis)
             row[:] = self._sacrebleu._compute_segment_statistics(text, known)
         return rows
-
-
-def _signature_word(value: object) -> str:
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 @functools.lru_cache(maxsize=1)

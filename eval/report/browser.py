@@ -1,21 +1,30 @@
 """Data of the segments that a page shows, for its script: every text once, small with any number of systems."""
 
-from itertools import combinations
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import combinations, islice
 from typing import Any
 
-from posnet_eval.report import examples
-from posnet_eval.report.word_diff import changes
+import numpy as np
+
+from posnet_eval.metrics.base import FloatArray
 from posnet_eval.statistics.results import Comparison, TestSetResult
 
+COUNT = 5  # segments of a choice
+DIGITS = 6  # scores that differ in later digits only are equal up to rounding
 LONGEST = 1000  # characters shown of a line
+
+_UNSPACED = "\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+# Not \w+, which lacks the vowel signs of Indian scripts. U+200C and U+200D join letters.
+_PUNCTUATION = r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u2027\u2030-\u205e"
+_WORD = re.compile(rf"[{_UNSPACED}]|[{_PUNCTUATION}]|[^\s{_UNSPACED}{_PUNCTUATION}]+")
+_MOST = 4_000_000  # comparisons of words for one pair of texts: about a second
 
 
 def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
     """Return the segments where each pair of systems differs most, and the best and worst of each system.
-
-    Args:
-        comparison: results.
-        test_set: one of its test sets.
 
     Returns:
         a dict for JSON. Systems and metrics are given by index, segments by line from 1::
@@ -30,71 +39,113 @@ def browsable(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]
             alone: for each system, for each metric [[best lines], [worst lines]]
             changes: {"line:a:b": [spans in a's output, spans in b's]}, "line:a:" to the first reference
     """
-    return _Browsable(comparison, test_set).data
+    systems = [system for system in comparison.systems if system in test_set.scores]
+    metrics = [metric.name for metric in test_set.metrics]
+    outputs = [test_set.outputs[system][0] for system in systems]
+    places: dict[str, int] = {}  # of texts
+    segments: dict[int, list[Any]] = {}
+    differences: dict[str, tuple[list[int], list[int]]] = {}
 
+    def place(text: str) -> int:
+        return places.setdefault(_shown(text), len(places))
 
-class _Browsable:
-    def __init__(self, comparison: Comparison, test_set: TestSetResult) -> None:
-        self.test_set = test_set
-        self.systems = [system for system in comparison.systems if system in test_set.scores]
-        self.metrics = [metric.name for metric in test_set.metrics]
-        self.places: dict[str, int] = {}  # of texts
-        self.segments: dict[int, list[Any]] = {}
-        self.changes: dict[str, tuple[list[int], list[int]]] = {}
-        pairs = {
-            f"{a}:{b}": [self._pair(a, b, metric) for metric in self.metrics]
-            for a, b in combinations(range(len(self.systems)), 2)
-        }
-        alone = [[self._alone(system, metric) for metric in self.metrics] for system in range(len(self.systems))]
-        baselines = [self.systems.index(name) for name in comparison.baselines if name in self.systems]
-        first = baselines[0] if baselines else 0
-        self.data = {
-            "systems": [comparison.labels[system] for system in self.systems],
-            "start": [first, *(i for i in range(len(self.systems)) if i != first)][:2],
-            "metrics": [metric.label for metric in test_set.metrics],
-            "higher": [metric.higher_is_better for metric in test_set.metrics],
-            "texts": list(self.places),
-            "segments": self.segments,
-            "pairs": pairs,
-            "alone": alone,
-            "changes": self.changes,
-        }
+    def added(indices: Iterable[int], a: int, b: int | None = None) -> list[int]:
+        """Add segments with the outputs of one or two systems and their differences; return their lines."""
+        lines = [index + 1 for index in indices]
+        for line in lines:
+            key, index = f"{line}:{a}:{'' if b is None else b}", line - 1
+            if key in differences:
+                continue
+            if line not in segments:
+                source = place(test_set.sources[index]) if test_set.sources else -1
+                segments[line] = [source, [place(reference[index]) for reference in test_set.references], {}]
+            shown = segments[line][2]
+            for system in (a,) if b is None else (a, b):
+                if system not in shown:
+                    values = (test_set.segments[metric][systems[system]][index] for metric in metrics)
+                    shown[system] = [place(outputs[system][index]), *(round(float(value), 1) for value in values)]
+            other = test_set.references[0] if b is None else outputs[b]
+            differences[key] = changes(_shown(outputs[a][index]), _shown(other[index]))
+        return lines
 
-    def _pair(self, a: int, b: int, metric: str) -> list[list[int]]:
-        names = self.systems[a], self.systems[b]
-        found = [examples.most_different(self.test_set, *pair, metric) for pair in (names, names[::-1])]
-        return [[self._compared(index, a, b) for index in indices] for indices in found]
+    def pair(a: int, b: int, metric: str) -> list[list[int]]:
+        names = systems[a], systems[b]
+        return [added(most_different(test_set, *some, metric), a, b) for some in (names, names[::-1])]
 
-    def _alone(self, system: int, metric: str) -> list[list[int]]:
-        found = [choose(self.test_set, self.systems[system], metric) for choose in (examples.best, examples.worst)]
-        return [[self._compared(index, system) for index in indices] for indices in found]
-
-    def _compared(self, index: int, a: int, b: int | None = None) -> int:
-        """Add a segment with the output of one or two systems and their differences; return its line."""
-        line = index + 1
-        key = f"{line}:{a}:{'' if b is None else b}"
-        if key not in self.changes:
-            first = self._output(index, a)
-            second = self.test_set.references[0][index] if b is None else self._output(index, b)
-            self.changes[key] = changes(_shown(first), _shown(second))
-        return line
-
-    def _output(self, index: int, system: int) -> str:
-        """Add a segment with a system's output; return the output."""
-        test_set, name = self.test_set, self.systems[system]
-        if index + 1 not in self.segments:
-            source = self._place(test_set.sources[index]) if test_set.sources else -1
-            self.segments[index + 1] = [source, [self._place(lines[index]) for lines in test_set.references], {}]
-        outputs = self.segments[index + 1][2]
-        text = test_set.outputs[name][0][index]
-        if system not in outputs:
-            scores = [round(float(test_set.segments[metric][name][index]), 1) for metric in self.metrics]
-            outputs[system] = [self._place(text), *scores]
-        return text
-
-    def _place(self, text: str) -> int:
-        return self.places.setdefault(_shown(text), len(self.places))
+    pairs = {f"{a}:{b}": [pair(a, b, metric) for metric in metrics] for a, b in combinations(range(len(systems)), 2)}
+    alone = [
+        [[added(extreme(test_set, name, metric, sign), system) for sign in (1, -1)] for metric in metrics]
+        for system, name in enumerate(systems)
+    ]
+    first = next((systems.index(name) for name in comparison.baselines if name in systems), 0)
+    return {
+        "systems": [comparison.labels[system] for system in systems],
+        "start": [first, *(i for i in range(len(systems)) if i != first)][:2],
+        "metrics": [metric.label for metric in test_set.metrics],
+        "higher": [metric.higher_is_better for metric in test_set.metrics],
+        "texts": list(places),
+        "segments": segments,
+        "pairs": pairs,
+        "alone": alone,
+        "changes": differences,
+    }
 
 
 def _shown(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
+
+
+def most_different(test_set: TestSetResult, a: str, b: str, metric: str, count: int = COUNT) -> list[int]:
+    """Return indices of segments where system a is better than b, the largest difference first, then by line.
+
+    Scores are means over runs, but the text shown is that of the first run; segments for which it is equal in both
+    systems are left out.
+    """
+    gain = _goodness(test_set, a, metric) - _goodness(test_set, b, metric)
+    first, second = test_set.outputs[a][0], test_set.outputs[b][0]
+    order = (int(i) for i in np.argsort(-gain, kind="stable") if gain[i] > 0)
+    return list(islice((i for i in order if first[i] != second[i]), count))
+
+
+def extreme(test_set: TestSetResult, system: str, metric: str, sign: int, count: int = COUNT) -> list[int]:
+    """Return indices of the segments with a system's best scores (sign 1) or worst (−1), equal ones by line."""
+    return np.argsort(-sign * _goodness(test_set, system, metric), kind="stable")[:count].tolist()
+
+
+def _goodness(test_set: TestSetResult, system: str, metric: str) -> FloatArray:
+    higher_is_better = next(m.higher_is_better for m in test_set.metrics if m.name == metric)
+    scores = np.round(np.asarray(test_set.segments[metric][system], dtype=float), DIGITS)
+    return scores if higher_is_better else -scores
+
+
+def changes(a: str, b: str) -> tuple[list[int], list[int]]:
+    """Return [start, end, start, end, …] of the spans of a that b lacks, and of those of b that a lacks.
+
+    Texts are compared by words, in Chinese and Japanese by characters; neighboring words are one span. Positions are
+    in code points. Texts of very many or very many equal words have one span each, from their first difference to
+    their last.
+    """
+    words = [[match.span() for match in _WORD.finditer(text)] for text in (a, b)]
+    first, second = [a[i:j] for i, j in words[0]], [b[i:j] for i, j in words[1]]
+    counts = Counter(second)
+    pairs = sum(number * counts[word] for word, number in Counter(first).items())
+    if len(first) * (len(first) + pairs) > _MOST:
+        blocks: Sequence[tuple[str, int, int, int, int]] = _between_equal_ends(first, second)
+    else:
+        blocks = SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
+    found: tuple[list[int], list[int]] = ([], [])
+    for kind, *ranges in blocks:
+        if kind == "equal":
+            continue
+        for spans, its_words, start, end in zip(found, words, ranges[::2], ranges[1::2], strict=True):
+            if start < end:
+                spans += [its_words[start][0], its_words[end - 1][1]]
+    return found
+
+
+def _between_equal_ends(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """Return all between the equal beginnings and ends of two sequences as one change, in linear time."""
+    least = min(len(a), len(b))
+    start = next((i for i in range(least) if a[i] != b[i]), least)
+    end = next((i for i in range(least - start) if a[-1 - i] != b[-1 - i]), least - start)
+    return [("replace", start, len(a) - end, start, len(b) - end)]

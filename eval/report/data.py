@@ -23,10 +23,7 @@ def as_json(comparison: Comparison) -> str:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """Return the rows of :meth:`Comparison.rows`, with empty cells for what does not apply.
-
-    Names and facts that a spreadsheet would take for a formula have an apostrophe in front; numbers stay numbers.
-    """
+    """Return the rows of :meth:`Comparison.rows`, with empty cells for what does not apply."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*ROW_COLUMNS, *map(_no_formula, comparison.columns)])

@@ -1,10 +1,9 @@
 r"""A LaTeX table with booktabs, in a file that compiles by itself and that a paper can \input."""
 
 import re
-from collections.abc import Collection, Iterator
 
 from posnet_eval.report import wording
-from posnet_eval.statistics.results import Comparison, TestSetResult
+from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 
 # Inside a document \@nodocument is \relax: only the table is read there.
 _HEAD = r"""\expandafter\ifx\csname @nodocument\endcsname\relax\else
@@ -36,36 +35,33 @@ def latex(comparison: Comparison, intervals: bool = False) -> str:
     """
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
     titles = [escaped(title) for title in comparison.columns]
+    names, rules, start = [], [], 2 + len(titles)
+    for test_set in comparison.test_sets:
+        pair, count = wording.languages(test_set), len(test_set.metrics)
+        name = escaped(f"{test_set.name} ({pair})" if pair else test_set.name)
+        names.append(rf"\multicolumn{{{count}}}{{c}}{{{name}}}")
+        rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
+        start += count
     lines = [
+        r"\begin{table}",
+        r"\centering",
         rf"\begin{{tabular}}{{l{'r' * len(titles)}{'l' * len(shown)}}}",
         r"\toprule",
-        " & ".join([*[""] * (1 + len(titles)), *_groups(comparison)]) + r" \\",
-        *_rules(comparison),
+        " & ".join([*[""] * (1 + len(titles)), *names]) + r" \\",
+        *rules,
         " & ".join(["", *titles, *(escaped(info.label) for _, info in shown)]) + r" \\",
         r"\midrule",
     ]
-    best = {(test_set.name, info.name): wording.best(test_set, info) for test_set, info in shown if test_set.scores}
     for system in comparison.systems:
-        cells = [
-            _cell(comparison, test_set, system, info.name, best.get((test_set.name, info.name), ()), intervals)
-            for test_set, info in shown
-        ]
+        cells = [_cell(comparison, test_set, system, info, intervals) for test_set, info in shown]
         # in braces: LaTeX would take a bracket or a star for an option of the line above
         facts = map(escaped, wording.facts(comparison, system))
         lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *facts, *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    caption = escaped(_caption(comparison, intervals))
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}", ""]
     signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
-    table = "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            *lines,
-            rf"\caption{{{escaped(_caption(comparison, intervals))}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
-    return f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}{table}{_TAIL}"
+    start_of_file = f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}"
+    return start_of_file + "\n".join(lines) + _TAIL
 
 
 def escaped(text: str) -> str:
@@ -74,39 +70,22 @@ def escaped(text: str) -> str:
     return re.sub("-(?=-)|[^-]", lambda sign: _TEXT.get(sign[0], sign[0]), text)
 
 
-def _groups(comparison: Comparison) -> Iterator[str]:
-    for test_set in comparison.test_sets:
-        pair = wording.languages(test_set)
-        name = f"{test_set.name} ({pair})" if pair else test_set.name
-        yield rf"\multicolumn{{{len(test_set.metrics)}}}{{c}}{{{escaped(name)}}}"
-
-
-def _rules(comparison: Comparison) -> Iterator[str]:
-    start = 2 + len(comparison.columns)
-    for test_set in comparison.test_sets:
-        stop = start + len(test_set.metrics) - 1
-        yield rf"\cmidrule(lr){{{start}-{stop}}}"
-        start = stop + 1
-
-
-def _cell(
-    comparison: Comparison, test_set: TestSetResult, system: str, metric: str, best: Collection[str], intervals: bool
-) -> str:
+def _cell(comparison: Comparison, test_set: TestSetResult, system: str, info: MetricInfo, intervals: bool) -> str:
     if system not in test_set.scores:
         return "--"
-    score = test_set.scores[system][metric]
+    score = test_set.scores[system][info.name]
     text = f"{score.value:.1f}"
     # Marks of different widths follow the numbers: columns are flush left, and short numbers are moved to the right.
-    longest = max(len(f"{scores[metric].value:.1f}") for scores in test_set.scores.values())
+    longest = max(len(f"{scores[info.name].value:.1f}") for scores in test_set.scores.values())
     moved = r"\phantom{0}" * (longest - len(text))
     text = text.replace("-", "$-$")
-    text = moved + (rf"\textbf{{{text}}}" if system in best else text)
+    text = moved + (rf"\textbf{{{text}}}" if system in wording.best(test_set, info) else text)
     if score.deviation is not None:
         text += rf"\,{{\scriptsize$\pm${score.deviation:.1f}}}"
     if intervals:
         bounds = ", ".join(f"{bound:.1f}".replace("-", "$-$") for bound in (score.low, score.high))
         text += rf"\,{{\scriptsize[{bounds}]}}"
-    signs = wording.marks(comparison, test_set, system, metric)
+    signs = wording.marks(comparison, test_set, system, info.name)
     return text + (f"$^{{{''.join(_SIGNS[sign] for sign in signs)}}}$" if signs else "")
 
 

@@ -1,4 +1,4 @@
-"""Plots of a comparison as SVG elements for a page, with text as text and colours for colour-blind readers."""
+"""Plots of a comparison as SVG elements for a page, with text as text and colors for color-blind readers."""
 
 import io
 import re
@@ -17,11 +17,11 @@ from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 
 WIDTH = 340  # pixels, so that a plot fits on a phone
 DARK, GREY, LIGHT = "#222222", "#6b6b6b", "#d0d0d0"
-# Okabe and Ito's colours, less those too light for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
+# Okabe and Ito's colors, less those too light for lines.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#000000", "#B8860B")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("--", ":")  # of the first baseline, of the second
-OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}  # lines of systems without a colour of their own
+OTHERS = {"color": "#bdbdbd", "linewidth": 1.2, "zorder": 1}  # lines of systems without a color of their own
 UNSTYLED = {"color": GREY, "marker": "o"}  # their scores
 
 # Pixels of a page are units of SVG, which matplotlib calls points. The page sets the font.
@@ -49,11 +49,7 @@ def intervals(
 ) -> str:
     """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines.
 
-    Args:
-        comparison: with the test set.
-        test_set: with the scores.
-        metric: metric to plot.
-        styles: of the systems that have one, from :func:`line_styles`.
+    Styles are from :func:`line_styles`.
     """
     systems = [system for system in comparison.systems if system in test_set.scores]
     row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
@@ -64,11 +60,11 @@ def intervals(
             axes.axvline(test_set.scores[baseline][metric.name].value, color=GREY, linestyle=dashes, linewidth=1)
     for y, system in enumerate(systems):
         score = test_set.scores[system][metric.name]
-        colour, marker = (styles.get(system, UNSTYLED)[key] for key in ("color", "marker"))
-        axes.plot([score.low, score.high], [y, y], color=colour, linewidth=2.5, solid_capstyle="butt")
+        color, marker = (styles.get(system, UNSTYLED)[key] for key in ("color", "marker"))
+        axes.plot([score.low, score.high], [y, y], color=color, linewidth=2.5, solid_capstyle="butt")
         if len(score.runs) > 1:
-            axes.plot(score.runs, [y] * len(score.runs), "|", color=colour, markersize=11, markeredgewidth=1)
-        axes.plot([score.value], [y], marker, color=colour, markersize=7)
+            axes.plot(score.runs, [y] * len(score.runs), "|", color=color, markersize=11, markeredgewidth=1)
+        axes.plot([score.value], [y], marker, color=color, markersize=7)
         # Above its interval, so that long names have room.
         _text(axes, 0.005, y - 0.26, _short(comparison.labels[system]), transform=axes.get_yaxis_transform())
     axes.set_ylim(len(systems) - 0.5, -above)
@@ -78,18 +74,15 @@ def intervals(
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.grid(axis="x", color="#eeeeee")
     axes.set_axisbelow(True)
-    words = "; ".join(
-        f"{comparison.labels[s]} {score.value:.1f} ({score.low:.1f} to {score.high:.1f})"
-        for s in systems
-        for score in [test_set.scores[s][metric.name]]
-    )
+    scores = {comparison.labels[system]: test_set.scores[system][metric.name] for system in systems}
+    words = "; ".join(f"{label} {one.value:.1f} ({one.low:.1f} to {one.high:.1f})" for label, one in scores.items())
     return _inline(figure, f"intervals {test_set.name} {metric.name}", f"{metric.label} with 95% intervals: {words}")
 
 
 def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    """Return {system: arguments for matplotlib} of systems with a colour, which they have in all plots of a page.
+    """Return {system: arguments for matplotlib} of systems with a color, which they have in all plots of a page.
 
-    If there are more systems than colours, baselines and the systems with the best scores by the first metric on the
+    If there are more systems than colors, baselines and the systems with the best scores by the first metric on the
     first test set have one.
     """
     test_set = comparison.test_sets[0]
@@ -100,11 +93,11 @@ def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
         value = test_set.scores[system][metric.name].value if scored else 0.0
         return system not in comparison.baselines, not scored, -value if metric.higher_is_better else value
 
-    chosen = set(sorted(comparison.systems, key=rank)[: len(COLOURS)])
-    coloured = [system for system in comparison.systems if system in chosen]
+    chosen = set(sorted(comparison.systems, key=rank)[: len(COLORS)])
+    colored = [system for system in comparison.systems if system in chosen]
     return {
-        system: {"color": colour, "marker": marker, "markersize": 6, "linewidth": 1.8, "zorder": 2}
-        for system, colour, marker in zip(coloured, COLOURS, MARKERS, strict=False)
+        system: {"color": color, "marker": marker, "markersize": 6, "linewidth": 1.8, "zorder": 2}
+        for system, color, marker in zip(colored, COLORS, MARKERS, strict=False)
     }
 
 
@@ -119,14 +112,8 @@ def swatch(test_set: TestSetResult, system: str, styles: Mapping[str, dict[str, 
 
 @style.context(_STYLE)
 def by_length(test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]) -> str:
-    """Return an SVG element with scores over length, a line for each system, and the number of segments above.
-
-    Args:
-        test_set: results with `by_length`.
-        metric: metric to plot.
-        styles: from :func:`line_styles`.
-    """
-    buckets = [bucket for bucket in test_set.by_length if bucket.size]
+    """Return an SVG element with scores over length, a line for each system, and the number of segments above."""
+    buckets = test_set.by_length
     slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(buckets) > 5 else {}
     left, below, lines, gap, bars = 40, 50 if slanted else 24, 190, 14, 60
     height = below + lines + gap + bars
@@ -175,10 +162,8 @@ def _short(label: str, longest: int = 46) -> str:
 def _inline(figure: Figure, salt: str, label: str) -> str:
     """Return a figure as an SVG element that can share a page with others.
 
-    Args:
-        figure: finished figure.
-        salt: makes its identifiers (of markers, of clip paths) differ from those of other plots on the page.
-        label: description for screen readers; "" for a decoration.
+    The salt makes its identifiers (of markers, of clip paths) differ from those of other plots on the page. The label
+    is for screen readers; "" for a decoration.
     """
     file = io.StringIO()
     with rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():

@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from posnet_eval.report.data import as_csv, as_json, as_tsv
 from posnet_eval.report.latex import latex
@@ -48,64 +49,45 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
     check_folder(folder)
     if not folder.exists():
         return
-    known, begun = _digests(folder / "report.json"), _note(folder)
+    report, begun = _read(folder / "report.json"), _read(folder / NOTE)
+    known = report.get("files", {})  # early versions wrote none
+    is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)
     for name in FILES:
         path = folder / name
         check_place(path, inputs=inputs)
-        if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or not _is_ours(path, known, begun)):
-            raise UsageError(
-                f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let "
-                "the report be written elsewhere."
-            )
+        if not os.path.lexists(path):
+            continue
+        if path.is_file() and not path.is_symlink():
+            found = _digest(path.read_bytes())
+            whole = is_report and (name == "report.json" or not known or known.get(name) == found)
+            if whole or begun.get(name) == found:
+                continue
+        raise UsageError(
+            f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let the "
+            "report be written elsewhere."
+        )
 
 
-def _is_ours(path: Path, known: Mapping[str, str] | None, begun: Mapping[str, str]) -> bool:
-    """Return whether a file is unchanged since a report was written.
-
-    Args:
-        path: file to check.
-        known: hashes of the report in the folder, None if there is none.
-        begun: hashes of a report that was interrupted while its files were moved into the folder.
-    """
-    found = _digest(path.read_bytes())
-    if begun.get(path.name) == found:
-        return True
-    return known is not None and (path.name == "report.json" or not known or known.get(path.name) == found)
-
-
-def _note(folder: Path) -> dict[str, str]:
-    """Return the hashes of a report that was interrupted while its files were moved into a folder, else {}."""
+def _read(path: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file, {} if there is none."""
     try:
-        found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _digests(path: Path) -> dict[str, str] | None:
-    """Return the hashes in a report.json: {} if an early version wrote it, None if it is something else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        is_report = {"systems", "labels", "test_sets"} <= content.keys()
-        return dict(content.get("files", {})) if is_report else None
-    except (OSError, TypeError, ValueError, AttributeError):
-        return None
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> list[Path]:
+def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> None:
     """Write the files of a report; those of an earlier run stay until all new ones are written.
 
     Args:
         comparison: results to write.
         folder: folder of the report, which is created if it is missing.
         latex_intervals: show 95% intervals in the LaTeX table.
-
-    Returns:
-        paths of the files.
 
     Raises:
         OSError: a file could not be written, for instance because the disk is full; the folder is unchanged then.
@@ -119,6 +101,6 @@ def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False)
             digests[name] = _digest(content)
             Path(temporary, name).write_bytes(content)
         write_lines(Path(folder, NOTE), [json.dumps(digests)])
-        paths = [Path(temporary, name).replace(Path(folder, name)) for name in FILES]
+        for name in FILES:
+            Path(temporary, name).replace(Path(folder, name))
     Path(folder, NOTE).unlink(missing_ok=True)  # another run may have done it
-    return paths

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from posnet_eval.report import wording
 from posnet_eval.report.formats import GAP, fact
-from posnet_eval.statistics.results import Comparison, TestSetResult
+from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import visible
 
 WIDEST = 24  # characters of a label that are never broken
@@ -25,24 +25,18 @@ def show(comparison: Comparison, console: Console) -> None:
         console.width = max(console.width, console.measure(table, options=options).minimum)
         console.print(table)
         console.print()
-    for line in _lines_below(comparison):
-        console.print(escape(visible(line)), soft_wrap=True)
-
-
-def _lines_below(comparison: Comparison) -> Iterator[str]:
-    """Yield what stands below the tables on a terminal."""
-    yield from wording.legend(comparison)
-    yield from wording.signatures(comparison)
+    lines = [*wording.legend(comparison), *wording.signatures(comparison)]
     for test_set in comparison.test_sets:
-        for system, why in test_set.missing.items():
-            yield f"missing: {system} on {test_set.name}: {why}"
+        lines += [f"missing: {system} on {test_set.name}: {why}" for system, why in test_set.missing.items()]
     remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
     for test_set, remark in remarks[:MOST_REMARKS]:
         numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
         where = f"{remark.system} on {test_set.name}" if remark.system else test_set.name
-        yield f"note: {where}: {remark.text}{numbers}"
+        lines.append(f"note: {where}: {remark.text}{numbers}")
     if len(remarks) > MOST_REMARKS:
-        yield f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report"
+        lines.append(f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report")
+    for line in lines:
+        console.print(escape(visible(line)), soft_wrap=True)
 
 
 def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
@@ -85,25 +79,20 @@ def markdown(comparison: Comparison) -> str:
 def _rows(
     comparison: Comparison, test_set: TestSetResult, bold: tuple[str, str], escaped: Callable[[str], str]
 ) -> Iterator[list[str]]:
-    best = {info.name: wording.best(test_set, info) for info in test_set.metrics if test_set.scores}
     for system in comparison.systems:
-        cells = [GAP] * len(test_set.metrics)
-        if system in test_set.scores:
-            cells = [
-                _cell(comparison, test_set, system, info.name, bold if system in best[info.name] else ("", ""))
-                for info in test_set.metrics
-            ]
         texts = [comparison.labels[system], *wording.facts(comparison, system)]
+        cells = [_cell(comparison, test_set, system, info, bold) for info in test_set.metrics]
         yield [*map(escaped, texts), *cells]
 
 
-def _cell(comparison: Comparison, test_set: TestSetResult, system: str, metric: str, bold: tuple[str, str]) -> str:
-    score = test_set.scores[system][metric]
-    parts = [f"{bold[0]}{score.value:.1f}{bold[1]}", f"±{score.half_width:.1f}"]
-    if score.deviation is not None:
-        parts.append(f"σ{score.deviation:.1f}")
-    found = wording.marks(comparison, test_set, system, metric)
-    return " ".join([*parts, found] if found else parts)
+def _cell(comparison: Comparison, test_set: TestSetResult, system: str, info: MetricInfo, bold: tuple[str, str]) -> str:
+    if system not in test_set.scores:
+        return GAP
+    score = test_set.scores[system][info.name]
+    start, end = bold if system in wording.best(test_set, info) else ("", "")
+    deviation = "" if score.deviation is None else f" σ{score.deviation:.1f}"
+    marks = wording.marks(comparison, test_set, system, info.name)
+    return f"{start}{score.value:.1f}{end} ±{score.half_width:.1f}{deviation} {marks}".strip()
 
 
 def _escaped(text: str) -> str:

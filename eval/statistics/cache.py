@@ -36,10 +36,7 @@ def default_path() -> Path:
 
 
 class SegmentCache:
-    """Statistics of segments in a file.
-
-    Args:
-        path: file, which is created with its folder if it is missing; None: memory.
+    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None).
 
     Attributes:
         full: why the cache can no longer be written, as when the disk is full; "" while it can.
@@ -60,12 +57,7 @@ class SegmentCache:
             self._database.executescript(_TABLES)
 
     def get(self, keys: Sequence[bytes], width: int) -> FloatArray:
-        """Return (len(keys), K) cached statistics, rows of NaN for keys that are not cached.
-
-        Args:
-            keys: distinct keys, from :func:`keys`.
-            width: K, the number of statistics of a segment.
-        """
+        """Return (len(keys), K) cached statistics for distinct keys, rows of NaN for those that are not cached."""
         rows = np.full((len(keys), width), np.nan)
         places = {key: place for place, key in enumerate(keys)}
         with self._explaining():
@@ -124,25 +116,15 @@ class SegmentCache:
     def _explaining(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            raise UsageError(f"cache {self.path}: {error.strerror}. Choose another place with --cache.") from error
-        except sqlite3.OperationalError as error:
-            raise UsageError(f"cache {self.path}: {error}. Choose another place with --cache.") from error
-        except sqlite3.DatabaseError as error:
+        except (OSError, sqlite3.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"cache {self.path} is damaged or something else ({error}). Remove it, or choose another place with "
-                "--cache."
+                f"cache {self.path}: {reason}. Choose another place with --cache, or remove the file if it is damaged."
             ) from error
 
 
 def keys(metric: Metric, details: Mapping[str, str], segments: Iterable[Segment]) -> list[bytes]:
-    """Return the keys of the statistics of segments.
-
-    Args:
-        metric: metric that computes them.
-        details: what they depend on beside the text, from :meth:`Metric.details`.
-        segments: texts.
-    """
+    """Return the keys of the statistics of segments by a metric with these :meth:`Metric.details`."""
     start = json.dumps([FORMAT, metric.name, details])
     found = []
     for source, hypothesis, references in segments:

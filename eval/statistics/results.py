@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from posnet_eval.inputs.hygiene import Remark
-from posnet_eval.inputs.plan import ROW_COLUMNS, SYMBOLS, Fact, Lines
+from posnet_eval.inputs.loading import Texts
+from posnet_eval.inputs.plan import ROW_COLUMNS, SYMBOLS, Fact
 from posnet_eval.metrics.base import FloatArray
 
 SIGNIFICANT = 0.05
@@ -15,19 +16,12 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """A metric as shown in tables.
+    """A metric as shown in tables."""
 
-    Attributes:
-        name: as in ``--metrics``, "chrf".
-        label: as in tables, "chrF".
-        higher_is_better: False for TER.
-        signature: everything that makes its scores reproducible.
-    """
-
-    name: str
-    label: str
+    name: str  # as in --metrics, "chrf"
+    label: str  # as in tables, "chrF"
     higher_is_better: bool
-    signature: str
+    signature: str  # everything that makes its scores reproducible
 
 
 @dataclass(frozen=True)
@@ -93,52 +87,34 @@ class Difference:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Scores of segments whose length is in a range.
+    """Scores of segments whose length is in a range."""
 
-    Attributes:
-        label: the range, as "1-9".
-        size: number of segments in it.
-        scores: {system: {metric name: score of the pooled segments of all runs}}.
-    """
-
-    label: str
-    size: int
-    scores: Mapping[str, Mapping[str, float]]
+    label: str  # the range, as "1-9"
+    size: int  # number of segments in it
+    scores: Mapping[str, Mapping[str, float]]  # {system: {metric name: score of the pooled segments of all runs}}
 
 
 @dataclass(frozen=True)
-class TestSetResult:
-    """The results on a test set.
+class TestSetResult(Texts):
+    """The texts of a test set, and the results on it.
 
     Attributes:
-        name: name in tables.
-        languages: source and target language, "" if not known.
         metrics: in the order of the table.
         scores: {system: {metric name: score}}, without systems that are missing.
         differences: {(a, b): {metric name: difference}} of every pair, a behind b in the list of systems.
-        missing: {system: why it was not scored}.
         by_length: scores by length in words (characters where a language has no spaces) of the source, or without one
             of the first reference.
         remarks: oddities of all outputs.
-        sources: N lines, or none.
-        references: N lines for each reference translation.
-        outputs: {system: N lines for each run}.
         segments: {metric name: {system: (N,) scores of segments, means over runs}}.
     """
 
     __test__ = False  # pytest takes it for tests
 
-    name: str
-    languages: tuple[str, str]
     metrics: tuple[MetricInfo, ...]
     scores: Mapping[str, Mapping[str, Score]]
     differences: Mapping[tuple[str, str], Mapping[str, Difference]]
-    missing: Mapping[str, str]
     by_length: tuple[Bucket, ...]
     remarks: tuple[Remark, ...]
-    sources: Lines
-    references: tuple[Lines, ...]
-    outputs: Mapping[str, tuple[Lines, ...]]
     segments: Mapping[str, Mapping[str, FloatArray]] = field(repr=False)
 
     def difference(self, a: str, b: str, metric: str) -> Difference:
@@ -194,21 +170,13 @@ class Comparison:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def marks(self, test_set: TestSetResult, system: str, metric: str) -> list[tuple[str, str]]:
-        """Return (symbol, arrow) of significant differences from the baselines, (symbol, "=") of equal outputs.
-
-        Args:
-            test_set: one of `test_sets`.
-            system: name of a system.
-            metric: name of a metric.
-        """
-        found = []
-        for symbol, baseline in zip(SYMBOLS, self.baselines, strict=False):
-            if baseline == system or baseline not in test_set.scores or system not in test_set.scores:
-                continue
-            arrow = test_set.difference(system, baseline, metric).arrow
-            if arrow:
-                found.append((symbol, arrow))
-        return found
+        """Return (symbol, arrow) of significant differences from the baselines, (symbol, "=") of equal outputs."""
+        arrows = {
+            symbol: test_set.difference(system, baseline, metric).arrow
+            for symbol, baseline in zip(SYMBOLS, self.baselines, strict=False)
+            if baseline != system and {baseline, system} <= test_set.scores.keys()
+        }
+        return [(symbol, arrow) for symbol, arrow in arrows.items() if arrow]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the results as rows, as for ``pandas.DataFrame``.
@@ -228,24 +196,22 @@ class Comparison:
 
             What does not apply is None.
         """
-        return [row for test_set in self.test_sets for row in self._rows(test_set)]
+        shown = [(test_set, system) for test_set in self.test_sets for system in test_set.scores]
+        return [row for test_set, system in shown for row in self._rows(test_set, system)]
 
-    def _rows(self, test_set: TestSetResult) -> Iterator[dict[str, Any]]:
-        for system, scores in test_set.scores.items():
-            facts = {title: column.get(system) for title, column in self.columns.items()}
-            against: list[str | None] = [name for name in self.baselines if name != system and name in test_set.scores]
-            for info in test_set.metrics:
-                score = scores[info.name]
-                what = [test_set.name, system, self.labels[system], info.label]
-                scored = [score.value, score.low, score.high, score.half_width, score.deviation, len(score.runs)]
-                for baseline in against or [None]:
-                    compared: list[Any] = [None] * 7
-                    if baseline is not None:
-                        found = test_set.difference(system, baseline, info.name)
-                        compared = [found.value, found.low, found.high, found.p, found.p_shift, found.win_rate]
-                        compared.append(found.arrow)
-                    values = [*what, *scored, baseline, *compared, info.signature]
-                    yield dict(zip(ROW_COLUMNS, values, strict=True)) | facts
+    def _rows(self, test_set: TestSetResult, system: str) -> Iterator[dict[str, Any]]:
+        facts = {title: column.get(system) for title, column in self.columns.items()}
+        against: list[str | None] = [name for name in self.baselines if name != system and name in test_set.scores]
+        for info in test_set.metrics:
+            score = test_set.scores[system][info.name]
+            values = [test_set.name, system, self.labels[system], info.label]
+            values += [score.value, score.low, score.high, score.half_width, score.deviation, len(score.runs)]
+            for baseline in against or [None]:
+                compared: list[Any] = [None] * 7
+                if baseline is not None:
+                    found = test_set.difference(system, baseline, info.name)
+                    compared = [found.value, found.low, found.high, found.p, found.p_shift, found.win_rate, found.arrow]
+                yield dict(zip(ROW_COLUMNS, [*values, baseline, *compared, info.signature], strict=True)) | facts
 
 
 def deviation(values: Sequence[float]) -> float | None:

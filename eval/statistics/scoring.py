@@ -1,19 +1,21 @@
 """Scoring of systems on test sets: statistics of all segments, from the cache or computed."""
 
+import contextlib
 import importlib.metadata
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from posnet_eval.inputs.loading import Texts, refuse
-from posnet_eval.inputs.plan import SEEDS, Lines, Plan
+from posnet_eval.inputs.plan import MODELS, SEEDS, Lines, Plan
 from posnet_eval.metrics import get_metric
-from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
-from posnet_eval.statistics.cache import SegmentCache, keys
+from posnet_eval.metrics.base import Metric, MetricOptions, Segment
+from posnet_eval.statistics.cache import SegmentCache, default_path, keys
 from posnet_eval.statistics.results import Comparison
-from posnet_eval.statistics.summary import MetricRun, summarise
+from posnet_eval.statistics.summary import MetricRun, summarize
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 
@@ -24,7 +26,7 @@ _PACKAGES = ("posnet", "sacrebleu", "numpy")
 def compare(
     plan: Plan,
     all_texts: Sequence[Texts],
-    cache: SegmentCache,
+    cache_path: Path | None,
     report: ProgressReporter,
     processes: int = 1,
     cpu: bool = False,
@@ -35,35 +37,38 @@ def compare(
     Args:
         plan: what to compare, and how.
         all_texts: texts of each test set of the plan.
-        cache: cache of statistics, which is read and filled.
+        cache_path: file of cached statistics; None: the default one, or none where that cannot be used.
         report: reporter of progress.
         processes: number of processes that count n-grams and edits.
         cpu: do not use GPUs.
         cached_only: take all statistics from the cache and compute none.
 
     Raises:
-        UsageError: a metric cannot run, or its scores are not numbers.
+        UsageError: a metric cannot run, its scores are not numbers, or the cache cannot be read.
     """
-    runs, problems = [], []
-    for name in plan.metrics:
-        try:
-            runs.append([_metric_run(name, plan, texts, cache, processes, cpu, cached_only) for texts in all_texts])
-        except UsageError as error:
-            problems.append(str(error))
-    refuse(problems)
-    for of_metric in runs:
-        # Test sets of one target language share a metric, and with it a model and the segments they have in common.
-        sharing: dict[str, list[MetricRun]] = {}
-        for run in of_metric:
-            sharing.setdefault(json.dumps(run.details), []).append(run)
-        for some in sharing.values():
-            _compute(some, cache, report, cached_only)
+    with contextlib.closing(_open_cache(cache_path, cached_only, report)) as cache:
+        runs, problems = [], []
+        for name in plan.metrics:
+            try:
+                runs.append([_metric_run(name, plan, texts, cache, processes, cpu, cached_only) for texts in all_texts])
+            except UsageError as error:
+                problems.append(str(error))
+        refuse(problems)
+        for of_metric in runs:
+            # Test sets of one target language share a metric, and with it a model and the segments they have in common.
+            sharing: dict[str, list[MetricRun]] = {}
+            for run in of_metric:
+                sharing.setdefault(json.dumps(run.details), []).append(run)
+            for some in sharing.values():
+                _compute(some, cache, report, cached_only)
+        if cache.full:
+            report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
     test = plan.test or (SEEDS if several else "bs")
     results = []
-    for position, texts in enumerate(all_texts):
+    for texts, of_texts in zip(all_texts, zip(*runs, strict=True), strict=True):
         with report.stage(f"test on {texts.name}"):
-            results.append(summarise(plan, test, texts, [of_metric[position] for of_metric in runs]))
+            results.append(summarize(plan, test, texts, of_texts))
     return Comparison(
         systems=tuple(plan.systems),
         labels=dict(plan.systems),
@@ -80,10 +85,21 @@ def compare(
     )
 
 
+def _open_cache(path: Path | None, needed: bool, report: ProgressReporter) -> SegmentCache:
+    """Open the cache at a path, else the default one, which one can do without unless it is needed."""
+    try:
+        return SegmentCache(path or default_path())
+    except UsageError as error:
+        if path or needed:
+            raise
+        report.say(f"no statistics are cached: {default_path()} cannot be used ({error.__cause__}).")
+        return SegmentCache(None)
+
+
 def _metric_run(
     name: str, plan: Plan, texts: Texts, cache: SegmentCache, processes: int, cpu: bool, cached_only: bool
 ) -> MetricRun:
-    models = {key: getattr(plan, key) for key in ("bleurt_model", "comet_model", "comet_encoder")}
+    models = {key: getattr(plan, key) for key in MODELS}
     options = MetricOptions(
         language=texts.languages[1],
         references=len(texts.references),
@@ -96,22 +112,22 @@ def _metric_run(
     metric = get_metric(name, options)
     if metric.needs_source and not texts.sources:
         raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give --source.")
-    if cached_only and metric.requested_model:
-        details = cache.recall(metric)
-        if details is None:
-            raise UsageError(
-                f"{metric.label} with {metric.requested_model} is not in the cache {cache.path}. Run once without "
-                "--cached-only."
-            )
-    else:
-        details = metric.details()
-        cache.remember(metric, details)
+    details = cache.recall(metric) if cached_only and metric.requested_model else metric.details()
+    if details is None:
+        raise UsageError(
+            f"{metric.label} with {metric.requested_model} is not in the cache {cache.path}. Run once without "
+            "--cached-only."
+        )
+    cache.remember(metric, details)
     return MetricRun(metric, details, texts)
 
 
 def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressReporter, cached_only: bool) -> None:
-    """Fill in the statistics of metric runs that differ in their texts only."""
-    metric, details = runs[0].metric, runs[0].details
+    """Fill in the statistics of metric runs that differ in their texts only.
+
+    New rows are cached every few seconds, and the last ones also when the run is interrupted.
+    """
+    metric = runs[0].metric
     rows_of: dict[Segment, int] = {}
     chosen = [
         {
@@ -124,60 +140,38 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
         for run in runs
     ]
     segments = list(rows_of)
-    known_as = keys(metric, details, segments)
+    known_as = keys(metric, runs[0].details, segments)
     rows = cache.get(known_as, metric.width)
-    unknown = np.flatnonzero(np.isnan(rows).any(1)).tolist()
-    if unknown and cached_only:
+    unknown = np.flatnonzero(np.isnan(rows).any(1))
+    if len(unknown) and cached_only:
         raise UsageError(
             f"{len(unknown):,} of {len(segments):,} different segments have no {metric.label} in the cache "
             f"{cache.path}. Run without --cached-only."
         )
-    if unknown:
-        with (
-            report.stage(metric.label, "segments", len(unknown)) as bar,
-            _CacheWriter(cache, known_as, rows) as writer,
-        ):
+    if len(unknown):
+        new: list[int] = []
+
+        def save() -> None:
+            known = [row for row in new if np.isfinite(rows[row]).all()]
+            cache.put([known_as[row] for row in known], rows[known])
+            new.clear()
+
+        with report.stage(metric.label, "segments", len(unknown)) as bar, contextlib.ExitStack() as stack:
+            stack.callback(save)
+            saved = time.monotonic()
             for part, numbers in metric.statistics([segments[row] for row in unknown]):
-                found = [unknown[position] for position in part]
+                found = unknown[list(part)]
                 rows[found] = numbers
-                writer.add(found)
+                new += found.tolist()
+                if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+                    save()
+                    saved = time.monotonic()
                 bar.advance(len(part))
         metric.release()
     for run, of_run in zip(runs, chosen, strict=True):
         run.statistics = {system: rows[np.array(indices)] for system, indices in of_run.items()}
         for system in of_run:
             _refuse_nan(run, system)
-
-
-class _CacheWriter:
-    """Writes new rows to the cache every few seconds, and the last ones also when the run is interrupted.
-
-    Args:
-        cache: cache to write to.
-        known_as: keys of all rows.
-        rows: statistics, which are filled in meanwhile.
-    """
-
-    def __init__(self, cache: SegmentCache, known_as: Sequence[bytes], rows: FloatArray) -> None:
-        self._cache, self._known_as, self._rows = cache, known_as, rows
-        self._new: list[int] = []
-        self._since = time.monotonic()
-
-    def __enter__(self) -> "_CacheWriter":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._write()
-
-    def add(self, indices: Iterable[int]) -> None:
-        """Add rows that have been filled in."""
-        self._new += [index for index in indices if np.isfinite(self._rows[index]).all()]
-        if time.monotonic() - self._since > SECONDS_BETWEEN_SAVES:
-            self._write()
-
-    def _write(self) -> None:
-        self._cache.put([self._known_as[index] for index in self._new], self._rows[self._new])
-        self._new, self._since = [], time.monotonic()
 
 
 def _segments(lines: Lines, texts: Texts, metric: Metric) -> Iterator[Segment]:

@@ -22,15 +22,10 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a system, by a metric on a test set.
+    """The runs of a system, by a metric on a test set."""
 
-    Attributes:
-        scores: (R,) scores of R runs.
-        samples: (B, R) their scores on B resampled test sets, the same ones for all systems.
-    """
-
-    scores: FloatArray
-    samples: FloatArray
+    scores: FloatArray  # (R,) of R runs
+    samples: FloatArray  # (B, R) on B resampled test sets, the same ones for all systems
 
     @cached_property
     def value(self) -> float:
@@ -46,17 +41,11 @@ class Runs:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two systems, or the score of one, with its uncertainty.
+    """The difference of two systems, or the score of one, with its uncertainty."""
 
-    Attributes:
-        value: score of the first system − score of the second.
-        error: standard error.
-        freedom: degrees of freedom, for Student's t; infinite: the normal distribution.
-    """
-
-    value: float
-    error: float
-    freedom: float = np.inf
+    value: float  # score of the first system − score of the second
+    error: float  # standard error
+    freedom: float = np.inf  # degrees of freedom, for Student's t; infinite: the normal distribution
 
     @property
     def low(self) -> float:
@@ -89,17 +78,11 @@ class Contrast:
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """How the scores of a system's runs vary, pooled over systems.
+    """How the scores of a system's runs vary, pooled over systems."""
 
-    Attributes:
-        whole: variance of the score over runs, D above.
-        sentences: the part of it that comes from the choice of the test set's sentences, E above.
-        freedom: degrees of freedom, the number of runs less one for each system; 0 without several runs.
-    """
-
-    whole: float
-    sentences: float
-    freedom: int
+    whole: float  # variance of the score over runs, D above
+    sentences: float  # the part of it that comes from the choice of the test set's sentences, E above
+    freedom: int  # degrees of freedom, the number of runs less one for each system; 0 without several runs
 
     @classmethod
     def of(cls, systems: Iterable[Runs]) -> "SeedVariance":

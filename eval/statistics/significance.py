@@ -24,13 +24,7 @@ def side_by_side(statistics: Iterable[FloatArray]) -> FloatArray:
 
 
 def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatArray:
-    """Return (B, F) statistics of corpora drawn from the segments with replacement.
-
-    Args:
-        statistics: (N, F) columns of all systems and metrics.
-        resamples: B.
-        seed: seed of the draws.
-    """
+    """Return (B, F) statistics of B corpora drawn with replacement from N segments of (N, F) statistics."""
     size = len(statistics)
     generator = np.random.default_rng(seed)
 
@@ -43,13 +37,7 @@ def bootstrap_sums(statistics: FloatArray, resamples: int, seed: int) -> FloatAr
 
 
 def shuffled_sums(statistics: FloatArray, trials: int, seed: int) -> FloatArray:
-    """Return (T, F) statistics of random halves of the segments, which systems keep when they exchange the others.
-
-    Args:
-        statistics: (N, F) columns of all systems and metrics.
-        trials: T.
-        seed: seed of the choices.
-    """
+    """Return (T, F) statistics of T random halves of N segments, which systems keep when they exchange the others."""
     generator = np.random.default_rng(seed)
     return _sums(statistics, trials, lambda rows: generator.integers(2, size=(rows, len(statistics)), dtype=bool))
 
@@ -86,17 +74,16 @@ def compare(
         scores: () scores of the system and of the other.
         resampled: (B,) scores of both on resampled corpora.
         same: whether all their outputs are equal.
-        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments; if given, p is that
-            of approximate randomisation instead of the bootstrap.
+        randomised: (1 + T,) scores of both, as observed and after T random exchanges of segments, for approximate
+            randomization.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
     value = float(scores[0] - scores[1])
     differences = resampled[0] - resampled[1]
     low, high = (contrast.low, contrast.high) if contrast else interval(differences)
     magnitudes = np.abs(differences)
-    if randomised is None:
-        extremes = magnitudes - magnitudes.mean() > abs(value)
-    else:
+    extremes = magnitudes - magnitudes.mean() > abs(value)
+    if randomised is not None:
         exchanged = np.abs(randomised[0] - randomised[1])
         extremes = exchanged[1:] > exchanged[0]
     p = contrast.p if contrast else _share(extremes)

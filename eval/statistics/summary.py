@@ -1,5 +1,6 @@
 """Results on a test set from the statistics of its segments: scores, intervals, differences, remarks."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -11,39 +12,33 @@ from posnet_eval.inputs.loading import Texts
 from posnet_eval.inputs.plan import SEEDS, Lines, Plan
 from posnet_eval.metrics.base import FloatArray, Metric
 from posnet_eval.statistics import significance
-from posnet_eval.statistics.buckets import by_length
-from posnet_eval.statistics.results import Difference, MetricInfo, Score, TestSetResult, deviation
+from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult, deviation
 from posnet_eval.statistics.seeds import Runs, SeedVariance
 from posnet_fairseq.shared.errors import visible
 
 FEWEST_LINES = 30  # of a test set for which a bootstrap means something
+EDGES = (0, 10, 20, 30, 40, 50)  # words at which buckets begin; the last one is open
+
+# A word, or a character of a script without spaces.
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0e7f]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
+)
 
 
 @dataclass
 class MetricRun:
-    """A metric on a test set.
-
-    Attributes:
-        metric: the metric.
-        details: what its statistics depend on beside the text.
-        texts: lines of the test set.
-        statistics: {system: (R, N, K) of R runs}, once they are known.
-    """
+    """A metric on the texts of a test set."""
 
     metric: Metric
-    details: dict[str, str]
+    details: dict[str, str]  # what its statistics depend on beside the text
     texts: Texts
-    statistics: dict[str, FloatArray] = field(default_factory=dict)
+    statistics: dict[str, FloatArray] = field(default_factory=dict)  # {system: (R, N, K) of R runs}, once known
 
 
-def summarise(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
-    """Return the results on a test set.
+def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
+    """Return the results on a test set by metrics whose statistics are known.
 
-    Args:
-        plan: settings of the tests.
-        test: "bs", "ar" or "seeds", see :class:`posnet_eval.statistics.results.Comparison`.
-        texts: lines of the test set.
-        runs: metrics with their statistics.
+    The test is "bs", "ar" or "seeds", see :class:`posnet_eval.statistics.results.Comparison`.
     """
     systems = list(texts.outputs)
     statistics = {run.metric.name: run.statistics for run in runs}
@@ -75,17 +70,12 @@ def summarise(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
             )
     means = {metric: {name: rows[0] for name, rows in of.items()} for metric, of in pooled.items()}
     return TestSetResult(
-        name=texts.name,
-        languages=texts.languages,
+        **vars(texts),
         metrics=tuple(_info(run, plan) for run in runs),
         scores=scores,
         differences=differences,
-        missing=texts.missing,
         by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
         remarks=tuple(_remarks(texts, plan.lowercase)),
-        sources=texts.sources,
-        references=texts.references,
-        outputs=texts.outputs,
         segments={run.metric.name: _segment_scores(run) for run in runs},
     )
 
@@ -118,10 +108,7 @@ def _score(runs: Runs, variance: SeedVariance | None) -> Score:
 
 def _segment_scores(run: MetricRun) -> dict[str, FloatArray]:
     """Return {system: (N,) scores, means over runs}."""
-    return {
-        name: np.mean([run.metric.by_segment(rows) for rows in statistics], axis=0)
-        for name, statistics in run.statistics.items()
-    }
+    return {name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()}
 
 
 def _equal(some: Sequence[Lines], others: Sequence[Lines]) -> bool:
@@ -139,6 +126,29 @@ def _exchanged(
         return metric.corpus(np.concatenate([totals[one], (kept[one] + totals[other] - kept[other])[:, 0]]))
 
     return scores(a, b), scores(b, a)
+
+
+def by_length(
+    lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
+) -> Iterator[Bucket]:
+    """Yield scores by sentence length, without empty buckets.
+
+    Args:
+        lines: N lines whose words are counted; characters of scripts without spaces count as words.
+        metrics: metrics to compute.
+        statistics: {metric name: {system: (N, K) means over runs}}.
+    """
+    place = np.digitize([len(_WORD.findall(line)) for line in lines], EDGES[1:])
+    for number, start in enumerate(EDGES):
+        chosen = place == number
+        if not chosen.any():
+            continue
+        label = f"{start}-{EDGES[number + 1] - 1}" if number + 1 < len(EDGES) else f"{start}+"
+        scores: dict[str, dict[str, float]] = {}
+        for metric in metrics:
+            for system, rows in statistics[metric.name].items():
+                scores.setdefault(system, {})[metric.name] = float(metric.corpus(rows[chosen].sum(0)))
+        yield Bucket(label, int(chosen.sum()), scores)
 
 
 def _remarks(texts: Texts, lowercase: bool) -> Iterator[hygiene.Remark]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.bench.counting import trained_parameters
+from posnet_fairseq.costs.counting import trained_parameters
 from posnet_fairseq.inference.checkpoints import (
     POSITION_LIMITS,
     State,

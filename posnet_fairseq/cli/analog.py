@@ -112,7 +112,8 @@ def main(options: argparse.Namespace) -> None:
     require_aihwkit()
     report = ProgressReporter()
     with search_paused():
-        from posnet_fairseq.analog.experiment import Experiment, run
+        from posnet_fairseq.analog.experiment import run
+        from posnet_fairseq.analog.translating import Experiment
 
     experiment = Experiment(
         model=options.model,

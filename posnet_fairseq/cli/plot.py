@@ -143,10 +143,10 @@ def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:
 
 
 def _study(options: argparse.Namespace, report: ProgressReporter) -> None:
-    from posnet_fairseq.studies import publishing
+    from posnet_fairseq.studies import pictures
 
     folder = options.results or Path("results", options.study)
-    for path in publishing.publish(options.study, folder, options.out):
+    for path in pictures.publish(options.study, folder, options.out):
         report.say(f"study: {shown(path)}")
 
 

@@ -17,7 +17,7 @@ def sentence_sizes(path: str | Path) -> np.ndarray:
     Raises:
         UsageError: one of the files is damaged, cut short, of other data, or a directory.
     """
-    sizes = check(path)
+    sizes, _ = check(path)
     if sizes is not None:
         return sizes
     dataset = load_indexed_dataset(str(path), combine=True)  # its sizes are gone when it is

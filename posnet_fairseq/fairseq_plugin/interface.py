@@ -1,5 +1,6 @@
 """Encoder and decoders behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -9,6 +10,7 @@ from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.decoder import Decoder
@@ -36,10 +38,13 @@ class MixerEncoder(Encoder, _EncoderInterface):
         cfg: options of the model.
         dictionary: of the source.
         embed_tokens: embedding of the source's words.
+        mixers: settings of the layers' mixers.
     """
 
-    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        super().__init__(cfg, embed_tokens, dictionary.pad())
+    def __init__(
+        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
+    ) -> None:
+        super().__init__(cfg, embed_tokens, dictionary.pad(), mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.encoder_layerdrop)
 
@@ -173,12 +178,18 @@ class MixerDecoder(Decoder, _CausalInterface):
         dictionary: of the target.
         embed_tokens: embedding of the target's words.
         length_ratio: γ as source tokens, target tokens, or None.
+        mixers: settings of the layers' mixers, by place.
     """
 
     def __init__(
-        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, length_ratio: tuple[int, int] | None
+        self,
+        cfg: Any,
+        dictionary: Dictionary,
+        embed_tokens: nn.Embedding,
+        length_ratio: tuple[int, int] | None,
+        mixers: Mapping[str, Iterable[MixerSettings]],
     ) -> None:
-        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio)
+        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio, mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
 
@@ -196,10 +207,13 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
         cfg: options of the model.
         dictionary: of the text.
         embed_tokens: embedding of the words.
+        mixers: settings of the layers' mixers.
     """
 
-    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad())
+    def __init__(
+        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
+    ) -> None:
+        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad(), mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
         self._bos_tokens = int(bool(cfg.add_bos_token))

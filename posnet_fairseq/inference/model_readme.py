@@ -9,10 +9,10 @@ from types import MappingProxyType
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.checkpoints import State, Weights, model_arch
 from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 
 def readme(

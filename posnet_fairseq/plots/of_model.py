@@ -14,7 +14,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_language_model, build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.plots import matrices, page, profiles, style
+from posnet_fairseq.plots import matrices, page, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -163,7 +163,7 @@ def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: Pr
         for name, take, what in _PROFILES:
             there = [mixing for mixing in here if take(mixing) is not None]
             if there:
-                figures.append((f"{name}.{place}", profiles.profile, (there, take, what)))
+                figures.append((f"{name}.{place}", matrices.profile, (there, take, what)))
     _write(figures, folder, report, seen, "weights.html", title)
 
 
@@ -195,7 +195,7 @@ def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: Prog
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
-            figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
+            figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report, gated, "gates.html", title)
 
 

@@ -92,7 +92,7 @@ def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
     """Bytes at the peak of a training step, with the longest sentences, which take the most."""
-    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     shared, options = shares_embeddings(settings, data), _options(settings)
     criterion = options.pop("criterion", CRITERION)

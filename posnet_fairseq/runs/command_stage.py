@@ -1,8 +1,7 @@
-"""Stages of a run: commands whose outputs lie side by side in its folder.
+"""Stages of a run: commands whose outputs lie side by side in its folder, each with RUN/NAME.log and RUN/NAME.json.
 
-A command runs once, with its output in RUN/NAME.log and a record in RUN/NAME.json. A stage that is finished is left
-alone, unless its file is gone or is older than the file that it is made of; one that was cut short is done again; other
-settings than before are refused.
+A stage that is finished is left alone, unless its file is gone or is older than the file that it is made of; one that
+was cut short is done again; other settings than before are refused.
 """
 
 import contextlib
@@ -103,8 +102,7 @@ class CommandStage(stages.Stage):
         grows = name is not None and record.is_exceeded(name, int(settings[name]))
         if name is not None and grows:
             settings = {**settings, name: record.content["settings"][name]}
-        different = record.differences(settings)
-        if different:
+        if different := record.differences(settings):
             verb = "finished" if record.finished else "begun"
             raise UsageError(
                 f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {self._remedy}"
@@ -178,11 +176,10 @@ class CommandStage(stages.Stage):
 
     def _last_words(self) -> str:
         text = last_attempt(self.log)
-        lines = [
-            line.strip() for line in text.splitlines() if re.search(r"\w", line) and "ChildFailedError" not in line
-        ]
-        words = [last_error(text)] if last_error(text) else [line for line in lines if "Error: " in line] or lines
-        return f"{words[-1]} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
+        lines = [line.strip() for line in re.findall(r".*\w.*", text) if "ChildFailedError" not in line]
+        errors = [line for line in lines if "Error: " in line]
+        words = last_error(text) or (errors or lines or [""])[-1]
+        return f"{words} (log: {shown(self.log)})" if words else f"See {shown(self.log)}."
 
 
 def do(
@@ -197,8 +194,7 @@ def do(
     Args:
         stage: what to do.
         work: how; None: alone.
-        unit: of what its bar counts.
-        total: of what its bar counts.
+        unit, total: of what its bar counts.
         watcher: function from a report and the bar to what is called again and again while the command runs.
 
     Raises:

@@ -24,13 +24,7 @@ STEP = 1.0  # seconds between two looks at the logs
 
 @dataclass(frozen=True)
 class RunJob:
-    """A run of a system with a seed.
-
-    Attributes:
-        system: name of the system.
-        settings: of its run.
-        stages: that are done.
-    """
+    """A run of a system with a seed: the system's name, the settings of the run, and the stages that are done."""
 
     system: str
     settings: RunSettings
@@ -83,12 +77,7 @@ class _Remarks(ProgressReporter):
 
 
 class JobPool:
-    """Does jobs, some side by side.
-
-    Args:
-        jobs: in the order in which they begin.
-        shares: a part of the machine for each of the jobs that work side by side.
-    """
+    """Does jobs, in order, on as many shares of the machine side by side."""
 
     def __init__(self, jobs: Sequence[RunJob], shares: Sequence[Share]):
         self._jobs, self._workers = jobs, len(shares)
@@ -99,11 +88,7 @@ class JobPool:
         self._stopped = threading.Event()
 
     def work(self) -> dict[RunJob, str]:
-        """Do all jobs.
-
-        Returns:
-            A sentence for each job that failed.
-        """
+        """Do all jobs; return a sentence for each that failed."""
         self._report = ProgressReporter()
         total = sum(job.settings.updates for job in self._jobs)
         with self._report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(self._workers) as pool:
@@ -139,14 +124,7 @@ class JobPool:
 
 
 def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], tolerated: str | None = None) -> Collection[RunJob]:
-    """Do jobs, some side by side.
-
-    Args:
-        jobs, shares: see :class:`JobPool`.
-        tolerated: words in the sentence about a failure that does not matter; None: every failure does.
-
-    Returns:
-        The jobs with such a failure.
+    """Do jobs, some side by side; return those whose failure has the words ``tolerated``, which do not matter.
 
     Raises:
         UsageError: others failed.

@@ -118,7 +118,7 @@ def check_workers(count: int) -> None:
     Raises:
         UsageError: it is less than 1 or greater than :data:`MOST`.
     """
-    if not 1 <= count <= MOST:
+    if type(count) is not int or not 1 <= count <= MOST:
         raise UsageError(f"--workers {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores.")
 
 

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Required, TypedDict
+from typing import Any, TypedDict
 
-import msgspec
-
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_small, replacing
+from posnet_fairseq.shared.schema import convert, parse_json
 
 
 class FileState(TypedDict):
@@ -23,10 +21,13 @@ class FileState(TypedDict):
     sha256: str
 
 
-class _Content(TypedDict, total=False):
-    settings: Required[dict[str, Any]]
-    attempts: Required[list[dict[str, Any]]]
-    finished: Required[bool]
+class _Content(TypedDict):
+    settings: dict[str, Any]
+    attempts: list[dict[str, Any]]
+    finished: bool
+
+
+class _FolderContent(_Content, total=False):
     seconds: float
     key: str
     counts: dict[str, Any]
@@ -51,14 +52,10 @@ class Record:
         self.path = Path(path)
         self.content: dict[str, Any] = {"settings": {}, "attempts": [], "finished": False}
         if self.path.exists():
-            try:
-                entries = _of_former(msgspec.json.decode(read_small(self.path)))
-                self.content = dict(msgspec.convert(entries, _Content))
-            except (ValueError, RecursionError) as error:
-                raise UsageError(
-                    f"{path} is no record of a stage (it may be cut short). Move it away and run again: a training "
-                    "goes on from its checkpoints, another stage is done again."
-                ) from error
+            what = "record of a stage"
+            advice = "Move it away and run again: a training goes on from its checkpoints, another stage is done again."
+            entries = _of_former(parse_json(read_small(path), path, what, advice))
+            self.content = dict(convert(entries, _FolderContent, path, what, advice))
 
     @property
     def finished(self) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter, shown
@@ -30,17 +30,9 @@ STEP = 0.1  # seconds between two attempts to take a lock
 
 
 class Stage(abc.ABC):
-    """Work that is done once, with a record.
+    """Work that is done once, with a record, after the stages whose outputs it reads."""
 
-    Attributes:
-        after: the stages whose outputs it reads.
-        size: bytes that it writes, about.
-        temporary: whether its outputs are removed when the stages directly after it are done.
-    """
-
-    after: "tuple[Stage, ...]" = ()
-    size: int = 0
-    temporary: bool = False
+    after: "tuple[Any, ...]" = ()
 
     @abc.abstractmethod
     def is_done(self) -> bool:
@@ -50,47 +42,21 @@ class Stage(abc.ABC):
     def perform(self, report: ProgressReporter, lock: int) -> None:
         """Do the work, and keep a record of it. ``lock`` is the descriptor of the lock that the caller holds."""
 
-    def begun(self) -> int:
-        """Return the bytes that an interrupted attempt has written."""
-        return 0
 
-    def remove(self) -> None:  # noqa: B027 (of a stage that is never temporary)
-        """Remove the outputs of a temporary stage."""
+S = TypeVar("S", bound=Stage)
 
 
-def pending(goal: Stage) -> list[Stage]:
+def pending(goal: S) -> list[S]:
     """Return the stages that must be done to reach a goal, in order."""
     if goal.is_done():
         return []
-    stages = [stage for earlier in goal.after for stage in pending(earlier)]
-    return list(dict.fromkeys([*stages, goal]))
-
-
-def needed(goal: Stage) -> int:
-    """Return the bytes that the pending stages take at most, about; temporary ones only while they are needed."""
-    most = now = 0
-    for stage in pending(goal):
-        now += max(0, stage.size - stage.begun())
-        most = max(most, now)
-        now -= sum(earlier.size for earlier in stage.after if earlier.temporary)
-    return most
+    return list(dict.fromkeys([*(stage for earlier in goal.after for stage in pending(earlier)), goal]))
 
 
 def run(goal: Stage, report: ProgressReporter, lock: int) -> None:
     """Do the pending stages of a goal. The caller holds the :func:`exclusive_lock` of their folder."""
     for stage in pending(goal):
         stage.perform(report, lock)
-        _clear(stage.after)
-    _clear(goal.after)
-
-
-def _clear(stages: tuple[Stage, ...]) -> None:
-    """Remove temporary stages that are not needed any more, and the temporary stages before them."""
-    for stage in stages:
-        if stage.temporary:
-            stage.remove()
-        if stage.is_done():
-            _clear(stage.after)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +70,7 @@ class FolderStage(Stage):
         settings: plain values that its outcome depends on.
         after: the stages whose folders it reads.
         size: bytes that it writes, about.
-        temporary: whether the folder is removed when the stages directly after it are done.
+        temporary: whether the folder is removed when a stage directly after it is done.
         packages: whose versions are recorded.
     """
 
@@ -142,13 +108,23 @@ class FolderStage(Stage):
         record = self.record
         return record is not None and record["key"] == self.key and are_intact(self.folder, record["files"])
 
-    def begun(self) -> int:
-        """Return the bytes that an interrupted attempt has written."""
-        return sum(path.stat().st_size for path in self._partial.glob("*"))
+    def needed(self) -> int:
+        """Return the bytes that pending stages take at most, about; temporary ones only while they are needed."""
+        most = now = 0
+        for stage in pending(self):
+            begun = sum(path.stat().st_size for path in stage._partial.glob("*"))
+            now += max(0, stage.size - begun)
+            most = max(most, now)
+            now -= sum(earlier.size for earlier in stage.after if earlier.temporary)
+        return most
 
-    def remove(self) -> None:
-        """Remove the folder."""
-        remove(self.folder)
+    def clear(self) -> None:
+        """Remove temporary stages before this one, which is done."""
+        for stage in self.after:
+            if stage.temporary:
+                remove(stage.folder)
+            if stage.is_done():
+                stage.clear()
 
     def perform(self, report: ProgressReporter, lock: int) -> None:
         """Fill the folder under another name, which it loses when it is whole."""
@@ -171,6 +147,7 @@ class FolderStage(Stage):
         record.end("finished", seconds=seconds)
         remove(self.folder)
         partial.rename(self.folder)
+        self.clear()
 
     def _say_why(self, report: ProgressReporter) -> None:
         """Say why an earlier outcome is not good enough, if there is one."""

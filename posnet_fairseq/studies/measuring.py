@@ -37,7 +37,7 @@ def choose_beam(
         run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
         reference = settings.data_folder / f"valid.{data.target}"
         scored = results.scored({"bleu": bleu}, settings.run / output, reference)["bleu"]
-        found[str(beam)] = round(scored["score"], 2)
+        found[str(beam)] = round(scored.score, 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 

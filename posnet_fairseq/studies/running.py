@@ -143,23 +143,23 @@ def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
-    names = settings.only.replace(",", " ").split() or [system.name for system in study.systems]
+    names = settings.only.replace(",", " ").split() or list(study.systems)
     for name in names:
         try:
-            choose(name, [system.name for system in study.systems])
+            choose(name, list(study.systems))
         except ValueError as error:
             refuse("only", name, str(error))
     if settings.seed and settings.only:
         return [(name, seed) for seed in settings.seed for name in names]
-    seeds = settings.seed or sorted({seed for name in names for seed in study.seeds[name]})
-    return [(name, seed) for seed in seeds for name in names if seed in study.seeds[name]]
+    seeds = settings.seed or sorted({seed for name in names for seed in study.systems[name].seeds})
+    return [(name, seed) for seed in seeds for name in names if seed in study.systems[name].seeds]
 
 
 def _run_settings(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
-    its = study.system(system)
+    its = study.systems[system]
     texts = {
         **study.settings,
-        **{"mixer": its.mixer, "name": its.name, "options": its.options, "seed": str(seed)},
+        **{"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)},
         "runs": str(settings.runs or Path.cwd() / "runs" / study.name),
         "data": str(settings.data or ""),
         "dry_run": "1" if settings.dry_run else "0",
@@ -183,7 +183,7 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
     if not path.exists():
         return False
-    before, now = results.read(path, study)["settings"], _protocol(study, job)
+    before, now = results.read(path, study).settings, _protocol(study, job)
     different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if different:
         raise UsageError(
@@ -200,7 +200,7 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
     if not data.exists or not any(folder.glob("*_s*.json")):
         return
     (first, *_), *_ = results.read_all(folder, study).values()
-    if first["data"]["key"] != data.key:
+    if first.data.key != data.key:
         raise UsageError(
             f"the results in {shown(folder)} were made with other data than that in {shown(run_settings.data_folder)}, "
             f"so that new ones cannot be compared with them. Give another folder (--results)."
@@ -239,6 +239,6 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
     }
     results.write(path, result)
     scores = ", ".join(
-        f"{name}: {found['float32']['bleu']['score']:.1f} BLEU" for name, found in result["test_sets"].items()
+        f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items()
     )
     say(f"{shown(path)}: {scores}")

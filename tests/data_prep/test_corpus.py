@@ -102,6 +102,7 @@ def test_sentencepiece_takes_the_text_as_it_is(files, tmp_path):
     assert [pipeline.decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
 
 
+@pytest.mark.thorough  # 18 s: data are prepared four times; quick: test_lines has it for one stage
 def test_processes_change_nothing(tmp_path):
     pairs = archives.sentences("en", "de", 9000, 3)
     given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "de"))]
@@ -246,6 +247,7 @@ def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.thorough  # 11 s: data are prepared until each of the stages fails
 def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
     """On a real small disk, where this user may mount one: one sentence, and with room it goes on to the same end."""
     pairs = archives.sentences("en", "de", 4000, 3)
@@ -364,4 +366,4 @@ def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
     arguments[2] = str(tmp_path)
     with pytest.raises(SystemExit):
         prepare.main([*arguments, *map(str, files)])
-    assert "This one is without tokenizers in its card" in capsys.readouterr().err
+    assert "This one has no card that says how text became tokens" in capsys.readouterr().err

@@ -46,32 +46,23 @@ def test_a_connection_that_breaks_half_way_goes_on_there(server, archive, downlo
     assert gets(server) == [("/a.tgz", None), ("/a.tgz", f"bytes={len(CONTENT) // 2}-")]
 
 
-def test_an_interrupted_download_goes_on_in_the_next_run(server, archive, downloads):
+@pytest.mark.parametrize(
+    ("part", "digest", "ranges", "asked"),
+    [
+        (CONTENT[:1000], DIGEST, True, "bytes=1000-"),
+        (CONTENT, DIGEST, True, "bytes=300000-"),
+        (b"x" * 1000, DIGEST, False, "bytes=1000-"),
+        (b"of another file", None, True, None),
+    ],
+    ids=["interrupted", "ended", "a server without ranges", "no known hash"],
+)
+def test_what_an_interrupted_run_left_is_used(server, archive, downloads, part, digest, ranges, asked):
+    server.ranges = ranges
     downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(CONTENT[:1000])
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-    assert gets(server) == [("/a.tgz", "bytes=1000-")]
+    (downloads.folder / "a.tgz.part").write_bytes(part)
+    assert downloads.fetch(Archive("a.tgz", archive.urls, len(CONTENT), digest)).read_bytes() == CONTENT
+    assert gets(server) == [("/a.tgz", asked)]
     assert not (downloads.folder / "a.tgz.part").exists()
-
-
-def test_a_download_that_had_ended_is_only_checked(server, archive, downloads):
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(CONTENT)
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-
-
-def test_a_server_without_ranges_is_asked_for_all(server, archive, downloads):
-    server.ranges = False
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(b"x" * 1000)
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-
-
-def test_without_a_known_hash_nothing_is_resumed(server, archive, downloads):
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(b"of another file")
-    assert downloads.fetch(Archive("a.tgz", archive.urls)).read_bytes() == CONTENT
-    assert gets(server) == [("/a.tgz", None)]
 
 
 @pytest.mark.parametrize("cut", [None, 50_000, 120_000])

@@ -26,6 +26,8 @@ from posnet_data_prep.pipeline import publish
 from posnet_data_prep.sources import archives, published
 from posnet_fairseq.shared import progress
 
+pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
+
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():
     archives.ARCHIVES[key] = archives.Archive(**entry | {"urls": tuple(entry["urls"])})

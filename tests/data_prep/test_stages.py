@@ -8,7 +8,7 @@ import pytest
 
 from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import PROGRESS, FolderStage, exclusive_lock, needed, run
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage, exclusive_lock, run
 
 
 class Line:
@@ -111,7 +111,7 @@ def test_earlier_stages_may_go(line):
 
 def test_a_temporary_stage_goes_when_it_is_used(line):
     todo = line(temporary=True)
-    assert needed(todo.goal) == 20
+    assert todo.goal.needed() == 20
     assert todo.run() == ["first", "second", "third"]
     assert not todo.stages["first"].folder.exists()
     assert line(temporary=True).run() == []
@@ -143,7 +143,7 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
 def test_what_is_begun_need_not_find_room_again(line, tmp_path):
     (tmp_path / "stages/first.partial").mkdir(parents=True)
     (tmp_path / "stages/first.partial/text").write_text("1234567")
-    assert needed(line().goal) == 23
+    assert line().goal.needed() == 23
 
 
 def test_one_at_a_time(tmp_path):

@@ -40,6 +40,7 @@ def plugin(tmp_path):
     return tmp_path / "my_plugin"
 
 
+@pytest.mark.thorough  # 15 s; quick: the laws hold for such mixers
 def test_a_plugin_trains_and_translates_with_a_mixer_of_its_own(plugin, data, tmp_path):
     def run(command, *arguments):
         argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments), "--user-dir", str(plugin)]
@@ -127,5 +128,6 @@ def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["rposnet", "gaussiannet", "shaw", "fouriernet", "translution"])
+@pytest.mark.quick_cases(1)
 def test_the_laws_hold_for_mixers_of_each_kind(name):
     check_mixer(name)

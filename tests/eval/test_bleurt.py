@@ -189,6 +189,7 @@ def test_two_references_are_refused(bleurt):
         metric(bleurt, references=2).details()
 
 
+@pytest.mark.thorough  # 6 s: starts processes
 def test_details_imports_no_network_and_nothing_is_printed(copy):
     program = (
         "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"

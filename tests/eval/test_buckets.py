@@ -1,13 +1,13 @@
 import numpy as np
 
 from posnet_eval.metrics.base import MetricOptions
-from posnet_eval.statistics.buckets import by_length
+from posnet_eval.statistics.summary import by_length
 from support.made_up import Mean
 
 
 def buckets(lines, scores):
     rows = np.stack([scores, np.ones(len(scores))], axis=1)
-    return by_length(lines, [Mean(MetricOptions())], {"mean": {"a": rows, "b": 2 * rows}})
+    return list(by_length(lines, [Mean(MetricOptions())], {"mean": {"a": rows, "b": 2 * rows}}))
 
 
 def test_words_are_counted():

@@ -151,13 +151,10 @@ def test_several_runs_at_once(cache):
 def test_other_files(tmp_path):
     damaged = tmp_path / "scores.sqlite"
     damaged.write_text("this is not a database, but long enough to look like one " * 20)
-    with pytest.raises(UsageError, match=r"scores\.sqlite is damaged or something else.*Remove it"):
-        SegmentCache(damaged)
-    with pytest.raises(UsageError, match="Choose another place with --cache"):
-        SegmentCache(tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="Choose another place with --cache"):
-        SegmentCache(tmp_path / "file" / "scores.sqlite")
+    places = {damaged: "file is not a database", tmp_path: "no regular file", damaged / "x": "File exists"}
+    for path, reason in places.items():
+        with pytest.raises(UsageError, match=rf"{reason}\. Choose another place with --cache, or remove the file if"):
+            SegmentCache(path)
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_a_run(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from posnet_eval.report import browser, examples, word_diff
-from posnet_eval.report.word_diff import changes
+from posnet_eval.report import browser
+from posnet_eval.report.browser import changes, extreme, most_different
 from support import made_up
 
 
@@ -12,26 +12,26 @@ def test_most_different_best_and_worst(metric):
     scores = {"a": [50.0, 90, 20, 90, 30, 10], "b": [50.0, 60, 40, 60, 80, 10 + 1e-9]}
     test_set, name = made_up.with_segments(scores, metric), made_up.METRICS[metric].name
     higher = metric == 0
-    assert examples.most_different(test_set, *("ab" if higher else "ba"), name) == [1, 3]
-    assert examples.most_different(test_set, *("ba" if higher else "ab"), name) == [4, 2]
-    assert examples.most_different(test_set, *("ba" if higher else "ab"), name, count=1) == [4]
-    choose = (examples.best, examples.worst) if higher else (examples.worst, examples.best)
-    assert choose[0](test_set, "a", name, count=3) == [1, 3, 0]
-    assert choose[1](test_set, "a", name, count=3) == [5, 2, 4]
+    assert most_different(test_set, *("ab" if higher else "ba"), name) == [1, 3]
+    assert most_different(test_set, *("ba" if higher else "ab"), name) == [4, 2]
+    assert most_different(test_set, *("ba" if higher else "ab"), name, count=1) == [4]
+    sign = 1 if higher else -1
+    assert extreme(test_set, "a", name, sign, count=3) == [1, 3, 0]
+    assert extreme(test_set, "a", name, -sign, count=3) == [5, 2, 4]
 
 
 def test_equal_scores_come_in_the_order_of_lines():
     test_set = made_up.with_segments({"a": [50.0] * 40 + [60.0] + [50.0] * 40, "b": [20.0] * 81})
-    assert examples.best(test_set, "a", "bleu") == [40, 0, 1, 2, 3]
-    assert examples.worst(test_set, "a", "bleu") == [0, 1, 2, 3, 4]
-    assert examples.most_different(test_set, "a", "b", "bleu") == [40, 0, 1, 2, 3]
+    assert extreme(test_set, "a", "bleu", 1) == [40, 0, 1, 2, 3]
+    assert extreme(test_set, "a", "bleu", -1) == [0, 1, 2, 3, 4]
+    assert most_different(test_set, "a", "b", "bleu") == [40, 0, 1, 2, 3]
 
 
 def test_segments_with_the_same_text_are_not_different():
     """Scores are means over runs; what is shown is the first run."""
     outputs = {"a": [["same", "x"]], "b": [["same", "y"]]}
     test_set = made_up.with_segments({"a": [90.0, 50.0], "b": [10.0, 40.0]}, outputs=outputs)
-    assert examples.most_different(test_set, "a", "b", "bleu") == [1]
+    assert most_different(test_set, "a", "b", "bleu") == [1]
 
 
 def words_at(text, spans):
@@ -68,7 +68,7 @@ def test_changes(a, b, in_a, in_b):
 )
 def test_long_texts_of_equal_words_are_compared_at_their_ends(a, b, expected, monkeypatch):
     """Word by word takes a time that grows with the third power of their length."""
-    monkeypatch.setattr(word_diff, "SequenceMatcher", None)
+    monkeypatch.setattr(browser, "SequenceMatcher", None)
     assert changes(a, b) == expected
 
 
@@ -79,9 +79,9 @@ def test_data_of_segments():
     assert data["start"] == [0, 1]
     for metric, (a_better, b_better) in enumerate(data["pairs"]["0:2"]):
         name = data["metrics"][metric].lower()
-        assert a_better == [i + 1 for i in examples.most_different(test_set, "s0", "s2", name)]
-        assert b_better == [i + 1 for i in examples.most_different(test_set, "s2", "s0", name)]
-    assert data["alone"][1][2][1] == [i + 1 for i in examples.worst(test_set, "s1", "ter")]
+        assert a_better == [i + 1 for i in most_different(test_set, "s0", "s2", name)]
+        assert b_better == [i + 1 for i in most_different(test_set, "s2", "s0", name)]
+    assert data["alone"][1][2][1] == [i + 1 for i in extreme(test_set, "s1", "ter", -1)]
     line = data["pairs"]["0:2"][0][0][0]
     source, references, outputs = data["segments"][line]
     assert data["texts"][source] == test_set.sources[line - 1]

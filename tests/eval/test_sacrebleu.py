@@ -170,24 +170,24 @@ def test_unknown_metric():
         get_metric("meteor", MetricOptions())
 
 
-def test_tokeniser_that_is_not_installed(monkeypatch):
+def test_tokenizer_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
     with pytest.raises(
         UsageError,
-        match=rf"tokeniser for ja is not installed\. Run {re.escape(shlex.quote(sys.executable))} -m pip install "
+        match=rf"tokenizer for ja is not installed\. Run {re.escape(shlex.quote(sys.executable))} -m pip install "
         r"'sacrebleu\[ja\]'$",
     ):
         get_metric("bleu", MetricOptions(language="ja"))
 
 
 @pytest.mark.parametrize("failure", [OSError("no route to host"), SystemExit(1)])
-def test_tokeniser_that_cannot_be_downloaded(monkeypatch, tmp_path, failure):
+def test_tokenizer_that_cannot_be_downloaded(monkeypatch, tmp_path, failure):
     def fail(*_):
         raise failure
 
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.SACREBLEU_DIR", str(tmp_path))
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_spm.download_file", fail)
-    with pytest.raises(UsageError, match=r"tokeniser flores200 is not in .* and cannot be fetched"):
+    with pytest.raises(UsageError, match=r"tokenizer flores200 is not in .* and cannot be fetched"):
         get_metric("bleu", MetricOptions(tokenize="flores200"))
 
 

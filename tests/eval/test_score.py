@@ -278,6 +278,3 @@ def test_names_from_paths(data, capsys):
     )
     assert report()["systems"] == ["a/hyp", "good", "b/hyp"]
     assert "a/hyp" in shown.out
-    assert "x is given more than once" in refused(
-        capsys, "--reference", "test.de", "--system", "x=base.txt", "x=good.txt"
-    )

@@ -26,77 +26,63 @@ def test_configuration(data, capsys, monkeypatch):
     assert [len(talks["scores"][name]["chrf"]["runs"]) for name in content["systems"]] == [2, 2, 2]
     assert "nrefs:1|bs:100" in shown.out
     assert r"gLinearNet \& co" in Path("report/report.tex").read_text()
-    run(
-        capsys,
-        "--config",
-        str(path),
-        "--out",
-        "report",
-        "--baseline",
-        "base",
-        "--baseline2",
-        "third",
-        "--resamples",
-        "50",
-    )
+    changed = "--baseline base --baseline2 third --resamples 50".split()
+    run(capsys, "--config", str(path), "--out", "report", *changed)
     assert report()["baselines"] == ["base", "third"]
     assert report()["resamples"] == 50
+
+
+SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"sytems": ["a"]}, "the file has unknown keys: sytems"),
-        ({"columns": ["params"]}, "columns is ['params'], it should be a mapping"),
-        ({"columns": {"params": "3M"}}, "column 'params' is '3M', it should be a mapping"),
-        ({"columns": {"params": {"bass": 1, "base": 2}}}, "column 'params': bass not among the systems"),
-        ({"columns": {"params": {"base": [1]}}}, "column 'params': base is [1], it should be text (in quotes) or a"),
-        ({"columns": {"params": {"base": True}}}, "column 'params': base is True, it should be text (in quotes) or a"),
-        ({"columns": {"params": {"base": None}}}, "column 'params': base is None, it should be text (in quotes) or a"),
-        ({"columns": {"params": {"base": float("nan")}}}, "column 'params': base is nan, which is no number. Leave it"),
-        ({"columns": {"params": {"base": "a\nb"}}}, "'a\\nb' in column 'params': give visible characters, in one line"),
-        ({"columns": {"params": {"base": ""}}}, "'' in column 'params': give visible characters, in one line"),
-        ({"columns": {"": {}}}, "'' in column '': give visible characters, in one line"),
-        ({"columns": {"a\x1b": {}}}, "'a\\x1b' in column 'a\\x1b': give visible characters, in one line"),
-        ({"columns": {7: {}, "7": {}}}, "column '7' is there twice"),
+        # of another form
+        ({"sytems": ["a"]}, "comparison.yaml: it has the unknown key sytems; there are systems, test_sets,"),
+        ({"resamples": "many"}, "resamples is 'many', it should be a whole number or null. Correct it."),
+        ({"systems": ["base", {"good": "x"}]}, "systems[1] is {'good': 'x'}, it should be a whole number or"),
+        ({"columns": {"params": {"base": True}}}, "columns.params.base is True, it should be a whole number"),
+        ({"columns": {"params": {"base": float("nan")}}}, "columns.params.base is nan, it should be a number >= -1.79"),
+        ({"test_sets": {}}, "test_sets is {}, it should be a mapping of length >= 1"),
+        ({"test_sets": {"x": {"reference": "test.de"}}}, "test_sets.x lacks outputs"),
+        ({"test_sets": {"x": SET | {"outputs": "base.txt"}}}, "base.txt for a run of base and of good"),
+        ({"test_sets": {"x": SET | {"reference": "a\0b"}}}, "comparison.yaml: 'a\\x00b' is no path."),
+        ({"pictures": {"a": "curves.gif"}}, "pictures: curves.gif is neither a .png nor an .svg"),
+        # names
+        ({"columns": {"params": {"bass": 1, "base": 2}}}, "comparison.yaml: bass not among the systems."),
+        ({"test_sets": {"x": SET | {"outputs": {"bass": "x"}}}}, "comparison.yaml: bass not among the systems."),
+        ({"systems": ["base", "base"]}, "comparison.yaml: base is there twice."),
+        ({"columns": {7: {}, "7": {}}}, "comparison.yaml: 7 is there twice."),
+        # files
+        ({"pictures": {"a": "nowhere.png"}}, "nowhere.png: there is no such file"),
+        ({"test_sets": {"x": SET | {"outputs": {"base": ["a", "a"]}}}}, "a file is given twice as a run"),
+        ({"test_sets": {"x": {"outputs": "{system}"}}}, "test set x: give either --reference, with or without"),
+        ({"test_sets": {"x": SET | {"reference": []}}}, "test set x: give either --reference, with or without"),
+        ({"test_sets": {"x": SET | {"languages": "german"}}}, "language pair 'german': give source and target as"),
+        # values that no plan may have
+        ({"systems": []}, "systems none: give one or more, each with a label of its own"),
+        ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),
+        ({"metrics": []}, "metrics none: choose from bleu, chrf, ter, bleurt, comet; 1 to 5, each once"),
+        ({"metrics": ["bleu", "rouge"]}, "metrics bleu, rouge: choose from bleu, chrf, ter, bleurt, comet; 1 to 5"),
+        ({"metrics": ["bleu", "bleu"]}, "metrics bleu, bleu: choose from bleu, chrf, ter, bleurt, comet; 1 to 5"),
+        ({"baselines": "best"}, "baselines best: choose from base, good, third; 0 to 2, each once"),
+        ({"baselines": ["base", "good", "third"]}, "baselines base, good, third: choose from base, good, third; 0"),
+        ({"test": "t-test"}, "test t-test: choose from bs, ar; 0 to 1, each once"),
+        ({"resamples": 10**11}, "resamples 100000000000: give 40 or more, and at most 1,000,000"),
+        ({"seed": -1}, "seed -1: give 0 or more"),
+        # what stands in tables
+        ({"systems": {"base": "two\nlines"}}, "system 'two\\nlines': give visible characters, in one line"),
+        ({"columns": {"params": {"base": ""}}}, "fact '': give visible characters, in one line"),
+        ({"columns": {"a\x1b": {}}}, "title 'a\\x1b': give visible characters, in one line"),
+        ({"notes": ["a\nb"]}, "note 'a\\nb': give visible characters, in one line"),
         ({"columns": {"chrF": {}}}, "column 'chrF': the report has one of this name. Choose another title"),
         ({"columns": {"score": {}}}, "column 'score': the report has one of this name. Choose another title"),
-        ({"notes": ["a\nb"]}, "note 'a\\nb': give visible characters, in one line"),
-        ({"notes": [["a"]]}, "notes: ['a'] is no name"),
-        ({"pictures": ["curves.png"]}, "pictures is ['curves.png'], it should be a mapping"),
-        ({"pictures": {"a": "curves.gif"}}, "pictures: curves.gif is neither a .png nor an .svg"),
-        ({"pictures": {"a": "nowhere.png"}}, "pictures: nowhere.png: there is no such file"),
-        ({"pictures": {"a": 3}}, "a path of pictures is 3, it should be text"),
-        ({"pictures": {"a": "x\0.png"}}, "which is no path"),
-        ({"systems": []}, "systems is neither a list of names nor"),
-        ({"baselines": "best"}, "baseline 'best' is not among the systems. Choose from base, good, third"),
-        ({"baselines": ["base", "good", "third"]}, "give two at most"),
-        ({"systems": ["base", "base"]}, "name each one once"),
-        ({"systems": ["base", {"good": "x"}]}, "systems: {'good': 'x'} is no name. Give text"),
-        ({"systems": {"base": ["x"]}}, "the label of base: ['x'] is no name"),
-        ({"systems": {"base": "two\nlines", "good": 1, "third": 2}}, "give one of visible characters, in one line"),
-        ({"systems": {"base": "x", "good": "x", "third": "y"}}, "the systems are x, x, y. Give each its own"),
-        ({"test_sets": {"x": {"reference": "r", "outputs": {"base": ["a", "a"]}}}}, "a file is given twice as a run"),
-        ({"metrics": []}, "no metric is named. Choose from bleu"),
-        ({"resamples": 10**11}, "resamples 100000000000: give 40 to 1,000,000"),
-        ({"test_sets": {"x": {"reference": [], "outputs": "{system}"}}}, "reference of test set x is empty"),
-        ({"test_sets": {"x": {"reference": "a\0b", "outputs": "{system}"}}}, "which is no path"),
-        ({"metrics": ["bleu", "rouge"]}, "metric 'rouge': there is none of this name"),
-        ({"metrics": ["bleu", "bleu"]}, "name each one once"),
-        ({"resamples": "many"}, "resamples is 'many', it should be a whole number"),
-        ({"resamples": 0}, "resamples 0: give 40 to 1,000,000"),
-        ({"seed": -1}, "seed -1: give 0 or more"),
-        ({"lowercase": "yes please"}, "lowercase is 'yes please', it should be true or false"),
-        ({"test": "t-test"}, "test 't-test': there is none of this name. Choose bs or ar"),
-        ({"test_sets": {}}, "test_sets is empty"),
-        ({"test_sets": {"x": {"outputs": "{system}"}}}, "test set x: give either reference or test_set"),
-        ({"test_sets": {"x": {"reference": "test.de"}}}, "test set x lacks outputs"),
-        ({"test_sets": {"x": {"reference": "test.de", "outputs": "hyp"}}}, "the pattern 'hyp' lacks {system}"),
-        ({"test_sets": {"x": {"reference": "test.de", "outputs": {"bass": "x"}}}}, "bass not among the systems"),
-        ({"test_sets": {"x": {"reference": "test.de", "languages": "german", "outputs": "{system}"}}}, "as in en-de"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_configuration(data, capsys, changes, expected):
+    if "systems" in changes:
+        changes = {"baselines": [], "test_sets": {"x": SET | {"outputs": {}}}} | changes
     assert expected in refused(capsys, "--config", str(configure(data, **changes)))
 
 
@@ -107,10 +93,7 @@ def test_a_pattern_that_takes_runs_of_another_system(data, capsys):
     systems = ["base", "base_small"]
     config = str(write(data / "c.yaml", [yaml.safe_dump({"systems": systems, "test_sets": sets})]))
     said = refused(capsys, "--config", config)
-    assert (
-        "takes runs/base_small_s1/test.de for a run of base and of base_small. Make it narrower, as with s[0-9]*"
-        in said
-    )
+    assert "takes runs/base_small_s1/test.de for a run of base and of base_small. Make it narrower" in said
     write(data / "c.yaml", [Path(config).read_text().replace("_s*", "_s[0-9]*")])
     run(capsys, "--config", config, "--out", "report")
     scores = report()["test_sets"][0]["scores"]
@@ -191,12 +174,6 @@ def test_pictures_are_in_the_page(data, capsys):
     assert "<img" not in Path("report/report.html").read_text()
 
 
-def test_a_picture_needs_a_title(data, capsys):
-    Path("a.svg").write_text("<svg/>")
-    sentence = refused(capsys, "--config", str(configure(data, pictures={"a\nb": "a.svg"})), "--out", "report")
-    assert r"picture 'a\nb': give its title visible characters" in sentence
-
-
 def test_a_time_is_no_number(data, capsys):
     """YAML would make 750 of 12:30 and 3661 of 1:01:01."""
     config = configure(data)
@@ -229,7 +206,9 @@ def test_a_merged_key_may_be_there_with_another_value(data, capsys):
 def test_files_that_are_no_configuration(data, capsys):
     assert "nowhere.yaml: No such file or directory" in refused(capsys, "--config", "nowhere.yaml")
     assert "is not YAML in line 2" in refused(capsys, "--config", str(write(data / "x.yaml", ["a: b", "c: [d"])))
-    assert "is not a mapping" in refused(capsys, "--config", str(write(data / "x.yaml", ["just text"])))
+    assert "it is 'just text', it should be a mapping" in refused(
+        capsys, "--config", str(write(data / "x.yaml", ["just text"]))
+    )
     assert "--reference, --system beside --config" in refused(
         capsys, "--config", "x.yaml", "--reference", "a", *SYSTEMS
     )

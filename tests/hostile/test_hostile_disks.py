@@ -107,7 +107,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
 
     for place in (
         *("posnet_fairseq.fairseq_plugin.averaging.average", "posnet_fairseq.cli._precomputing.precompute"),
-        *("posnet_fairseq.cli._translating.TranslationModel", "posnet_eval.score.evaluate"),
+        *("posnet_fairseq.cli._translating.TranslationModel", "posnet_eval.score.compare"),
         "posnet_data_prep.prepare.preparation",
     ):
         monkeypatch.setattr(place, work)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from posnet_fairseq.bench import counting
-from posnet_fairseq.bench.counting import trained_parameters
-from posnet_fairseq.bench.training_memory import training_memory
 from posnet_fairseq.cli.run import find_target
+from posnet_fairseq.costs import counting
+from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.runs import commands, machine
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData
@@ -58,6 +58,7 @@ def test_batch_that_was_given_is_taken(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough  # 10 s: ten simulated training steps
 def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
     whole, run = gpu(estimate(20_000)), settings("--tokens", "20000")
     assert tokens_of(run, whole) == 20_000
@@ -79,6 +80,7 @@ def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
     )
 
 
+@pytest.mark.thorough  # 10 s: starts two processes
 def test_processes_share_an_update_and_have_buffers():
     parameters = trained_parameters(counting.build("attention", "tiny", words=1000))
     assert estimate(4000, distributed=True) == estimate(4000) + 2 * parameters
@@ -87,6 +89,7 @@ def test_processes_share_an_update_and_have_buffers():
         assert [found[found.index(flag) + 1] for flag in ("--max-tokens", "--update-freq")] == expected
 
 
+@pytest.mark.thorough  # 10 s
 def test_criterion_of_the_options_is_estimated():
     shape, at_once = ("--tokens", "20000"), estimate(8000, chunked=False)
     for words in ("--criterion label_smoothed_cross_entropy", "--criterion=label_smoothed_cross_entropy"):
@@ -96,6 +99,7 @@ def test_criterion_of_the_options_is_estimated():
 
 
 @pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.thorough  # 8 s: trains twice
 def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys):
     run = settings("--tokens", "10000")
     first = planned(run, gpu(estimate(2600)))

@@ -187,7 +187,8 @@ def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
 def test_damaged_record_is_one_sentence(tmp_path, text):
     path = tmp_path / "work.json"
     path.mkdir() if text is None else path.write_bytes(text)
-    with pytest.raises(UsageError, match=r"work.json is no record of a stage .* Move it away and run again"):
+    said = r"work.json is no record of a stage: .* Move it away and run again" if text is not None else "is a directory"
+    with pytest.raises(UsageError, match=said):
         Record(path)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from posnet_fairseq.bench.gpu_check.made_up import write_text
 from posnet_fairseq.bench.tables import table
-from posnet_fairseq.bench.training_memory import training_memory
+from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.shared.errors import UsageError
 
 GIB = 2**30
