@@ -266,8 +266,9 @@ def _besides_mixer(cfg: Any) -> dict[str, str]:
 
     The mixer of the decoder is one of them: it may be another than the encoder's.
     """
+    from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
     from posnet_fairseq.registry import option_fields
-    from posnet_fairseq.transformer.model_options import PLACE_OPTIONS, TransformerOptions
+    from posnet_fairseq.transformer.model_options import TransformerOptions
     from posnet_fairseq.transformer.placement import gate_at, position_kind
 
     mixers = PLACE_OPTIONS.values()
