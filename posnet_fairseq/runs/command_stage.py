@@ -11,8 +11,10 @@ import resource
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from posnet_fairseq.runs.record import last_attempt, settings_of, surroundings
@@ -25,6 +27,23 @@ from posnet_fairseq.shared.records import Record
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
+
+
+@dataclass(frozen=True)
+class Work:
+    """How the stages of a run are done: alone, or beside other runs.
+
+    Attributes:
+        report: shows progress and remarks.
+        environment: variables of commands, besides those of this process.
+        others: folders of runs that train meanwhile on the same disk.
+        stopped: set when commands must end.
+    """
+
+    report: ProgressReporter = field(default_factory=ProgressReporter)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[Path] = ()
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 class CommandStage(stages.Stage):
@@ -41,6 +60,7 @@ class CommandStage(stages.Stage):
         growing: a setting, a number. A stage that was done with less of it goes on.
 
     Attributes:
+        environment: variables of the command, besides those of this process.
         prepare: called before the command, with nobody else at work in the folder.
         watch: called again and again while the command runs.
         log: file with the output of all attempts.
@@ -63,6 +83,7 @@ class CommandStage(stages.Stage):
         self._growing = growing
         self._remedy = remedy or f"To do it again, remove {shown(run / name)}.json."
         self.log = run / f"{name}.log"
+        self.environment: Mapping[str, str] = {}
         self.prepare: Callable[[], None] = lambda: None
         self.watch: Callable[[], None] = lambda: None
 
@@ -100,9 +121,10 @@ class CommandStage(stages.Stage):
         """
         self.prepare()
         record = self.record
-        record.begin(self.settings, command=self.command, **surroundings())
+        environment = os.environ | self.environment
+        record.begin(self.settings, command=self.command, **surroundings(environment))
         start = time.perf_counter()
-        code, usage, interruption = self._run(lock)
+        code, usage, interruption = self._run(lock, environment)
         outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "finished"
         if interruption:
             outcome = "interrupted"
@@ -120,13 +142,16 @@ class CommandStage(stages.Stage):
         if outcome != "finished":
             raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
 
-    def _run(self, lock: int) -> tuple[int, resource.struct_rusage, BaseException | None]:
+    def _run(
+        self, lock: int, environment: Mapping[str, str]
+    ) -> tuple[int, resource.struct_rusage, BaseException | None]:
         """Return the command's exit code, what it used, and the exception that interrupted it, if any."""
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
             process = subprocess.Popen(
                 self.command,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -159,6 +184,7 @@ class CommandStage(stages.Stage):
 
 def do(
     stage: CommandStage,
+    work: Work | None = None,
     unit: str = "",
     total: int | None = None,
     watcher: Callable[[ProgressReporter, Bar], Callable[[], None]] | None = None,
@@ -167,18 +193,26 @@ def do(
 
     Args:
         stage: what to do.
+        work: how; None: alone.
         unit, total: of what its bar counts.
         watcher: function from a report and the bar to what is called again and again while the command runs.
 
     Raises:
         UsageError: it failed; or another process works in the run's folder.
     """
-    report = ProgressReporter()
+    work = work or Work()
+    report, stage.environment = work.report, work.environment
     if stage.is_done():
         report.say(f"{stage.run.name}: {stage.name}{DONE}")
         return
     with report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
-        if watcher:
-            stage.watch = watcher(report, bar)
+        watch = watcher(report, bar) if watcher else lambda: None
+
+        def look() -> None:
+            if work.stopped.is_set():
+                raise InterruptedError
+            watch()
+
+        stage.watch = look
         with stages.exclusive_lock(stage.run, PATIENCE) as lock:
             stages.run(stage, report, lock)  # nothing, if another process did it meanwhile

@@ -63,8 +63,8 @@ def settings_of(
     return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
 
 
-def surroundings() -> dict[str, Any]:
-    """Return versions, code and machine, for the record of an attempt."""
+def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return versions, code and machine, for the record of an attempt with environment variables."""
     commit, processor = _output("git", "rev-parse", "HEAD"), platform.machine()
     if commit and _output("git", "status", "--porcelain", "-uno"):
         commit += " with changes"
@@ -76,7 +76,7 @@ def surroundings() -> dict[str, Any]:
         "commit": commit,
         "versions": {"python": platform.python_version(), **installed_versions(*PACKAGES)},
         "machine": {"host": platform.node(), "processor": processor, "cores": len(os.sched_getaffinity(0))}
-        | {"threads": os.environ.get("OMP_NUM_THREADS", ""), "gpus": gpus},
+        | {"threads": environment.get("OMP_NUM_THREADS", ""), "gpus": gpus},
     }
 
 

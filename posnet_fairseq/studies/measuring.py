@@ -15,6 +15,7 @@ from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.run import run_attached, run_stage, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
+from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.studies import results, update_cost
 
@@ -112,9 +113,10 @@ def cost_of(
     if device.processes * settings.nodes > 1:
         return None
     out = settings.run / "cost-of-updates.json"
+    report = ProgressReporter()
     # A longer training costs no more for each update.
     trainings = [
-        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), data, device).arguments
+        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), data, device, report).arguments
         for each in (settings, baseline)
     ]
     run_stage(settings, data, "cost", "train.json", out.name, update_cost.measuring(out, *trainings))

@@ -1,10 +1,14 @@
 """Runs of a study, each of which leaves a result."""
 
 import dataclasses
+import os
+import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.jobs import RunJob, do_all
@@ -14,8 +18,9 @@ from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.values import choose, seed_numbers, switch, whole_number
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.files import check_folder
+from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.studies import measuring, results
 from posnet_fairseq.studies.metrics import metrics_of
@@ -71,9 +76,37 @@ class StudyJob(RunJob):
 
     words: tuple[str, ...] = ()
 
-    def command(self, gpus: int | None) -> list[str]:
-        """Return the command that does it."""
-        return list(self.words)
+    def do(self, work: Work, gpus: int | None) -> None:
+        """Do it in a process of its own, whose CPU time is measured.
+
+        Raises:
+            UsageError: it failed.
+        """
+        with subprocess.Popen(
+            self.words,
+            env=os.environ | work.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            preexec_fn=ending_with_this(),
+        ) as process:
+            watch = threading.Thread(target=_end_with, args=(process, work.stopped), daemon=True)
+            watch.start()
+            said = [""]
+            for line in map(str.rstrip, process.stderr or ()):
+                said.append(line)
+                work.report.say(line)
+        if process.returncode:
+            raise UsageError(last_error("\n".join(said)) or said[-1] or f"exit code {process.returncode}")
+
+
+def _end_with(process: "subprocess.Popen[str]", stopped: threading.Event) -> None:
+    """End a process when its work is stopped."""
+    while process.poll() is None:
+        if stopped.wait(0.5):
+            process.terminate()
+            return
 
 
 def run_study(settings: StudySettings) -> None:
