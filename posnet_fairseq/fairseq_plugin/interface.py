@@ -32,14 +32,7 @@ class _DecoderInterface(FairseqIncrementalDecoder):
 
 
 class MixerEncoder(Encoder, _EncoderInterface):
-    """The encoder as one of fairseq's.
-
-    Args:
-        cfg: options of the model.
-        dictionary: of the source.
-        embed_tokens: embedding of the source's words.
-        mixers: settings of the layers' mixers.
-    """
+    """The encoder as one of fairseq's, which takes its dictionary in place of the padding symbol."""
 
     def __init__(
         self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
@@ -171,15 +164,7 @@ def _extra(features: Features, layers: list[Tensor]) -> dict[str, list[Any]]:
 
 
 class MixerDecoder(Decoder, _CausalInterface):
-    """The decoder of a translation model as one of fairseq's.
-
-    Args:
-        cfg: options of the model.
-        dictionary: of the target.
-        embed_tokens: embedding of the target's words.
-        length_ratio: γ as source tokens, target tokens, or None.
-        mixers: settings of the layers' mixers, by place.
-    """
+    """The decoder of a translation model as one of fairseq's, with its dictionary in place of the padding symbol."""
 
     def __init__(
         self,
@@ -201,14 +186,7 @@ class MixerDecoder(Decoder, _CausalInterface):
 
 
 class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
-    """A language model as one of fairseq's decoders.
-
-    Args:
-        cfg: options of the model.
-        dictionary: of the text.
-        embed_tokens: embedding of the words.
-        mixers: settings of the layers' mixers.
-    """
+    """A language model as one of fairseq's decoders, with its dictionary in place of the padding symbol."""
 
     def __init__(
         self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]

@@ -38,11 +38,7 @@ def check_state(
 def check_call(
     settings: MixerSettings, max_memory: int | None, query: Tensor, memory: Tensor, padding_mask: Tensor | None
 ) -> None:
-    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them.
-
-    Raises:
-        UsageError: see above.
-    """
+    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them."""
     if query.dim() != 3 or memory.dim() != 3:
         raise UsageError(
             f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
@@ -93,11 +89,7 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
 
 
 def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
-    """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention.
-
-    Raises:
-        UsageError: see above.
-    """
+    """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention."""
     fits = isinstance(length_ratio, tuple | list) and len(length_ratio) == 2
     if not fits or not all(isinstance(number, int) and number > 0 for number in length_ratio):
         raise UsageError(f"length_ratio {length_ratio}: give source tokens and target tokens, such as (6, 5).")
@@ -106,11 +98,7 @@ def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
 
 
 def check_step(max_positions: int, query: Tensor, state: DecodingState) -> None:
-    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions.
-
-    Raises:
-        UsageError: see above.
-    """
+    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions."""
     if query.dim() != 3 or query.size(1) != 1:
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "

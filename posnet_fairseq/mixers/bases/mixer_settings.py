@@ -91,24 +91,16 @@ def side_of(place: str) -> str:
 
 
 def check_count(name: str, value: Any, most: int, example: str = "") -> None:
-    """Refuse an option's value that is no whole number from 1 to `most`.
-
-    Raises:
-        UsageError: with the option, the value, and what is allowed.
-    """
+    """Refuse an option's value that is no whole number from 1 to `most`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise UsageError(f"{flag(name)} {value}: give a whole number{example}.")
-    if value < 1:
+    if int(value) < 1:
         raise UsageError(f"{flag(name)} {value}: give 1 or more{example}.")
-    if value > most:
+    if int(value) > most:
         raise UsageError(f"{flag(name)} {value}: give at most {most}{example}.")
 
 
 def check_probability(name: str, value: Any) -> None:
-    """Refuse an option's value that is no probability of dropping less than everything.
-
-    Raises:
-        UsageError: with the option, the value, and what is allowed.
-    """
-    if not isinstance(value, Real) or not 0 <= value < 1:
+    """Refuse an option's value that is no probability of dropping less than everything."""
+    if not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise UsageError(f"{flag(name)} {value}: give 0 or more and less than 1.")

@@ -64,11 +64,7 @@ class TokenMixer(nn.Module):
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
-        """Refuse settings that this mixer cannot be built with.
-
-        Raises:
-            UsageError: with the option, the value, and what is allowed.
-        """
+        """Refuse settings that this mixer cannot be built with, by a UsageError that says what is allowed."""
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
