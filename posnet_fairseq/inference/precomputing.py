@@ -27,7 +27,7 @@ from posnet_fairseq.text.binarised import check
 def _longest_sentences(folder: str) -> dict[str, int]:
     """Return the length of the longest sentence in each side of each set but the training set, by name of file."""
     sets = sorted(path.with_suffix("") for path in Path(folder).glob("*.*-*.*.idx"))
-    sizes = {str(path): check(path) for path in sets if not path.name.startswith("train")}
+    sizes = {str(path): check(path)[0] for path in sets if not path.name.startswith("train")}
     return {name: int(of_set.max()) for name, of_set in sizes.items() if of_set is not None and len(of_set)}
 
 
