@@ -17,7 +17,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux
 HERE = Path(__file__).parent
 # A package index has no files of the repository: links to them become plain text, those to the web stay.
 README = re.sub(r"\[([^]]+)]\((?!https?:|#)[^)]+\)", r"\1", (HERE / "README.md").read_text(encoding="utf-8"))
-VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/__init__.py").read_text()).group(1)
+VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py").read_text()).group(1)
 
 # eval/ and data_prep/ are installed under names that collide with nobody's.
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}

@@ -7,15 +7,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY, WHEELS, debian_indexes
+from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.preparation import Preparation
-from posnet_data_prep.sources.archives import Download
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
-from posnet_fairseq.shared.stages import Stage
-from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.shared.stages import FolderStage
 
 # What the reasons mean for which cleaning drops a pair.
 _REASONS = {
@@ -33,17 +31,12 @@ def show_datasets(downloads: Downloads) -> None:
         table.add_column(
             column, justify="right" if column in ("training pairs", "download") else "left", no_wrap=column != "licence"
         )
-    rows: dict[str, tuple[Sequence[Download], int]] = {
-        name: (dataset.archives, dataset.published["train"]) for name, dataset in DATASETS.items()
-    }
-    rows |= {name: (WHEELS, pairs) for name, (*_, pairs) in QUICKSTART.items()}
-    rows |= {name: (debian_indexes(languages), pairs) for name, (*languages, pairs) in DEBIAN.items()}
-    rows |= {name: ([*debian_indexes(languages), *WHEELS], pairs) for name, (*languages, pairs) in STUDY.items()}
-    for name, (archives, pairs) in rows.items():
-        here = sum(downloads.cached(archive) is not None for archive in archives)
-        licences = "; ".join(dict.fromkeys(archive.licence for archive in archives))
-        size = sum(archive.size or 0 for archive in archives)
-        table.add_row(name, f"{pairs:,}", _bytes(size) if size else "?", f"{here} of {len(archives)} files", licences)
+    for name, dataset in DATASETS.items():
+        here = sum(downloads.cached(file) is not None for file in dataset.files)
+        licences = "; ".join(dict.fromkeys(file.licence for file in dataset.files))
+        size = sum(file.size or 0 for file in dataset.files)
+        cached = f"{here} of {len(dataset.files)} files"
+        table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licences)
     console = Console(highlight=False)
     console.print(table)
     console.print(f"Downloads are kept in {escape(shown(downloads.folder))}.", soft_wrap=True)
@@ -51,53 +44,41 @@ def show_datasets(downloads: Downloads) -> None:
 
 
 def show_plan(
-    out: Path, preparation: Preparation, stages: Sequence[Stage], pending: Collection[str], needed: int, to_load: int
+    out: Path,
+    asked: Preparation,
+    downloads: Downloads,
+    stages: Sequence[FolderStage],
+    todo: Collection[object],
+    needed: int,
+    to_load: int,
 ) -> None:
-    """Print the stages of a dataset and the disk space that they need.
-
-    Args:
-        out: folder of the dataset.
-        preparation: what is asked for.
-        stages: all stages, in order.
-        pending: names of the stages that are not done.
-        needed: bytes that the stages write.
-        to_load: bytes that must be downloaded.
-    """
-    downloads = preparation.downloads
+    """Print all stages of a dataset, those to do, and the bytes that they write and that must be downloaded."""
     console = Console(highlight=False)
-    table = Table(title=escape(f"{preparation.card.dataset} in {shown(out)}"))
+    table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
     table.add_column("stage")
     table.add_column("writes about", justify="right")
     table.add_column("")
-    for archive in preparation.archives:
-        state = "cached" if downloads.cached(archive) else "to do"
-        table.add_row(f"download {archive.name}", "?" if archive.size is None else _bytes(archive.size), state)
+    for file in asked.files:
+        state = "cached" if downloads.cached(file) else "to do"
+        table.add_row(f"download {file.name}", "?" if file.size is None else _bytes(file.size), state)
     for stage in stages:
-        table.add_row(stage.name, _bytes(stage.size), "to do" if stage.name in pending else "done")
+        table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
     console.print(table)
-    for note in preparation.notes:
-        console.print(note, markup=False)
+    if asked.note:
+        console.print(asked.note, markup=False)
     console.print(f"{escape(shown(out))}: {_bytes(needed)} needed, {_bytes(free_bytes(out))} free")
     if to_load:
         folder = downloads.folder
         console.print(f"{escape(shown(folder))}: {_bytes(to_load)} to download, {_bytes(free_bytes(folder))} free")
 
 
-def report_result(
-    out: Path, stages: Path, card: DatasetCard, published: dict[str, int], report: ProgressReporter
-) -> None:
-    """Print the sizes of a finished dataset, and the notes on it.
-
-    Args:
-        out: folder of the dataset.
-        stages: folder of its stages.
-        card: its card.
-        published: number of pairs of each set in the literature; empty if unknown.
-        report: prints lines.
-    """
+def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressReporter) -> None:
+    """Print the sizes of a finished dataset, and the notes on it."""
+    card = asked.card
     sentences = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
-    if published:
-        sentences += f" ({', '.join(f'{count:,}' for count in published.values())} elsewhere)"
+    if asked.pairs:
+        expected = ", ".join(f"{count:,} {name}" for name, count in asked.pairs.items())
+        sentences += f" (expected: {expected})"
     ratio = "" if card.length_ratio is None else f"; γ = {card.length_ratio:.4f}"
     vocabulary = ", ".join(f"{count:,} {name}" for name, count in (card.vocabulary or {}).items())
     report.say(f"{out}: lines: {sentences}; vocabulary: {vocabulary}{ratio}")

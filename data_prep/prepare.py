@@ -14,7 +14,7 @@ from posnet_data_prep import command_line
 from posnet_data_prep.display import report_result, show_datasets, show_plan
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
-from posnet_data_prep.preparation import Preparation
+from posnet_data_prep.preparation import preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
@@ -23,7 +23,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
 from posnet_fairseq.shared.processes import die_with_parent
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.stages import StageRunner, exclusive_lock
+from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
 
@@ -35,77 +35,56 @@ def main(options: argparse.Namespace) -> None:
     if options.list or options.dry_run:
         check_stdout()
     report = ProgressReporter()
+    downloads = Downloads(options.downloads, getattr(options, "mirror", None), report)
     if options.list:
-        show_datasets(Downloads(options.downloads, None, report))
+        show_datasets(downloads)
     else:
-        _prepare(options, report)
+        _prepare(options, downloads, report)
 
 
-def _prepare(options: argparse.Namespace, report: ProgressReporter) -> None:
+def _prepare(options: argparse.Namespace, downloads: Downloads, report: ProgressReporter) -> None:
     """Prepare a dataset, or show what is to be done for it."""
     out: Path = options.out
-    runner = StageRunner(out / "stages", report)
-    refuse_foreign(out, runner.folder)
+    stages = out / "stages"
     if not (out / CARD).exists():  # else it may be finished, and is only read
         check_folder(out)
+    refuse_foreign(out, stages)
     _refuse_inputs_within(options)
-    preparation = Preparation(options, runner, report)
-    pipeline = DatasetPipeline(
-        runner, preparation.languages, preparation.recipe, preparation.read, options.workers, preparation.like
-    )
+    asked = preparation(options, stages, downloads)
+    pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
     if is_published(out, pipeline.goal):
         report.say(f"{out} is up to date.")
         return
     check_folder(out)
-    if preparation.archives:
+    if asked.files:
         check_folder(options.downloads, "--downloads")
-    pending, needed = {stage.name for stage in runner.pending(pipeline.goal)}, runner.needed(pipeline.goal)
-    reads = pending & {"extract", "read"}
-    to_load = sum(map(preparation.downloads.missing_bytes, preparation.archives)) if reads else 0
+    todo, bytes_needed = pending(pipeline.goal), pipeline.goal.needed()
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in todo else 0
     if options.dry_run:
-        show_plan(out, preparation, pipeline.stages, pending, needed, to_load)
+        show_plan(out, asked, downloads, pipeline.stages, todo, bytes_needed, to_load)
         return
-    _check_disk(out, options.downloads, needed, to_load)
-    for note in preparation.notes:
-        report.say(note)
-    runner.folder.mkdir(parents=True, exist_ok=True)
+    if to_load:
+        shared = bytes_needed if are_on_one_disk(out, downloads.folder) else 0
+        refuse_too_little_disk(downloads.folder, to_load + shared)
+    refuse_too_little_disk(out, bytes_needed)
+    if asked.note:
+        report.say(asked.note)
     _end_children_with_this_process()
-    with exclusive_lock(runner.folder), _ended_by_interrupts():
-        runner.run(pipeline.text)  # its files are published, too
-        runner.run(pipeline.goal)
-        card = publish(out, runner, pipeline, preparation.card)
-    report_result(out, runner.folder, card, preparation.published, report)
+    with exclusive_lock(stages) as lock, _ended_by_interrupts():
+        run(pipeline.text, report, lock)  # its files are published, too
+        run(pipeline.goal, report, lock)
+        publish(out, pipeline, asked.card)
+    report_result(out, stages, asked, report)
 
 
 def _refuse_inputs_within(options: argparse.Namespace) -> None:
-    """Refuse to read from the folder whose files will be replaced, or to keep downloads there.
-
-    Raises:
-        UsageError: a path is in the folder of the dataset.
-    """
+    """Refuse to read from the folder whose files will be replaced, or to keep downloads there."""
     out = Path(os.path.realpath(options.out))
     for name in ("train", "valid", "test", "downloads", "mirror", "like"):
         given = getattr(options, name, None) or []
         for path in given if isinstance(given, list) else [given]:
             if Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
-
-
-def _check_disk(out: Path, downloads: Path, needed: int, to_load: int) -> None:
-    """Refuse work that would fill a disk.
-
-    Args:
-        out: folder of the dataset.
-        downloads: folder of downloads.
-        needed: bytes that the stages write.
-        to_load: bytes that must be downloaded.
-
-    Raises:
-        UsageError: fewer are free.
-    """
-    if to_load:
-        refuse_too_little_disk(downloads, to_load + (needed if are_on_one_disk(out, downloads) else 0))
-    refuse_too_little_disk(out, needed)
 
 
 @functools.cache  # a hook cannot be taken back, and one is enough

@@ -10,7 +10,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from posnet_fairseq import __version__
-from posnet_fairseq.cli._mixer_tables import option_rows, overview, summary
+from posnet_fairseq.bench.mixer_tables import option_rows, overview, summary
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.transformer.sizes import SIZES
@@ -99,7 +99,7 @@ def _page(name: str, when: str, figures: dict[str, str]) -> str:
     Args:
         name: of the mixer; formula, options and cost come from its registered class.
         when: Markdown on when to use it, the content of ``docs/mixers/NAME.md``.
-        figures: its row of :func:`posnet_fairseq.cli._mixer_tables.overview`.
+        figures: its row of :func:`posnet_fairseq.bench.mixer_tables.overview`.
     """
     mixer = get_mixer(name)
     formula, paper = summary(mixer)

@@ -4,13 +4,12 @@ Importing :mod:`posnet_fairseq.models` registers the fairseq plugin, which is wh
 Nothing else here needs fairseq.
 """
 
+import gc
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from posnet_fairseq.shared.garbage import search_paused
-
-__version__ = "0.2.0"
+from posnet_fairseq._version import __version__
 
 # oneDNN and torch keep the code of products by their shapes, 1,024 of them otherwise: gigabytes in a process that meets
 # ever other lengths, which save little time. Both are read at the first product by oneDNN, not when torch is imported.
@@ -38,8 +37,13 @@ __all__ = ["__version__", "build_mixer", "load", "load_language_model", "mixer_n
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    with search_paused():
+    searches = gc.isenabled()
+    gc.disable()  # garbage is not searched for among torch's 300,000 objects while it is imported
+    try:
         value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    finally:
+        if searches:
+            gc.enable()
     globals()[name] = value  # not asked for again
     return value
 

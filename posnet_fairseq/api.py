@@ -11,25 +11,15 @@ Example::
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Literal, Unpack, overload
 
 import torch
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS
-from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.inference.searchable import (
-    SearchableModel,
-    SearchArguments,
-    errors_of_arguments,
-    refuse_no_path,
-    results,
-)
-from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import Translation, Translator
-from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.transformer.model import Transformer
+from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
+from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
@@ -43,56 +33,7 @@ class _Settings(SearchArguments, total=False):
 
 
 class TranslationModel(SearchableModel):
-    """A trained model, or an ensemble, ready to translate. :func:`load` makes it.
-
-    Errors of the constructor and of :meth:`translator` name arguments as posnet-translate does: ``--beam``.
-
-    Args:
-        paths, data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, shortlist, compile: see
-            :func:`load`.
-
-    Attributes:
-        vocabulary: languages and dictionaries.
-        folder: directory that the dictionaries were read from.
-        recorded_search: settings of a search that the first model records, by name: the defaults of its searches.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[str | Path],
-        data: str | Path | None = None,
-        device: str | torch.device = "cpu",
-        dtype: str = "float32",
-        fast: bool = False,
-        pretokenized: bool = False,
-        bpe_codes: str | Path | None = None,
-        sentencepiece_model: str | Path | None = None,
-        shortlist: str | Path | None = None,
-        compile: bool = False,
-    ) -> None:
-        self.recorded_search: dict[str, Any] = {}
-
-        def read() -> tuple[list[Transformer], Vocabulary, Path]:
-            models, vocabulary, folder, self.recorded_search = load_models(paths, data)
-            return models, vocabulary, folder
-
-        super().__init__(paths, read, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile)
-        self._shortlist = None if shortlist is None else Shortlist.load(shortlist, self.vocabulary)
-
-    def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
-        """The model with a beam search.
-
-        Args:
-            settings: of the search.
-            nbest: most translations of a line.
-            attention: also return cross-attention weights.
-
-        Raises:
-            UsageError: a setting is out of range.
-        """
-        search = self._search(settings, nbest, attention, self._shortlist)
-        longest = min(model.encoder.max_positions() for model in self._models)
-        return Translator(search, self.vocabulary, self._pipeline, longest)
+    """A trained model, or an ensemble, ready to translate. :func:`load` makes it."""
 
     # A str is a sequence of str, too: for it, the first of two overloads holds.
     @overload
@@ -153,12 +94,13 @@ class TranslationModel(SearchableModel):
         Raises:
             UsageError: `lines` is not text, an argument is out of range, or a line is too long.
         """
-        with errors_of_arguments():
+        with called_from_python():
             if attention and nbest is None:
-                raise UsageError("--attention is returned with translations: give --nbest too, for instance 1.")
-            translator = self.translator(
-                replace(SearchSettings(**self.recorded_search), **settings), 1 if nbest is None else nbest, attention
-            )
+                raise UsageError(
+                    f"{option('attention')} is returned with translations: give {option('nbest')} too, for instance 1."
+                )
+            chosen = replace(SearchSettings(**self.recorded_search), **settings)
+            translator = self.translator(chosen, 1 if nbest is None else nbest, attention)
             return results(lines, translator, nbest, max_tokens, on_long, prefix)
 
 
@@ -175,7 +117,7 @@ def load(
     shortlist: str | Path | None = None,
     compile: bool = False,
 ) -> TranslationModel:
-    """A trained translation model, ready to translate.
+    """Load a trained translation model.
 
     Text is split into tokens as the card of the data says that posnet-prepare made (``dataset.json``), unless
     `pretokenized`, `bpe_codes` or `sentencepiece_model` says how.
@@ -185,8 +127,8 @@ def load(
         data: directory with the dictionaries and the card. Default: the first model's folder, or the directory that it
             was trained on.
         device: device of torch, such as ``cuda``.
-        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``, the fastest that
-            is near to float32, as posnet-export has measured.
+        dtype: precision: ``float32``, ``bf16``, ``fp16``, or, on CPUs, ``int8``; or ``auto``: ``bf16`` on GPUs that
+            compute in it, else ``float32``.
         fast: store position-based energies as tables, as posnet-precompute does.
         pretokenized: text is tokens between spaces already, and translations stay so.
         bpe_codes: split Moses words by these codes of subword-nmt.
@@ -198,13 +140,23 @@ def load(
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    with errors_of_arguments():
+    with called_from_python():
         several = [paths] if isinstance(paths, str | Path) else paths
         if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
-        refuse_no_path(data, "data", "a directory")
         if not several:
             raise UsageError("paths is empty. Give a model.")
+        refuse_no_path(data, "data", "a directory")
         refuse_no_path(shortlist, "shortlist", "a file")
-        text = (pretokenized, bpe_codes, sentencepiece_model)
-        return TranslationModel(several, data, device, dtype, fast, *text, shortlist, compile)
+        options = LoadOptions(
+            data=data,
+            device=device,
+            dtype=dtype,
+            fast=fast,
+            pretokenized=pretokenized,
+            bpe_codes=bpe_codes,
+            sentencepiece_model=sentencepiece_model,
+            shortlist=shortlist,
+            compile=compile,
+        )
+        return TranslationModel(several, options)

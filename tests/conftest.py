@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -6,13 +7,28 @@ import pytest
 import torch
 
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
-from support.tiers import longest_first, mark_thorough
+from support.building import Case, usual_gate
+
+# Files that take minutes without a slow test.
+LONG = ("test_first_hour", "test_documented_commands", "test_gpu_check", "test_simulated", "test_runs")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
-    mark_thorough(items)
-    longest_first(items)
+    """Mark what is thorough by its parameters, and put files that take minutes first, so that no worker ends with one.
+
+    Of a mixer's cases those with its usual gate and options are quick; of tests with ``quick_cases(n)`` the first n.
+    """
+    seen = Counter()
+    for item in items:
+        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        unusual = isinstance(case, Case) and (case.options or case.gate != usual_gate(case))
+        marker = item.get_closest_marker("quick_cases")
+        seen[item.path, item.originalname] += marker is not None
+        if unusual or (marker and seen[item.path, item.originalname] > marker.args[0]):
+            item.add_marker(pytest.mark.thorough)
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.path.stem in LONG}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(autouse=True)

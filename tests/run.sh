@@ -18,5 +18,5 @@ if [ "${1:-}" = --all ]; then
     chosen=(-m "")
 fi
 # Two files at a time, on two cores; -n 0 turns it off, as for a debugger. In the order of
-# tests/support/tiers.py, long files first: by default those with few tests would come last, which take longest.
+# tests/conftest.py, long files first: by default those with few tests would come last, which take longest.
 pytest -n 2 --dist loadfile --no-loadscope-reorder "${chosen[@]}" "$@"

@@ -155,6 +155,7 @@ def train(data, *more, arch="rposnet_tiny"):
     return ["train", *commands.train_arguments(data, data.parent / "run", "--max-update", "1", *more, arch=arch)]
 
 
+@pytest.mark.thorough  # 13 s: fairseq-train in its own process, again and again
 def test_fairseq_bad_options(tmp_path):
     assert "--encoder-self-mixer rposnt: there is no such mixer" in commands.fairseq_fails(
         *train(tmp_path, "--encoder-self-mixer", "rposnt")
@@ -168,6 +169,7 @@ def test_fairseq_bad_options(tmp_path):
     )
 
 
+@pytest.mark.thorough  # 7 s: fairseq-train in its own process, again and again
 def test_fairseq_missing_data(tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -175,6 +177,7 @@ def test_fairseq_missing_data(tmp_path):
     assert "there is no binarised data" in commands.fairseq_fails(*train(empty))
 
 
+@pytest.mark.thorough  # 11 s
 def test_fairseq_bad_checkpoints(tmp_path):
     path = checkpoint(tmp_path / "model.pt")
     generate = ["generate", tmp_path, "-s", "xx", "-t", "yy", "--cpu", "--path"]

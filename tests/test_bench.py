@@ -214,6 +214,7 @@ def test_trained_models_are_measured(tmp_path, capsys):
         ("models", "rposnet_tiny"),
     ],
 )
+@pytest.mark.thorough  # 7 s; quick: test_every_mixer_is_measured
 def test_tables_are_shown(capsys, what, shown):
     bench.main([what, *SMALL_BENCH[what].split()])
     output = capsys.readouterr().out

@@ -63,6 +63,7 @@ def test_steps_equal_the_full_pass(name, place):
 
 
 @every_mixer
+@pytest.mark.quick_cases(1)
 def test_compiled_without_a_break_with_padding(name, place):
     mixer, (x, memory, mask) = build(name, place).eval(), batch(place)
     torch._dynamo.reset()
@@ -106,7 +107,7 @@ def test_memory_of_another_width():
     [
         ("rposnett", {}, "name rposnett: there is no such mixer. .* Did you mean rposnet"),
         ("rposnet", {"gate": "sigmoid"}, "gate sigmoid: choose one of none, gelu, glu"),
-        ("rposnet", {"num_heads": 3}, "num_heads 3: embed_dim 16 does not divide by it"),
+        ("rposnet", {"num_heads": 3}, "num_heads 3: the width 16 of the encoder does not divide by it"),
         ("rposnet", {"memory_dim": 8}, "memory_dim 8: self-attention mixes its queries"),
         ("rposnet", {"clip_distanc": 4}, "clip_distanc 4: rposnet does not read it; .* Did you mean clip_distance"),
         ("attention", {"clip_distance": 4}, "clip_distance 4: attention does not read it; it has no options"),
@@ -123,7 +124,7 @@ def test_memory_of_another_width():
         ("rposnet", {"dropout": 1}, "dropout 1: give 0 or more and less than 1"),
         ("rposnet", {"dropout": "0.1"}, "dropout 0.1: give 0 or more"),
         ("rposnet", {"embed_dim": True}, "embed_dim True: give a whole number"),
-        ("rposnet", {"memory_dim": 0}, "memory_dim 0: give a whole number, 1 or more"),
+        ("rposnet", {"memory_dim": 0}, "memory_dim 0: give 1 or more"),
         ("rposnet", {"gate": ""}, "gate : choose one of"),
         ("rposnet", {"causal": "no"}, "causal 'no': give True or False"),
         ("rposnet", {"clip_distance": None}, "clip_distance None: give a whole number"),

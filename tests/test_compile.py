@@ -43,6 +43,7 @@ def gradients(model, tokens):
 
 
 @pytest.mark.parametrize("mixer", ["rposnet", "attention"])
+@pytest.mark.thorough  # 20 s; quick: test_the_command_compiles
 def test_training_has_equal_gradients_and_validation_is_not_compiled(graphs, mixer):
     torch.manual_seed(1)
     plain, compiled = (build_model(mixer, compile=compile).double() for compile in (False, True))
@@ -65,6 +66,7 @@ def path(tmp_path):
     return checkpoint(tmp_path / "data" / "averaged.pt", "rposnet")
 
 
+@pytest.mark.thorough  # 15 s
 def test_translations_are_equal(graphs, path):
     options = {"beam": 3, "max_len_b": 12, "nbest": 2}
     expected = api.load(path, pretokenized=True).translate(LINES, **options)
@@ -75,6 +77,7 @@ def test_translations_are_equal(graphs, path):
     assert 2 <= len(graphs) <= 24  # of all steps
 
 
+@pytest.mark.thorough  # 15 s
 def test_steps_have_graphs_for_all_positions(graphs, path):
     model = api.load(path, pretokenized=True, compile=True)
     steps = 20
@@ -99,10 +102,8 @@ def test_the_command_compiles(graphs, path, tmp_path, capsys):
 
 def test_what_cannot_be_compiled_is_refused(graphs, path):
     for dtype in ("int8", "bf16"):
-        with pytest.raises(UsageError, match=f"--compile with --dtype {dtype}: on CPUs their weights are packed"):
-            api.TranslationModel([path], dtype=dtype, compile=True)
-    with pytest.raises(UsageError, match=r"^compile with dtype int8"):
-        api.load(path, dtype="int8", compile=True)
+        with pytest.raises(UsageError, match=f"^compile with dtype {dtype}: on CPUs their weights are packed"):
+            api.load(path, dtype=dtype, compile=True)
     with pytest.raises(UsageError, match="--compile: torch compiles translution in training only"):
         prepare_for_inference(build_model("translution"), torch.device("cpu"), compile=True)
 

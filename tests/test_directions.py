@@ -5,7 +5,8 @@ import torch
 from fairseq.data.data_utils import load_indexed_dataset
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.cli import _translating, average, precompute, translate
+from posnet_fairseq.cli import average, precompute, translate
+from posnet_fairseq.inference import translating
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
@@ -65,8 +66,8 @@ def lines(path):
 
 def translator(*arguments):
     """The translator that posnet-translate makes with these arguments."""
-    work = _translating.Work(translate._parser().parse_args(list(map(str, arguments))), "cpu")
-    return work.load()
+    options = translate._parser().parse_args(list(map(str, arguments)))
+    return translating._load(options, "cpu", "float32").translator(translating.settings_of(options))
 
 
 def assert_splits_as_the_data(translator, data, pair, source, target):
@@ -83,6 +84,7 @@ def assert_splits_as_the_data(translator, data, pair, source, target):
         assert translator.pipeline.decode(tokens) == words.join(words.split(line))
 
 
+@pytest.mark.quick_cases(1)
 def test_lines_are_split_as_for_training_in_both_directions(data, tmp_path):
     folder, pair = data
     for source, target in (pair, pair[::-1]):

@@ -13,9 +13,8 @@ from safetensors.torch import load_file
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
-from posnet_fairseq.cli import _exporting
 from posnet_fairseq.cli import export as command
-from posnet_fairseq.inference import onnx_export
+from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.models import build_language_model, build_model, load_language_model
@@ -223,7 +222,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
     def fails_late(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_exporting, "write_model", fails_late)
+    monkeypatch.setattr(exporting, "write_model", fails_late)
     line = fails(capsys, command.main, path, "--out", data.parent / "model")
     assert "cannot write" in line
     assert "the disk is full" in line
@@ -242,6 +241,7 @@ def test_a_folder_is_written_whole_or_not_at_all(data, capsys, monkeypatch):
     ids=lambda options: options["mixer"],
 )
 @torch.no_grad()
+@pytest.mark.thorough  # 11 s each: traces a model
 def test_graphs_translate_as_the_model(tmp_path, options):
     model = fairseq_model(**options)
     precompute(model)
@@ -252,6 +252,7 @@ def test_graphs_translate_as_the_model(tmp_path, options):
         assert graphs.translate(sources.numpy(), MAX_POSITIONS) == greedy(model, sources)
 
 
+@pytest.mark.thorough  # 20 s: traces a model twice
 def test_graphs_in_the_folder(data, capsys):
     path = checkpoint(
         data / "averaged.pt", "rposnet", clip_distance=4, words=1000
@@ -298,6 +299,7 @@ def damage_graphs(folder):
     OnnxTranslator(folder, int8=True)
 
 
+@pytest.mark.thorough  # 10 s: traces a model
 def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
     monkeypatch.setattr(onnx_export, "greedy", lambda *_: [[2]] * 8)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.data import MonolingualDataset, TokenBlockDataset
 
-from posnet_fairseq.bench import counting
+from posnet_fairseq.costs import counting
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.registry import get_mixer, mixer_names

@@ -111,6 +111,7 @@ def harm(path, how):
         ("bin", "removed", "holds no binarised training set"),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_damaged_data_is_named(data, tmp_path, capsys, monkeypatch, end, how, expected):
     """Before training too: fairseq itself would fail at the first sentence that is not there."""
     shutil.copytree(data, tmp_path / "data")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.bench import counting
+from posnet_fairseq.costs import counting
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.models.mixer_transformer import MixerTransformer

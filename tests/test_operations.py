@@ -1,78 +1,86 @@
-"""The multiplications that mixers declare are those of their products of matrices."""
+"""The formulas of multiplications that mixers declare, against what torch counts in their products of matrices."""
+
+import itertools
+import re
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from posnet_fairseq.costs.counting import multiplications
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.energies import Energy
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.registry import get_mixer
-from support import operations
+from posnet_fairseq.registry import get_mixer, mixer_names
 from support.building import mixer_cases, possible, settings
 
 HEADS = 2
-# N, M, D, K: more tokens than K, no number twice. In self-attention M is N.
-SIZES = [(7, 11, 12, 3), (13, 9, 20, 5)]
+SIZES = [(12, 3, 6), (20, 5, 10)]  # D, K and E = H·C; no number twice
 
 
-def build(case, size):
-    """The mixer of a case with matrices, tables and widths of a :class:`MixingSize`."""
+def build(case, width, clip, narrow):
+    """The mixer of a case on the meta device, with matrices, tables and widths of a size."""
     config, options = get_mixer(case.mixer).Config, dict(case.options)
     for name, field in config.__dataclass_fields__.items():
         if field.metadata.get("reach"):
-            options[name] = size.clip_distance
+            options[name] = clip
         elif name == "alpha_dim":
-            options[name] = size.narrow_dim // HEADS
-    chosen = settings(case.mixer, case.place, case.gate, config(**options), size.embed_dim, HEADS)
-    return get_mixer(case.mixer)(chosen).eval()
-
-
-def counted(mixer, size):
-    """Half of the floating-point operations of a call: a product and its sum are two of them."""
-    x, memory, positions = (torch.empty(1, rows, size.embed_dim) for rows in (size.queries, size.keys, 64))
-    vectors = {"positions": positions[0], "memory_positions": positions[0]}
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        mixer(x, memory if mixer.place == "cross" else x, **vectors)
-    return counter.get_total_flops() / 2
-
-
-def mixing_size(place, numbers):
-    queries, keys, width, clip = numbers
-    return MixingSize(queries, keys if place == "cross" else queries, width, clip, narrow_dim=3 * HEADS)
-
-
-@pytest.mark.parametrize("numbers", SIZES, ids=str)
-@pytest.mark.parametrize("case", filter(possible, mixer_cases()), ids=str)
-def test_operations_are_those_of_the_modules(case, numbers):
-    size = mixing_size(case.place, numbers)
+            options[name] = narrow // HEADS
     with torch.device("meta"):
-        mixer = build(case, size)
-        assert mixer.operations(size) == counted(mixer, size)
-        if isinstance(mixer, PositionBasedMixer) and len(mixer.energies):
-            positions = torch.empty(64, size.embed_dim)
-            store(mixer, size.queries, size.keys, MixingContext(positions=positions, memory_positions=positions))
-            assert mixer.operations(size) == counted(mixer, size)
+        return get_mixer(case.mixer)(settings(case.mixer, case.place, case.gate, config(**options), width, HEADS))
 
 
-@pytest.mark.parametrize("base", [TokenMixer, PositionBasedMixer], ids=lambda base: base.__name__)
-def test_operations_that_are_not_declared(base):
-    size = mixing_size("encoder", SIZES[0])
-    mixer = type("New", (base,), {"name": "new"})(settings("attention", "encoder"))
-    with pytest.raises(NotImplementedError, match="new does not declare its operations"):
-        mixer.operations(size)
-    assert operations.formula(mixer) is None
-    if base is PositionBasedMixer:
-        mixer.energies.append(Energy())
-        with pytest.raises(NotImplementedError, match="Energy does not declare its operations"):
-            mixer.operations(size)
+def value(formula, tokens, width, clip, narrow):
+    """The number that a formula such as "2N²D + 4ND²" stands for."""
+    symbols = {"K̂": 2 * clip + 1, "N": tokens, "D": width, "E": narrow}
+    total = 0
+    for sign, number, factors in re.findall(r"([+-]?) ?(\d*\.?\d*)((?:(?:K̂|N|D|E)²?)+)", formula):
+        term = float(number or 1)
+        for symbol, square in re.findall(r"(K̂|N|D|E)(²?)", factors):
+            term *= symbols[symbol] ** (2 if square else 1)
+        total += -term if sign == "-" else term
+    return total
 
 
-def test_text_of_a_formula():
-    rows, tokens, width, narrow = operations.SYMBOLS
-    terms = 4 * tokens**2 * width - tokens * width - 2 * width**2 + 0.75 * rows * tokens * width
-    assert operations.as_text(terms) == "0.75K̂ND + 4N²D - ND"
-    assert operations.as_text(terms + tokens * narrow + tokens * width * narrow) == ("0.75K̂ND + 4N²D - ND + NE + NDE")
+def test_value_of_a_formula():
+    assert value("0.75K̂ND + 4N²D - ND + NE", 7, 5, 2, 3) == 0.75 * 5 * 7 * 5 + 4 * 49 * 5 - 35 + 21
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", mixer_names())
+def test_formulas_are_those_of_the_products(name, size):
+    """But for terms that do not grow with N, which formulas leave out: growth is compared."""
+    cls = get_mixer(name)
+    case = next(
+        case
+        for case in mixer_cases()
+        if (case.mixer, case.place) == (name, "encoder") and case.gate == cls.default_gate
+    )
+    mixer, formulas = build(case, *size), [cls.operations_formula]
+    if isinstance(mixer, PositionBasedMixer) and len(mixer.energies):
+        formulas.append(cls.stored_operations_formula or cls.operations_formula)
+    for formula in formulas:
+        growth = [(multiplications(mixer, n), value(formula, n, *size)) for n in (13, 21, 40)]
+        for (counted, expected), (more, larger) in itertools.pairwise(growth):
+            assert more - counted == larger - expected
+        if formula is formulas[0] and len(formulas) > 1:
+            positions = torch.empty(64, size[0], device="meta")
+            store(mixer, 64, 64, MixingContext(positions, positions, device="meta"))
+
+
+@pytest.mark.parametrize("case", filter(possible, mixer_cases()), ids=str)
+def test_numbers_are_those_of_a_call(case):
+    size = SIZES[1]
+    mixer, length = build(case, *size), 33
+    x, positions = torch.empty(1, length, size[0], device="meta"), torch.empty(64, size[0], device="meta")
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        mixer(x, x.clone() if case.place == "cross" else x, positions=positions, memory_positions=positions)
+    assert multiplications(mixer, length) == counter.get_total_flops() / 2
+
+
+def test_long_sentences_cost_what_formulas_say():
+    """They are mixed in blocks of tokens, which takes fewer products."""
+    case = next(case for case in mixer_cases() if case.mixer == "lightconv")
+    assert (
+        multiplications(build(case, 12, 3, 6), 10**6) == 10**12 * 12 + (2 if case.gate == "none" else 3) * 10**6 * 144
+    )

@@ -77,7 +77,7 @@ def test_precomputed_already(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("length", "sentence"), [(0, "give 1 or more"), (25, "--max-source-positions 24. Give at most")]
+    ("length", "sentence"), [(0, "give 1 or more"), (25, "at most the model's --max-source-positions 24")]
 )
 def test_impossible_lengths(tmp_path, capsys, length, sentence):
     path = checkpoint(tmp_path / "model.pt", "rposnet")

@@ -1,4 +1,4 @@
-"""posnet-translate, stopped and started again. That no byte of its notes needs to be whole: test_journal."""
+"""posnet-translate, stopped and started again."""
 
 import pickle
 import re
@@ -8,15 +8,19 @@ import sys
 
 import pytest
 
-from posnet_fairseq.cli import _translating, export, translate
+from posnet_fairseq.cli import export, translate
+from posnet_fairseq.inference import outputs, translating
+from posnet_fairseq.inference.arguments import LoadOptions
+from posnet_fairseq.inference.outputs import FinishedWindows
 from posnet_fairseq.inference.packing import pack
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import Translator
-from posnet_fairseq.shared.journal import Journal
+from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.checkpoints import checkpoint
 
-# Batches of one to three sentences: in other batches, some numbers differ in their last digits.
-OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6 --max-tokens 12".split()
+WINDOWS = 4  # of the text, of two lines each, in one batch each
+OPTIONS = "--pretokenized --cpu --beam 2 --max-len-b 6 --max-tokens 100".split()
 SOURCES = ["w1 w2 w3 w4", "w5", "", "w6 w7 w8", "w9 w10", "w11 w12 w13 w14 w15 w16 w17 w18 w19", "w20", "w21 w22 w23"]
 
 
@@ -29,6 +33,7 @@ def model(tmp_path_factory):
 def run(model, tmp_path, monkeypatch, capfd):
     """Function from options to what the command says, in a folder with a text."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(translating, "WINDOW", 2)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES))
 
     def run(*more, code=0, batches=10**9, model=model):
@@ -73,33 +78,28 @@ def test_lists_and_beginnings_are_kept(run, tmp_path, options):
     run(*options)
     expected = (tmp_path / "out").read_bytes()
     run(*options, code=130, batches=2)
-    assert "were done before" in run(*options, "--resume")
+    assert "4 lines were done before" in run(*options, "--resume")
     assert (tmp_path / "out").read_bytes() == expected
-    run("--prefix", "begin", code=130, batches=2)
-    assert "difference in: input." in run("--resume", code=2)
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_interrupted_after_any_batch_it_writes_the_same(run, whole, tmp_path, resume):
-    batches = 4
-    for finished in range(batches):
+def test_interrupted_after_any_window_it_writes_the_same(run, whole, tmp_path, resume):
+    for finished in range(WINDOWS):
         run(*resume, code=130, batches=finished)
         assert not (tmp_path / "out").exists()
         assert (tmp_path / "out.partial").exists() == (finished > 0)
         said = run(*resume)
         assert (tmp_path / "out").read_bytes() == whole
         assert not (tmp_path / "out.partial").exists()
-        again = re.search(r"(\d+) of 7 sentences were done before", said)
-        new = re.search(r"(\d+) sentences in", said)
-        assert int(again[1] if again else 0) + int(new[1]) == 7
-        assert bool(again) == (finished > 0)
+        again = re.search(r"(\d+) lines were done before", said)
+        assert int(again[1] if again else 0) == 2 * finished
         (tmp_path / "out").unlink()
 
 
 def test_interrupted_again_and_again(run, whole, tmp_path):
-    for _ in range(3):
+    for _ in range(WINDOWS - 1):
         run(code=130, batches=1)
-    assert "6 of 7 sentences were done before" in run()
+    assert "6 lines were done before" in run()
     assert (tmp_path / "out").read_bytes() == whole
 
 
@@ -108,17 +108,17 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_translating, "save_lines", interrupt)
+        patch.setattr(outputs, "save_lines", interrupt)
         run(code=130)
     said = run(batches=0)
-    assert "7 of 7 sentences were done before" in said
+    assert "8 lines were done before" in said
     assert "0 sentences in 0.0 s" in said
     assert (tmp_path / "out").read_bytes() == whole
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
-    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "packed_weights, fast, dtype")],
+    [("--beam 3", "beam"), ("--max-tokens 13", "max_tokens"), ("--dtype bf16 --fast", "dtype, packed_weights, fast")],
 )
 def test_other_options(run, whole, tmp_path, changed, says):
     run(code=130, batches=2)
@@ -137,18 +137,34 @@ def test_without_resume_other_options_begin_anew(run, whole, tmp_path):
     assert not (tmp_path / "out.partial").exists()
 
 
-def test_another_text_or_model(run, model, tmp_path):
+def test_another_model(run, model):
     run(code=130, batches=2)
-    (tmp_path / "text").write_text("w1\n")
-    assert "difference in: input." in run("--resume", code=2)
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES))
     data = model.read_bytes()
     checkpoint(model, "rposnet", updates=2)
     try:
-        assert "difference in: checkpoint." in run("--resume", code=2)
+        assert "difference in: files." in run("--resume", code=2)
     finally:
         model.write_bytes(data)
-    assert "done before" in run("--resume")
+    assert "done before" not in run()
+
+
+@pytest.mark.parametrize(("line", "kept"), [(0, 0), (3, 2), (5, 4), (7, 4)])
+def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
+    run(code=130, batches=2)
+    lines = [*SOURCES[:line], "w9 w8 w7", *SOURCES[line + 1 :]]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    said = run("--resume")
+    assert (f"{kept} lines were done before" in said) == (kept > 0)
+    found = (tmp_path / "out").read_bytes()
+    run()
+    assert (tmp_path / "out").read_bytes() == found
+
+
+def test_a_shorter_text(run, tmp_path):
+    run(code=130, batches=2)
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES[:2]))
+    assert "2 lines were done before" in run("--resume")
+    assert len((tmp_path / "out").read_text().splitlines()) == 2
 
 
 def test_output_in_a_model_folder(run, model, whole, tmp_path):
@@ -163,9 +179,6 @@ def test_output_in_a_model_folder(run, model, whole, tmp_path):
     run(*inside, model="folder")
     for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
         assert f"same file as folder/{name}" in run("--output", f"folder/{name}", code=2, model="folder")
-    run("--output", "new", code=130, batches=2, model="folder")
-    (tmp_path / "folder/config.json").write_bytes((tmp_path / "folder/config.json").read_bytes() + b" ")
-    assert "difference in: checkpoint." in run("--output", "new", "--resume", code=2, model="folder")
 
 
 def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
@@ -178,27 +191,31 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
     assert "done before" in run("--resume")
 
 
-@pytest.mark.parametrize(("options", "expected"), [([], "1234.5"), (["--dtype", "int8"], "1.0")])
-def test_other_processes_pack_weights_as_this_one(monkeypatch, options, expected):
-    monkeypatch.setattr(_translating, "packing_speedup", lambda: 1234.5)
-    work = _translating.Work(translate._parser().parse_args(["model.pt", *options]), "cpu")
+def test_other_processes_pack_weights_as_this_one(model):
+    load = LoadOptions(pretokenized=True)
+    work = translating._SearchElsewhere([str(model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)
     code = (
         "import pickle, sys; from posnet_fairseq.inference.packing import pack; pack._seconds = lambda *_: 1.0; "
-        "pickle.load(sys.stdin.buffer); print(pack.packing_speedup())"
+        "from posnet_fairseq.inference.translator import Batch; import torch; "
+        "pickle.load(sys.stdin.buffer)(Batch([torch.tensor([5, 2])])); "
+        "print(pack.packing_speedup())"
     )
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)
-    assert done.stdout.decode().strip() == expected
+    assert done.stdout.decode().strip() == "1234.5"
 
 
+@pytest.mark.thorough  # 20 s: starts processes
 def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
     run(code=130, batches=1)
-    assert "1 of 7 sentences were done before" in run("--processes", "2")
+    assert "2 lines were done before" in run("--processes", "2")
     assert (tmp_path / "out").read_bytes() == whole
 
 
+@pytest.mark.thorough  # 20 s: starts a process; quick: an interrupt after any batch, a file cut at any byte
 def test_killed(model, run, whole, tmp_path):
     code = (
-        "from posnet_fairseq.cli import translate; from posnet_fairseq.inference.packing import pack; "
+        "from posnet_fairseq.cli import translate; from posnet_fairseq.inference import translating; "
+        "from posnet_fairseq.inference.packing import pack; translating.WINDOW = 2; "
         f"pack.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
     )
     command = [sys.executable, "-c", code, model, *OPTIONS]
@@ -210,23 +227,60 @@ def test_killed(model, run, whole, tmp_path):
     partial = tmp_path / "out.partial"
     commands.kill_when(process, lambda: partial.exists() and partial.read_bytes().count(b"\n") > 3)
     assert process.returncode == -signal.SIGKILL
-    assert "of 280 sentences were done before" in run("--input", "long", "--resume")
+    assert "lines were done before" in run("--input", "long", "--resume")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_work_goes_on_where_nothing_can_be_kept(run, whole, tmp_path, monkeypatch):
-    run("--output", "y" * 250)
-    assert (tmp_path / ("y" * 250)).read_bytes() == whole
-    assert "of a name that is not too long" in run("--output", "y" * 250, "--resume", code=2)
+def test_cut_anywhere_the_whole_windows_stay(tmp_path):
+    """Killed while it wrote, the file may end after any byte."""
+    texts = [([f"line {number}"], None) for number in range(3)]
 
+    def finished(place):
+        return FinishedWindows(str(place), {"beam": 5}, resume=True)
+
+    whole = finished(tmp_path / "whole")
+    for number, each in enumerate(texts):
+        whole.add(each, [f"output {number}", "☃"])
+    whole.close()
+    data = (tmp_path / "whole.partial").read_bytes()
+    ends = [end for end in range(1, len(data) + 1) if data[end - 1 : end] == b"\n"]
+    for length in range(len(data) + 1):
+        (tmp_path / "cut.partial").write_bytes(data[:length])
+        cut = finished(tmp_path / "cut")
+        kept = max(0, sum(end <= length for end in ends) - 1)
+        assert [cut.has(each) for each in texts[:kept]] == [True] * kept
+        for number, each in enumerate(texts[kept:], kept):
+            assert not cut.has(each)
+            cut.add(each, [f"output {number}", "☃"])
+        assert (tmp_path / "cut.partial").read_bytes() == data
+        cut.finish()
+        cut.close()
+        assert (tmp_path / "cut").read_text() == "output 0\n☃\noutput 1\n☃\noutput 2\n☃\n"
+        assert not (tmp_path / "cut.partial").exists()
+
+
+def test_no_two_processes_write_the_same(tmp_path):
+    first = FinishedWindows(str(tmp_path / "out"), {}, resume=False)
+    with pytest.raises(UsageError, match=r"out\.partial: another process writes to it\. Wait, or give another output"):
+        FinishedWindows(str(tmp_path / "out"), {}, resume=False)
+    first.close()
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_name_of_any_length(run, whole, tmp_path):
+    run("--output", "y" * 255)
+    assert (tmp_path / ("y" * 255)).read_bytes() == whole
+
+
+def test_what_cannot_be_kept_beside_the_output_is_kept_elsewhere(run, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    run(code=130, batches=1)
-    monkeypatch.setattr(Journal, "append", full)
-    assert run().count("out.partial cannot be written (No space left on device)") == 1
-    assert (tmp_path / "out").read_bytes() == whole
-    assert not (tmp_path / "out.partial").exists()
+    monkeypatch.setattr(FinishedWindows, "_append", full)
+    said = run(code=2)
+    assert "cannot write " in said
+    assert "out.partial: the disk is full. What was to be written is in " in said
+    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize(

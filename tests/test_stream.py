@@ -143,7 +143,7 @@ def test_lines_in_front_of_one_that_is_refused_are_translated(stream, expected, 
     assert stream(talk) == 2
     assert "line 3 has 201 tokens" in capfd.readouterr().err
     said = " ".join(translate._parser().format_help().split())
-    assert "before it translates anything; with --stream, the lines before that one are translated" in said
+    assert "anything of a window of 4,000 lines; with --stream, the lines before that one are translated" in said
 
 
 @pytest.mark.parametrize(("on_long", "comes"), [("skip", False), ("truncate", True)])
@@ -194,8 +194,8 @@ def test_lists_are_numbered_from_the_first_line(stream, expected):
     ("options", "says"),
     [
         (["--output", "file"], "--output file: --stream writes to pipes, line by line. Leave it out"),
-        (["--prefix", "file"], "--prefix file: --stream takes no beginnings"),
-        (["--processes", "2"], "--processes 2: --stream works in one process"),
+        (["--prefix", "file"], "--prefix file with --stream: leave one of the two out"),
+        (["--processes", "2"], "--processes 2 with --stream: leave one of the two out"),
         (["--input", "none"], "none: No such file or directory. Check the path"),
     ],
 )

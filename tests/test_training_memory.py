@@ -8,8 +8,8 @@ from fairseq.criterions import CRITERION_REGISTRY
 
 from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.models import random_sample
-from posnet_fairseq.bench.simulation import Simulation
-from posnet_fairseq.bench.training_memory import training_memory
+from posnet_fairseq.costs.simulation import Simulation
+from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.mixers import fouriernet
@@ -68,6 +68,7 @@ def profiled(monkeypatch, mixer, words, sentences, length, criterion, **options)
 
 
 @pytest.mark.parametrize("mixer", sorted(mixer_names(), key=lambda mixer: mixer != "rposnet"))
+@pytest.mark.quick_cases(1)
 def test_estimate_is_what_the_profiler_sees(monkeypatch, mixer):
     seen = profiled(monkeypatch, mixer, 3000, 40, 20, "chunked_label_smoothed_cross_entropy")
     found = training_memory(mixer, "tiny", 800, words=3000, length=20, precision="fp32", gpu=False)
@@ -76,6 +77,7 @@ def test_estimate_is_what_the_profiler_sees(monkeypatch, mixer):
 
 @pytest.mark.parametrize(("words", "sentences", "length"), [(500, 2, 8), (8000, 60, 20), (500, 20, 100)])
 @pytest.mark.parametrize("prefix", ["", "chunked_"])
+@pytest.mark.quick_cases(1)
 def test_estimate_of_other_shapes(monkeypatch, words, sentences, length, prefix):
     seen = profiled(monkeypatch, "rposnet", words, sentences, length, f"{prefix}label_smoothed_cross_entropy")
     settings = {"words": words, "length": length, "precision": "fp32", "gpu": False, "chunked": bool(prefix)}
@@ -84,6 +86,7 @@ def test_estimate_of_other_shapes(monkeypatch, words, sentences, length, prefix)
 
 @pytest.mark.parametrize("options", [{"attention_dropout": 0.0}, {"shared_attention_dropout": True}])
 @pytest.mark.parametrize("mixer", ["rposnet", "lightconv"])
+@pytest.mark.thorough  # 15 s
 def test_estimate_of_weights_that_sentences_share(monkeypatch, mixer, options):
     shape = {"words": 500, "length": 20, "precision": "fp32"}
     seen = profiled(monkeypatch, mixer, 500, 40, 20, "chunked_label_smoothed_cross_entropy", **options)
@@ -101,6 +104,7 @@ def test_fourier_transform_on_a_gpu_is_that_of_unknown_lengths(monkeypatch):
     assert not calls
 
 
+@pytest.mark.thorough  # 7 s
 def test_mixer_that_reads_the_length_ratio_is_estimated_before_it_is_measured():
     shape = {"words": 500, "length": 10, "cross_mixer": "rposnet"}
     assert training_memory("rposnet", "tiny", 800, **shape) == training_memory(

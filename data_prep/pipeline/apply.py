@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs
+from posnet_data_prep.pipeline.clean import DROPPED, Limits
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.subwords import Subwords
 
 # Counts of a set besides lines, tokens and dropped pairs.
@@ -31,7 +30,7 @@ class Segmenter:
         self._languages, self._subwords, self._limits, self._sets = languages, subwords, limits, sets
 
     def segment(self, rows: Rows, limits: Limits | None = None) -> tuple[Columns, Counter[str]]:
-        """Columns of plain text and of subwords, and their counts.
+        """Return columns of plain text and of subwords, and their counts.
 
         Args:
             rows: plain text of each language, then words of each language.
@@ -52,7 +51,7 @@ class Segmenter:
         return columns, count_tokens(self._languages, columns[width:]) + dropped + Counter({NOT_NFC: odd})
 
     def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
-        """Columns of plain text and of subwords of each set in turn, and their counts as ``SET, WHAT``.
+        """Return columns of plain text and of subwords of each set in turn, and their counts as ``SET, WHAT``.
 
         Args:
             rows: name of the set, plain text of each language, words of each language.
@@ -67,12 +66,12 @@ class Segmenter:
 
 
 def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts of one set, among the counts that :meth:`Segmenter.segment_training_text` returns."""
+    """Return the counts of one set, among the counts that :meth:`Segmenter.segment_training_text` returns."""
     return {what.removeprefix(f"{name}, "): count for what, count in counts.items() if what.startswith(f"{name}, ")}
 
 
 def count_repeated(sets: Mapping[str, Sequence[Path]]) -> dict[str, int]:
-    """Number of lines of each other set that are in the training set, too, equal in all languages; zeros left out.
+    """Return the number of lines of each other set that are in the training set, too, in all languages; without zeros.
 
     Args:
         sets: files of each set. The training set, which may be large, is not held in memory.
@@ -87,23 +86,3 @@ def count_repeated(sets: Mapping[str, Sequence[Path]]) -> dict[str, int]:
         seen = set().union(*hashes.values()).intersection(map(hash, training))
     counts = {name: sum(number in seen for number in numbers) for name, numbers in hashes.items()}
     return {name: count for name, count in counts.items() if count}
-
-
-def refuse_empty(name: str, counts: Mapping[str, int], split: Mapping[str, int]) -> None:
-    """Refuse a set without sentences.
-
-    Args:
-        name: name of the set.
-        counts: counts of the set.
-        split: counts of the split of the training text.
-
-    Raises:
-        UsageError: the set has no lines.
-    """
-    if not counts.get("lines"):
-        dropped = dropped_pairs(split, counts).items()
-        reasons = ", ".join(f"{count:,} {DROPPED}{why}" for why, count in dropped) or "there were none"
-        raise UsageError(
-            f"no sentences are left in the {name} set ({reasons}). Check the text, and --min-length, --max-length, "
-            "--max-ratio and --valid-every."
-        )

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from posnet_data_prep.datasets import SETS
+from posnet_data_prep.dataset import SETS
 from posnet_fairseq.shared.processes import apart
 from posnet_fairseq.shared.progress import Bar
+from posnet_fairseq.shared.stages import RECORD
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -41,7 +42,7 @@ def binarise(
     from fairseq_cli import preprocess  # noqa: F401 (the process of _preprocess has it then, too)
 
     for left in folder.glob("*"):
-        if left.name != "key":  # of the stage
+        if left.name != RECORD:
             left.unlink()
     arguments = ["--source-lang", languages[0], "--target-lang", languages[1]] if languages else ["--only-source"]
     if dictionaries:
@@ -62,12 +63,7 @@ def binarise(
 
 
 def length_ratio(folder: Path, languages: Sequence[str]) -> float:
-    """γ, the number of source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10.
-
-    Args:
-        folder: folder of the binarised data.
-        languages: source and target.
-    """
+    """Return γ, the source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10."""
     from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
 
     source, target = measure(folder, languages[0], languages[1])
@@ -82,7 +78,7 @@ def _preprocess(arguments: list[str]) -> None:
 
 
 def _binary_bytes(folder: Path) -> int:
-    """Number of bytes of all binary files of a folder."""
+    """Return the bytes of all binary files of a folder."""
     total = 0
     for path in folder.glob("*.bin"):
         with contextlib.suppress(FileNotFoundError):  # fairseq removes the parts that it has merged

@@ -1,11 +1,16 @@
-"""Limits on the lengths of training pairs: the rules of Moses' clean-corpus-n.perl."""
+"""Limits on the lengths of training pairs, after Moses' clean-corpus-n.perl, and the split into sets."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+
+from posnet_fairseq.shared.progress import Bar
 
 LONGEST_WORD = 1000  # characters
 DROPPED = "dropped, "  # beginning of the name of a count, in front of the reason
+BETWEEN_REPORTS = 10_000  # lines
 
 
 @dataclass(frozen=True)
@@ -22,11 +27,7 @@ class Limits:
     max_ratio: float
 
     def fault(self, source: str, target: str) -> str | None:
-        """The limit that a pair breaks: ``empty``, ``length``, ``ratio``, ``word``, or None.
-
-        Args:
-            source, target: tokens between spaces.
-        """
+        """Return the limit that a pair of tokens between spaces breaks: empty, length, ratio, word, or None."""
         shorter, longer = sorted(len(side.split()) for side in (source, target))
         if shorter == 0:
             return "empty"
@@ -37,15 +38,55 @@ class Limits:
         return "word" if has_overlong_word(source, target) else None
 
 
+def has_overlong_word(*lines: str) -> bool:
+    """Return whether a line has a word of more than 1,000 characters, for which BPE may take minutes."""
+    long = [line for line in lines if len(line) > LONGEST_WORD]
+    return any(len(word) > LONGEST_WORD for line in long for word in line.split())
+
+
 def dropped_pairs(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Numbers of dropped pairs, by reason, from the counts of stages: those named ``dropped, REASON``."""
+    """Return the numbers of dropped pairs, by reason, from the counts of stages: those named ``dropped, REASON``."""
     found: Counter[str] = Counter()
     for of in counts:
         found.update({what.removeprefix(DROPPED): count for what, count in of.items() if what.startswith(DROPPED)})
     return dict(found)
 
 
-def has_overlong_word(*lines: str) -> bool:
-    """Whether a line has a word of more than 1,000 characters, for which BPE may take minutes."""
-    long = [line for line in lines if len(line) > LONGEST_WORD]
-    return any(len(word) > LONGEST_WORD for line in long for word in line.split())
+def split(
+    texts: Sequence[Path], destinations: Path, every: int | None, clean: str | None, limits: Limits, bar: Bar
+) -> dict[str, int]:
+    """Write the set of each training pair to a file, a line for each: ``train``, ``valid``, or ``-`` if it is dropped.
+
+    Args:
+        texts: words of each language, a pair a line.
+        destinations: file to write.
+        every: every N-th pair goes to the validation set; pairs that are dropped by ``words`` do not count. None: there
+            is a validation set already.
+        clean: unit of the limits. Pairs are limited here by ``words``; if it is ``pieces``, only pairs with an overlong
+            word are dropped here.
+        limits: limits on pairs.
+        bar: shows progress in lines.
+
+    Returns:
+        Number of pairs that were ``read``, and by destination.
+    """
+    counts, number = Counter(read=0, train=0), 0
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open(path, "rb")) for path in texts]
+        file = stack.enter_context(open(destinations, "w", encoding="utf-8"))
+        for row in zip(*readers, strict=True):
+            counts["read"] += 1
+            if counts["read"] % BETWEEN_REPORTS == 0:
+                bar.move_to(counts["read"])
+            lines = [line.decode() for line in row]
+            fault = None
+            if clean == "words":
+                fault = limits.fault(*lines)
+            elif clean and has_overlong_word(*lines):
+                fault = "word"
+            number += not (fault and clean == "words")
+            name = f"{DROPPED}{fault}" if fault else "valid" if every and number % every == 0 else "train"
+            counts[name] += 1
+            file.write("-\n" if fault else f"{name}\n")
+        bar.move_to(counts["read"])
+    return dict(counts)

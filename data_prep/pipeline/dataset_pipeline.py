@@ -1,4 +1,4 @@
-"""The stages from plain text to a dataset: tokenise, split, learn, apply, binarise."""
+"""The stages from plain text to a dataset: tokenize, split, learn, apply, binarise."""
 
 import shutil
 from collections import Counter
@@ -9,21 +9,19 @@ from typing import Any
 
 from msgspec import structs
 
-from posnet_data_prep.datasets import FURTHER_TESTS, SETS, Recipe
-from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, refuse_empty
+from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
+from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
 from posnet_data_prep.pipeline.binarise import binarise
-from posnet_data_prep.pipeline.clean import Limits, dropped_pairs
-from posnet_data_prep.pipeline.lines import LineFunction, map_lines
-from posnet_data_prep.pipeline.notes import notes_on_subwords, notes_on_text, notes_on_tokens
-from posnet_data_prep.pipeline.split import split
+from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs, split
+from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
-from posnet_data_prep.pipeline.tokenise import tokenise, tokenizer_of
 from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.stages import PROGRESS, Stage, StageRunner
-from posnet_fairseq.text.card import DatasetCard
-from posnet_fairseq.text.subwords import Merges, SentencePieces, Subwords
+from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage
+from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.tokenizers import Tokenizer
 
 DESTINATIONS = "train.sets"  # a line for each training pair: its set, or - if it is dropped
 
@@ -34,208 +32,216 @@ class DatasetPipeline:
     """The stages of a dataset after the one that reads its text.
 
     Args:
-        runner: does the stages.
+        read: the stage that writes plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
         languages: source and target, two-letter codes; for text of one language, the suffix of its files.
         recipe: settings of the stages.
-        read: the stage that writes plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
         processes: number of processes.
         like: the vocabulary to use, instead of learning one.
 
     Attributes:
+        read, split, learnt: stages.
         text: the stage whose files SET.LANGUAGE and SET.bpe.LANGUAGE are the sets before they become binary.
         goal: the last stage.
         stages: all stages, in order.
+        tokenizers: of each language.
+        subword_files: name of the file of subwords of each language.
     """
 
     def __init__(
         self,
-        runner: StageRunner,
+        read: FolderStage,
         languages: Sequence[str],
         recipe: Recipe,
-        read: Stage,
         processes: int,
         like: Vocabulary | None = None,
     ) -> None:
-        self._runner, self._languages, self._recipe, self._processes = runner, languages, recipe, processes
-        self._like = like
-        self._tokenizers = like.tokenizers if like else [tokenizer_of(language, recipe) for language in languages]
-        self._subword_files = like.subword_files if like else subword_files(languages, recipe)
-        self._joined = len(set(self._subword_files.values())) == 1
+        self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
+        self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
+        self.subword_files = like.subword_files if like else subword_files(languages, recipe)
+        self._joined = len(set(self.subword_files.values())) == 1
         self._limits = Limits(recipe.min_length, recipe.max_length, recipe.max_ratio)
 
         def stage(
             name: str,
             make: Callable[[Path, ProgressReporter], Counts],
-            options: dict[str, Any],
-            after: tuple[Stage, ...],
-            share: float,
+            settings: Counts,
+            after: tuple[FolderStage, ...],
+            share: float,  # bytes that it writes for each byte of plain text, about
             packages: tuple[str, ...] = (),
-        ) -> Stage:
-            """A stage that writes `share` bytes for each byte of plain text, about."""
-            return Stage(name, make, options, after, int(share * read.size), packages=packages)
+        ) -> FolderStage:
+            folder = read.folder.with_name(name)
+            return FolderStage(folder, make, settings, after, int(share * read.size), packages=packages)
 
         words = {
-            f"{tokenizer.language}: {name}": value
-            for tokenizer in self._tokenizers
-            for name, value in structs.asdict(tokenizer).items()
+            f"{of.language}: {name}": value for of in self.tokenizers for name, value in structs.asdict(of).items()
         }
         limits = asdict(self._limits)
-        division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
-        if recipe.subwords == "bpe":
-            size: dict[str, Any] = {"merges": recipe.merges}
-            package = ("subword-nmt",)
-        else:
-            size, package = {"pieces": recipe.pieces}, ("sentencepiece",)
-        dictionaries: dict[str, Any] = {"joined": self._joined}
+        size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
+        package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
+        dictionaries: Counts = {"joined": self._joined}
         if like:
-            size = {"files": like.digests(like.subword_files.values())}
-            dictionaries = {"files": like.digests(like.dictionary_files)}
-        self._read = read
-        self._tokenised = stage("tokenise", self._tokenise, words, (read,), 1.1, ("sacremoses", "jieba"))
-        texts = (read, self._tokenised)
-        self._split = stage("split", self._divide, division, texts, 0.02)
-        self._learnt = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self._split,), 0.001, package)
+            size = {"files": list(map(digest, like.merges))}
+            dictionaries = {"files": list(map(digest, like.dictionaries))}
+        division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
         after_split = limits if recipe.clean == "pieces" else {}
-        self.text = stage("apply", self._apply, after_split, (*texts, self._split, self._learnt), 2.3, package)
+        self._tokenized = stage("tokenise", self._tokenize, words, (read,), 1.1, ("sacremoses", "jieba"))
+        texts = (read, self._tokenized)
+        self.split = stage("split", self._divide, division, texts, 0.02)
+        self.learnt = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
+        self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learnt), 2.3, package)
         fairseq = ("ve-fairseq", "fairseq-fixed")
         self.goal = stage("binarise", self._binarise, dictionaries, (self.text,), 0.4, fairseq)
-        self.stages: list[Stage] = [*read.after, *texts, self._split, self._learnt, self.text, self.goal]
-
-    def describe(self, card: DatasetCard) -> None:
-        """Enter into a card what it says about the text, when all stages are done."""
-        if len(self._languages) == 2:
-            card.source_lang, card.target_lang = self._languages
-            card.words = {tokenizer.language: tokenizer for tokenizer in self._tokenizers}
-        if self._recipe.subwords == "sentencepiece":
-            card.sentencepiece_model = self._subword_files[self._languages[0]]
-        else:
-            card.bpe_codes = self._subword_files
-        counts = self._counts(self.text)
-        card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
-        card.notes = list(notes_on_text(counts, "pairs" if len(self._languages) == 2 else "lines"))
-        # The folders of earlier stages may have been removed after the last stage was done.
-        read = (self._runner.record(self._read) or {"counts": {}})["counts"]
-        card.notes += notes_on_tokens({name: read.get(name, {}) for name in counts})
-        for name, digest in read.get("digests", {}).items():
-            card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
-        divided = self._runner.record(self._split)
-        if divided is not None:
-            card.dropped = dropped_pairs(divided["counts"], *counts.values())
-        learnt = self._runner.record(self._learnt)
-        if learnt is not None and not self._like:
-            card.notes = [*notes_on_subwords(learnt["counts"], self._recipe), *card.notes]
+        self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
-        return [folder / f"{name}.{language}" for language in self._languages]
-
-    def _files(self, stage: Stage, name: str) -> list[Path]:
-        """Files of a set that a stage has written."""
-        return self._paths(self._runner.of(stage), name)
-
-    def _counts(self, stage: Stage) -> Counts:
-        """Counts of a stage that is done."""
-        record = self._runner.record(stage)
-        assert record is not None
-        counts: Counts = record["counts"]
-        return counts
+        """Return the files of a set in a folder."""
+        return [folder / f"{name}.{language}" for language in self.languages]
 
     def _sets(self) -> list[str]:
-        """Sets that the text was read from."""
-        return [name for name in (*SETS, *FURTHER_TESTS) if self._files(self._read, name)[0].exists()]
+        """Return the sets that the text was read from."""
+        return [name for name in (*SETS, *FURTHER_TESTS) if self._paths(self.read.folder, name)[0].exists()]
 
     def _lines(self, name: str) -> int:
-        """Number of lines of a set that was read."""
-        return int(self._counts(self._read)[name]["lines"])
+        """Return the number of lines of a set that was read."""
+        return int(self.read.counts[name]["lines"])
 
-    def _tokenise(self, folder: Path, report: ProgressReporter) -> Counts:
-        every, pairs = self._recipe.valid_every, self._lines("train")
-        if every and pairs < every:  # refused before the work
-            raise UsageError(
-                f"--valid-every {every}: the training text has {pairs:,} pairs, so no sentences are left in the valid "
-                "set. Give less."
-            )
+    def _map(
+        self,
+        what: str,
+        name: str,
+        function: LineFunction,
+        sources: list[Path],
+        targets: list[Path],
+        report: ProgressReporter,
+    ) -> Counts:
+        """Write files of a set that a function makes of the lines of others; return its counts."""
+        note = targets[0].with_name(f"{name}{PROGRESS}")
+        with report.stage(f"{what} {name}", total=self._lines(name)) as bar:
+            return dict(map_lines(function, sources, targets, self._processes, bar, note))
+
+    def _tokenize(self, folder: Path, report: ProgressReporter) -> Counts:
+        sizes = {name: self._lines(name) for name in self._sets()}
+        if self.recipe.valid_every:
+            sizes["valid"] = sizes["train"] // self.recipe.valid_every
+        for name in sizes:  # refused before the work
+            _refuse_empty(name, sizes[name], sizes)
         # Only the test set is treated as text to be translated is; the training text stays as it is.
-        in_training = [structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self._tokenizers]
+        of_text = _splitter(self.tokenizers)
+        of_training = _splitter(
+            [structs.replace(tokenizer, straighten_apostrophes=False) for tokenizer in self.tokenizers]
+        )
         counts: Counts = {}
         for name in self._sets():
-            tokenizers = self._tokenizers if name.startswith("test") else in_training
-            sources, targets = self._files(self._read, name), self._paths(folder, name)
-            with report.stage(f"tokenise {name}", total=self._lines(name)) as bar:
-                note = folder / f"{name}{PROGRESS}"
-                counts[name] = tokenise(tokenizers, sources, targets, self._processes, bar, note)
+            function = of_text if name.startswith("test") else of_training
+            sources, targets = self._paths(self.read.folder, name), self._paths(folder, name)
+            counts[name] = self._map("tokenise", name, function, sources, targets, report)
         return counts
 
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
-        texts = self._files(self._tokenised, "train")
+        texts = self._paths(self._tokenized.folder, "train")
         with report.stage("split", total=self._lines("train")) as bar:
-            recipe = self._recipe
+            recipe = self.recipe
             return split(texts, folder / DESTINATIONS, recipe.valid_every, recipe.clean, self._limits, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:
-            self._like.copy_subwords(folder)
+            for path in self._like.merges:
+                shutil.copy2(path, folder / path.name)
             return {}
-        destinations, texts = self._runner.of(self._split) / DESTINATIONS, self._files(self._tokenised, "train")
-        if self._recipe.subwords == "sentencepiece":
+        destinations, texts = self.split.folder / DESTINATIONS, self._paths(self._tokenized.folder, "train")
+        if self.recipe.subwords == "sentencepiece":
             with report.stage("learn pieces") as bar:
-                lines = self._counts(self._split)["train"]
-                learnt = learn_pieces(destinations, texts, self._recipe.pieces, folder / MODEL, lines)
+                lines = self.split.counts["train"]
+                learnt = learn_pieces(destinations, texts, self.recipe.pieces, folder / MODEL, lines)
                 bar.advance(learnt["lines"])
             return learnt
         counts: Counts = {}
-        for index, name in enumerate(dict.fromkeys(self._subword_files.values())):
+        for index, name in enumerate(dict.fromkeys(self.subword_files.values())):
             with report.stage("count words") as bar:
                 learn_on = texts if self._joined else [texts[index]]
                 words, different = count_words(destinations, learn_on, self._processes, bar)
             if len(words) < different:
                 report.say(f"BPE is learnt from the {len(words):,} most frequent of {different:,} words")
-            merges = self._recipe.merges[index]
+            merges = self.recipe.merges[index]
             with report.stage("learn BPE", "merges", merges) as bar:
                 learnt_merges = learn_merges(words, merges, folder / name, bar)
             counts[name] = {"merges": learnt_merges, "words": different, "words used": len(words)}
         return counts
 
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
-        divided = ["train", "valid"] if self._recipe.valid_every else ["train"]
-        limits = self._limits if self._recipe.clean == "pieces" else None
-        segmenter = Segmenter(self._languages, self._load_subwords(), limits, divided)
-
-        def run(name: str, function: LineFunction, sources: list[Path], targets: list[Path]) -> Counter[str]:
-            with report.stage(f"apply {name}", total=self._lines(name)) as bar:
-                return map_lines(function, sources, targets, self._processes, bar, folder / f"{name}{PROGRESS}")
+        divided = ["train", "valid"] if self.recipe.valid_every else ["train"]
+        limits = self._limits if self.recipe.clean == "pieces" else None
+        kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
+        subwords = {name: kind(self.learnt.folder / name) for name in set(self.subword_files.values())}
+        segmenter = Segmenter(
+            self.languages, [subwords[self.subword_files[language]] for language in self.languages], limits, divided
+        )
 
         def targets_of(name: str) -> list[Path]:
             return self._paths(folder, name) + self._paths(folder, f"{name}.bpe")
 
-        sources = {name: self._files(self._read, name) + self._files(self._tokenised, name) for name in self._sets()}
-        of_training = [self._runner.of(self._split) / DESTINATIONS, *sources.pop("train")]
+        texts = (self.read.folder, self._tokenized.folder)
+        sources = {name: [path for of in texts for path in self._paths(of, name)] for name in self._sets()}
+        of_training = [self.split.folder / DESTINATIONS, *sources.pop("train")]
         targets = [path for name in divided for path in targets_of(name)]
-        found = run("train", segmenter.segment_training_text, of_training, targets)
+        found = self._map("apply", "train", segmenter.segment_training_text, of_training, targets, report)
         counts = {name: counts_of(name, found) for name in divided}
         for name, paths in sources.items():
-            counts[name] = dict(run(name, segmenter.segment, paths, targets_of(name)))
+            counts[name] = self._map("apply", name, segmenter.segment, paths, targets_of(name), report)
         for name, repeated in count_repeated({name: self._paths(folder, name) for name in counts}).items():
             counts[name][IN_TRAINING] = repeated
-        for name, of_set in counts.items():
-            refuse_empty(name, of_set, self._counts(self._split))
-        borders = self._runner.of(self._read).glob("*.documents")
-        for path in [*(self._runner.of(self._learnt) / name for name in set(self._subword_files.values())), *borders]:
+        for name in counts:
+            dropped = dropped_pairs(self.split.counts, counts[name])
+            _refuse_empty(name, counts[name].get("lines", 0), {f"{DROPPED}{why}": of for why, of in dropped.items()})
+        borders = self.read.folder.glob("*.documents")
+        for path in [*(self.learnt.folder / name for name in subwords), *borders]:
             shutil.copy2(path, folder / path.name)
         return counts
 
-    def _load_subwords(self) -> list[Subwords]:
-        """Subwords of each language; a file that both share is loaded once."""
-        kind = SentencePieces if self._recipe.subwords == "sentencepiece" else Merges
-        folder = self._runner.of(self._learnt)
-        loaded = {name: kind(folder / name) for name in set(self._subword_files.values())}
-        return [loaded[self._subword_files[language]] for language in self._languages]
-
     def _binarise(self, folder: Path, report: ProgressReporter) -> Counts:
-        counts = self._counts(self.text)
-        tokens = sum(of_set.get(name, 0) + of_set["lines"] for of_set in counts.values() for name in self._languages)
-        ending, languages = ("", self._languages) if len(self._languages) == 2 else (f".{self._languages[0]}", ())
-        prefixes = {name: self._runner.of(self.text) / f"{name}.bpe{ending}" for name in counts}
+        counts = self.text.counts
+        tokens = sum(of_set.get(name, 0) + of_set["lines"] for of_set in counts.values() for name in self.languages)
+        ending, languages = ("", self.languages) if len(self.languages) == 2 else (f".{self.languages[0]}", ())
+        prefixes = {name: self.text.folder / f"{name}.bpe{ending}" for name in counts}
         with report.stage("binarise", "bytes", 2 * tokens) as bar:
             given = self._like.dictionaries if self._like else ()
             binarise(folder, prefixes, languages, self._joined, self._processes, bar, given)
         return {}
+
+
+def _refuse_empty(name: str, lines: int, counts: Counts) -> None:
+    """Refuse a set without lines; the counts say why."""
+    if not lines:
+        reasons = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        raise UsageError(
+            f"no sentences are left in the {name} set ({reasons}). Check the text, and --min-length, --max-length, "
+            "--max-ratio and --valid-every."
+        )
+
+
+def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:
+    """Return the function that tokenizes lines of each language."""
+    for tokenizer in tokenizers:
+        tokenizer.split("")  # loads its data before processes are started, which then share it
+
+    def split_words(rows: Rows) -> tuple[Columns, Counter[str]]:
+        sides = zip(tokenizers, zip(*rows, strict=True), strict=True)
+        columns = [list(map(tokenizer.split, lines)) for tokenizer, lines in sides]
+        return columns, count_tokens([tokenizer.language for tokenizer in tokenizers], columns)
+
+    return split_words
+
+
+def _tokenizer(language: str, recipe: Recipe) -> Tokenizer:
+    """Return the tokenizer that a recipe chooses for a language."""
+    by_words = recipe.tokenizer if language == "zh" else "moses"
+    tokenizer = by_words if recipe.subwords == "bpe" else "none"
+    return Tokenizer(
+        language,
+        tokenizer,
+        normalise=recipe.normalise and tokenizer == "moses",
+        split_hyphens=recipe.split_hyphens and tokenizer == "moses",
+        straighten_apostrophes=recipe.straighten_apostrophes,
+        lowercase=recipe.lowercase,
+        lowercase_first=recipe.lowercase_first,
+    )

@@ -1,19 +1,20 @@
 """Functions over the lines of large files: on all cores, in bounded memory, in order, and resumable."""
 
 import contextlib
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+import msgspec
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.processes import in_order
 from posnet_fairseq.shared.progress import Bar
-from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.shared.schema import read_json
 
 BLOCK = 2000  # lines that a process is given at once
 SECONDS_BETWEEN_SAVES = 5.0
@@ -48,7 +49,7 @@ def map_lines(
     Raises:
         UsageError: a process was killed, or the sources have different numbers of lines.
     """
-    done = _Done.load(resume, sources, targets)
+    done = _noted(resume, sources, targets)
     bar.go_on_from(done.lines)
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(open(path, "rb")) for path in sources]
@@ -74,16 +75,11 @@ def map_lines(
                 saved = time.monotonic()
     if resume:
         done.save(resume)
-    return done.counts
+    return Counter(done.counts)
 
 
 def count_tokens(languages: Iterable[str], columns: Columns) -> Counter[str]:
-    """Number of ``lines``, and of tokens of each language.
-
-    Args:
-        languages: languages of the columns.
-        columns: lines of tokens between single spaces.
-    """
+    """Return the number of ``lines``, and of tokens between single spaces of the column of each language."""
     counts = Counter(lines=len(columns[0]))
     for language, column in zip(languages, columns, strict=True):
         counts[language] += sum(line.count(" ") + 1 for line in column if line)
@@ -101,7 +97,7 @@ class _BlockFunction:
         self._function = function
 
     def __call__(self, block: _Block) -> tuple[list[int], int, list[bytes], Counter[str]]:
-        """Sizes of the block's texts, its number of lines, the outputs, and counts."""
+        """Return the sizes of the block's texts, its number of lines, the outputs, and counts."""
         texts, read, lines = block
         columns = [text.decode("utf-8").split("\n")[:-1] for text in texts]
         results, counts = self._function(list(zip(*columns, strict=True)))
@@ -109,11 +105,7 @@ class _BlockFunction:
 
 
 def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[_Block]:
-    """Blocks of the lines of several files, until the files end.
-
-    Raises:
-        UsageError: they have different numbers of lines.
-    """
+    """Yield blocks of the lines of several files, until the files end."""
     while True:
         blocks = [list(islice(reader, BLOCK)) for reader in readers]
         if len({len(block) for block in blocks}) > 1:
@@ -125,45 +117,38 @@ def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[_Block]:
         yield texts, [len(text) for text in texts], len(blocks[0])
 
 
-class _Done:
-    """Progress of a run.
+class _Done(msgspec.Struct):
+    """Progress of a run: bytes read of each source and written to each target, lines of a source, sum of the counts."""
 
-    Args:
-        read: bytes read of each source.
-        written: bytes written to each target.
-        lines: lines read of each source.
-        counts: sum of the counts.
-    """
+    read: list[int]
+    written: list[int]
+    lines: int = 0
+    counts: dict[str, int] = {}
 
-    def __init__(
-        self, read: list[int], written: list[int], lines: int = 0, counts: Mapping[str, int] | None = None
-    ) -> None:
-        self.read, self.written, self.lines, self.counts = read, written, lines, Counter(counts or {})
-
-    @classmethod
-    def load(cls, path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> "_Done":
-        """The noted progress; that of a new run if there is no note, it is damaged, or a file is shorter than noted."""
-        note: Any = read_json(path) if path else None
-        with contextlib.suppress(AttributeError, TypeError):  # of notes that hold something else
-            done = cls(**(note or {}))
-            if done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
-                return done
-        return cls([0] * len(sources), [0] * len(targets))
-
-    def add(self, lines: int, read: Sequence[int], outputs: Sequence[bytes], counts: Mapping[str, int]) -> None:
+    def add(self, lines: int, read: Sequence[int], outputs: Sequence[bytes], counts: Counter[str]) -> None:
         """Count a block that has been written."""
         self.lines += lines
         self.read = [done + more for done, more in zip(self.read, read, strict=True)]
         self.written = [done + len(output) for done, output in zip(self.written, outputs, strict=True)]
-        self.counts.update(counts)
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
 
     def save(self, path: Path) -> None:
         """Write the note."""
-        write_lines(path, [json.dumps(vars(self))])
+        write_lines(path, [msgspec.json.encode(self).decode()])
+
+
+def _noted(path: Path | None, sources: Sequence[Path], targets: Sequence[Path]) -> _Done:
+    """Return the noted progress; none if there is no note, it is damaged, or a file is shorter than noted."""
+    with contextlib.suppress(UsageError):
+        done = read_json(path, _Done) if path else None
+        if done and done.lines > 0 and _reach(sources, done.read) and _reach(targets, done.written):
+            return done
+    return _Done([0] * len(sources), [0] * len(targets))
 
 
 def _reach(paths: Sequence[Path], offsets: Sequence[int]) -> bool:
-    """Whether all files have at least the noted numbers of bytes."""
+    """Return whether all files have at least the noted numbers of bytes."""
     return len(paths) == len(offsets) and all(
         path.is_file() and 0 <= offset <= path.stat().st_size for path, offset in zip(paths, offsets, strict=True)
     )

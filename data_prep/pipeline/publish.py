@@ -3,97 +3,97 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from posnet_data_prep.dataset import Recipe
+from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC
 from posnet_data_prep.pipeline.binarise import length_ratio
+from posnet_data_prep.pipeline.clean import dropped_pairs
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.shared.records import are_intact, read_record
-from posnet_fairseq.shared.stages import Stage, StageRunner, is_ours
+from posnet_fairseq.shared.records import are_intact
+from posnet_fairseq.shared.stages import LOCK, PARTIAL, FolderStage, remove
 from posnet_fairseq.text.card import CARD, DatasetCard
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
 
-def is_published(out: Path, goal: Stage) -> bool:
-    """Whether a folder holds the dataset of a last stage, unchanged."""
-    card = read_record(out / CARD)
-    return card is not None and card["key"] == goal.key and are_intact(out, card["files"])
+def is_published(out: Path, goal: FolderStage) -> bool:
+    """Return whether a folder holds the dataset of a last stage, unchanged."""
+    card = _card(out)
+    return card.key == goal.key and are_intact(out, card.files)
 
 
 def refuse_foreign(out: Path, stages: Path) -> None:
-    """Refuse a folder with files that posnet-prepare has not made there.
-
-    Args:
-        out: folder of the dataset.
-        stages: folder of its stages.
+    """Refuse the folder of a dataset that has files which posnet-prepare has not made there.
 
     Raises:
-        UsageError: `out` is a file, or has files of others.
+        UsageError: it has.
     """
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file. Choose another --out.")
-    ours = is_ours(stages) or read_record(out / CARD) is not None
-    if out.exists() and any(out.iterdir()) and not ours:
+    if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not _card(out).files:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
 
 
-def publish(out: Path, runner: StageRunner, pipeline: DatasetPipeline, card: DatasetCard) -> DatasetCard:
+def _card(out: Path) -> DatasetCard:
+    """Return the card of a folder, an empty one if there is none or it is damaged."""
+    with contextlib.suppress(UsageError, FileNotFoundError):
+        return DatasetCard.read(out)
+    return DatasetCard()
+
+
+def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     """Link the files of the last stages into a folder, and write the dataset's card.
 
     Args:
         out: folder of the dataset.
-        runner: has done the stages.
-        pipeline: the stages.
+        pipeline: its stages, which are done.
         card: what is known of the dataset's origin; the other entries are filled in.
-
-    Returns:
-        The card.
 
     Raises:
         UsageError: a file of others has the name of a file of the dataset.
     """
-    records = {stage: runner.record(stage) for stage in pipeline.stages}
-    paths: dict[str, Path] = {}
-    card.files = {}
-    for stage in (pipeline.text, pipeline.goal):
-        made = (records[stage] or {}).get("files", {})
-        paths |= {name: runner.of(stage) / name for name in made}
-        card.files |= made
-    _clear(out, runner.folder / NAMES, paths.keys())
-    for name, path in paths.items():
-        _link(path, out / name)
-    pipeline.describe(card)
+    stages = pipeline.goal.folder.parent
+    pipeline.goal.clear()
+    for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
+        remove(left)
+    records = {stage: stage.record or {} for stage in pipeline.stages}
+    last = (pipeline.text, pipeline.goal)
+    card.files = {name: state for stage in last for name, state in records[stage]["files"].items()}
+    _clear(out, stages / NAMES, card.files)
+    for stage in last:
+        for name in records[stage]["files"]:
+            _link(stage.folder / name, out / name)
+    _describe(card, pipeline)
     dictionaries = {path.name.removeprefix("dict.").rpartition(".")[0]: path for path in out.glob("dict*.txt")}
     card.vocabulary = {language or "all": _entries(path) for language, path in sorted(dictionaries.items())}
     if card.source_lang and card.target_lang:
         card.length_ratio = length_ratio(out, (card.source_lang, card.target_lang))
     card.stages = {
-        stage.name: {name: record[name] for name in ("counts", "options", "versions", "seconds")}
+        stage.name: {
+            "counts": record["counts"],
+            "options": record["settings"],
+            "versions": record["attempts"][-1]["versions"],
+            "seconds": record["seconds"],
+        }
         for stage, record in records.items()
         if record and record["key"] == stage.key
     }
     card.posnet, card.key = __version__, pipeline.goal.key
     card.save(out)
-    return card
 
 
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
     """Remove the files that were published before, even if that was interrupted.
 
-    Args:
-        out: folder of the dataset.
-        note: file with the names of all files that may be there.
-        names: names of the files that are about to be published.
-
-    Raises:
-        UsageError: a file of others has one of these names.
+    Files of others with the names that are about to be published are refused. The note has the names of all that may be
+    there.
     """
-    card = read_record(out / CARD)
-    before = set(card["files"]) if card else set()
+    before = set(_card(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
         before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}
     foreign = [out / name for name in sorted(names) if name not in before and os.path.lexists(out / name)]
@@ -117,6 +117,64 @@ def _link(file: Path, name: Path) -> None:
 
 
 def _entries(path: Path) -> int:
-    """Number of entries of a dictionary, without the fillers that fairseq adds to reach a multiple of eight."""
+    """Return the entries of a dictionary, without the fillers that fairseq adds to reach a multiple of eight."""
     with open(path, "rb") as file:
         return sum(not line.startswith(b"madeupword") for line in file)
+
+
+def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
+    """Enter into a card what it says about the text. The folders of early stages may have been removed."""
+    if len(pipeline.languages) == 2:
+        card.source_lang, card.target_lang = pipeline.languages
+        card.words = {tokenizer.language: tokenizer for tokenizer in pipeline.tokenizers}
+    if pipeline.recipe.subwords == "sentencepiece":
+        card.sentencepiece_model = pipeline.subword_files[pipeline.languages[0]]
+    else:
+        card.bpe_codes = pipeline.subword_files
+    counts, read, split = pipeline.text.counts, pipeline.read.counts, pipeline.split.counts
+    card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
+    if split:
+        card.dropped = dropped_pairs(split, *counts.values()) or None
+    for name, digest in read.get("digests", {}).items():
+        card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
+    card.notes = [
+        *_notes_on_subwords(pipeline.learnt.counts, pipeline.recipe),
+        *_notes_on_text(counts, "pairs" if len(pipeline.languages) == 2 else "lines"),
+        *_notes_on_tokens({name: read.get(name, {}) for name in counts}),
+    ]
+
+
+def _notes_on_subwords(counts: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
+    """Yield a sentence for each file with fewer subwords than were asked for."""
+    if "pieces" in counts:
+        found = [(recipe.pieces, counts["pieces"], "pieces")]
+    else:
+        found = [(asked, of["merges"], "merges") for asked, of in zip(recipe.merges, counts.values(), strict=False)]
+    for asked, learnt, unit in found:
+        if learnt < asked:
+            yield f"only {learnt:,} of {asked:,} {unit} could be learnt from the training text"
+
+
+def _notes_on_text(counts: Mapping[str, Mapping[str, int]], unit: str) -> Iterator[str]:
+    """Yield sentences on repeated lines, and on letters that are not in Unicode's normal form, from counts by set."""
+    for name, of_set in counts.items():
+        if repeated := of_set.get(IN_TRAINING):
+            yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are in the training set, too"
+    odd = [f"{of_set[NOT_NFC]:,} {name}" for name, of_set in counts.items() if of_set.get(NOT_NFC)]
+    if odd:
+        yield (
+            f"{unit} that are not in Unicode's normal form NFC, and stay so: {', '.join(odd)}. Where other text is, "
+            "the same letters are other tokens to a model"
+        )
+
+
+def _notes_on_tokens(counts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each file that seems to be tokenized already, from counts of each set that was read."""
+    found: Counter[str] = Counter()
+    for of_set in counts.values():
+        found.update(of_set.get("tokenized", {}))
+    for file, lines in found.items():
+        yield (
+            f"{file} looks tokenized: {lines:,} lines end in a space and a full stop. A model of such text "
+            "translates text that is tokenized in the same way; give plain text for others"
+        )

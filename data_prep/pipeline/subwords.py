@@ -10,7 +10,7 @@ from pathlib import Path
 import sentencepiece
 from subword_nmt.learn_bpe import learn_bpe
 
-from posnet_data_prep.datasets import Recipe
+from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.lines import Columns, Rows, map_lines
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import Bar
@@ -24,7 +24,7 @@ MOST_LINES = 4_000_000
 
 
 def subword_files(languages: Sequence[str], recipe: Recipe) -> dict[str, str]:
-    """Name of the file of subwords of each language."""
+    """Return the name of the file of subwords of each language."""
     if recipe.subwords == "sentencepiece":
         return dict.fromkeys(languages, MODEL)
     if len(recipe.merges) == 1:
@@ -33,13 +33,7 @@ def subword_files(languages: Sequence[str], recipe: Recipe) -> dict[str, str]:
 
 
 def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: Bar) -> tuple[dict[str, int], int]:
-    """Count the words of the training set.
-
-    Args:
-        destinations: file that says of each line whether it belongs to ``train``.
-        files: words of each language, between spaces.
-        processes: number of processes.
-        bar: shows progress in lines.
+    """Count the words, between spaces, of the lines of files that belong to ``train`` by another file.
 
     Returns:
         Counts of the words, in the order of their first appearance, or, if some are left out, of their frequency; and
@@ -56,13 +50,7 @@ def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: 
 
 
 def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
-    """Learn BPE merges, as ``subword-nmt learn-bpe`` does.
-
-    Args:
-        words: counts of the words.
-        merges: number of merges.
-        path: file to write.
-        bar: shows progress in merges.
+    """Learn BPE merges from counts of words, as ``subword-nmt learn-bpe`` does, and write them to a file.
 
     Returns:
         Number of merges that were learnt: fewer than `merges` if the text is too small.
@@ -70,12 +58,15 @@ def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) ->
     Raises:
         UsageError: there is nothing to merge.
     """
-    if not any(len(word) > 1 for word in words):
-        raise UsageError("no words are left to learn subwords from. Check the text, and --min-length and --max-length.")
     with open(path, "w", encoding="utf-8") as file, contextlib.redirect_stderr(io.StringIO()):  # its own bar
-        learn_bpe((f"{word} {count}" for word, count in words.items()), _CountingFile(file, bar), merges, is_dict=True)
+        if any(len(word) > 1 for word in words):
+            lines = (f"{word} {count}" for word, count in words.items())
+            learn_bpe(lines, _CountingFile(file, bar), merges, is_dict=True)
     if not bar.done:
-        raise UsageError("no subwords can be learnt: no two letters stand together twice. Give more text.")
+        raise UsageError(
+            "no subwords can be learnt: no two letters stand together twice. Give more text, or check --min-length and "
+            "--max-length."
+        )
     return int(bar.done)
 
 
@@ -96,7 +87,7 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
     """Learn a sentencepiece BPE model from the training set.
 
     Args:
-        destinations: file that says of each line whether it belongs to ``train``.
+        destinations: file that says of each line of the files whether it belongs to ``train``.
         files: text of each language.
         pieces: size of the vocabulary.
         path: file of the model to write.
@@ -133,7 +124,7 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
 
 
 def _rows(*paths: Path) -> Iterator[list[str]]:
-    """Lines of several files, side by side."""
+    """Yield the lines of several files, side by side."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths]
         for lines in zip(*files, strict=True):

@@ -55,7 +55,7 @@ def download_index(index: AptIndex, path: Path) -> None:
 
 
 def _mirror() -> str:
-    """Address of the Debian mirror among the sources of this machine."""
+    """Return the address of the Debian mirror among the sources of this machine."""
     addresses = _apt_get("indextargets", "--format", "$(REPO_URI)").split()
     for address in addresses:
         if address.rstrip("/").endswith("/debian"):
@@ -64,11 +64,7 @@ def _mirror() -> str:
 
 
 def _apt_get(*arguments: str) -> str:
-    """Output of a command of apt-get.
-
-    Raises:
-        RefusedError: it failed.
-    """
+    """Return the output of a command of apt-get."""
     command: Sequence[str] = ("apt-get", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
     if done.returncode:
@@ -79,11 +75,7 @@ def _apt_get(*arguments: str) -> str:
 
 
 def decompress_lz4(path: Path, target: Path) -> Path:
-    """Decompress a file that apt has compressed by lz4, which Python cannot read.
-
-    Args:
-        path: any file.
-        target: file to write.
+    """Decompress a file into another one, if apt has compressed it by lz4, which Python cannot read.
 
     Returns:
         `target`, or `path` if the file is not compressed by lz4.
@@ -97,14 +89,12 @@ def decompress_lz4(path: Path, target: Path) -> Path:
             return path
         file.seek(max(0, path.stat().st_size - 8))
         end = file.read()
-    if not HELPER.exists():
-        raise UsageError(
-            f"{path} is compressed by lz4, and this machine has no apt to read it. Decompress it with lz4 -d."
-        )
-    with open(target, "wb") as output:
-        done = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE)
-    has_checksum = start[-1] & _CONTENT_CHECKSUM
     # apt does not notice that a frame is cut short: its end is four zeros, and a checksum if there is one.
-    if done.returncode or (end[:4] if has_checksum else end[4:]) != bytes(4):
-        raise UsageError(f"{path} is damaged: apt cannot decompress it. Copy it again.")
+    whole = (end[:4] if start[-1] & _CONTENT_CHECKSUM else end[4:]) == bytes(4)
+    with open(target, "wb") as output:
+        if whole and HELPER.exists():
+            whole = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE).returncode == 0
+    if not whole or not HELPER.exists():
+        reason = "this machine has no apt to read it. Decompress it with lz4 -d" if whole else "damaged. Copy it again"
+        raise UsageError(f"{path} is compressed by lz4, and {reason}.")
     return target

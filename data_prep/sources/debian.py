@@ -1,107 +1,111 @@
-"""The stages that read the descriptions of Debian's packages and their translations."""
+"""Descriptions of Debian's packages and their translations: apt's indexes ``Translation-LANGUAGE``."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import FURTHER_TESTS, debian_indexes
+from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
 from posnet_data_prep.sources.apt import decompress_lz4
-from posnet_data_prep.sources.document_sets import Document, Sets, drop_near_duplicates, split_families, write_documents
+from posnet_data_prep.sources.archives import WHEELS, AptIndex, Download
+from posnet_data_prep.sources.document_sets import (
+    LEAST,
+    Document,
+    Sets,
+    drop_near_duplicates,
+    split_families,
+    write_documents,
+)
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.interface_texts import Cleaner
-from posnet_data_prep.sources.near_duplicates import LEAST
-from posnet_data_prep.sources.package_descriptions import read_descriptions
-from posnet_data_prep.sources.quickstart import OPTIONS, read_interface_texts
+from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
+from posnet_data_prep.sources.readers import Reader
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
-from posnet_fairseq.shared.stages import Stage
+from posnet_fairseq.shared.stages import FolderStage
 
 # Pairs of each set but the training set, at least.
 HELD_OUT = {"valid": 1000, "test": 2000}
+_NAME, _HASH = "Package: ", "Description-md5: "
 
 
-def debian(languages: tuple[str, str], downloads: Downloads) -> Stage:
-    """The stage that reads, cleans and splits package descriptions, paragraph by paragraph.
+class PackageDescriptions(Dataset):
+    """Descriptions of Debian's packages, from English, paragraph by paragraph."""
 
-    Args:
-        languages: source, which is English, and target.
-        downloads: has the indexes, or downloads them.
-    """
+    @property
+    def files(self) -> Sequence[Download]:
+        """The index of each language."""
+        return _indexes(self.languages)
 
-    def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        documents, counts = read_documents(languages, downloads, folder, report)
-        with report.stage("split documents"):
-            return counts | _write_sets(folder, languages, _split(documents))
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Plain values that the text depends on."""
+        return {
+            "indexes": [index.name for index in _indexes(self.languages)],
+            "languages": list(self.languages),
+            "held out": HELD_OUT,
+            "near-duplicates": LEAST,
+        }
 
-    return Stage("read", read, _options(languages), size=20 << 20)
+    def read(self, stages: Path, downloads: Downloads) -> FolderStage:
+        """Return the stage that reads, cleans and splits the descriptions."""
 
+        def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
+            documents, counts = read_documents(self.languages, downloads, folder, report)
+            sets = split_families(documents, HELD_OUT)
+            if not sets["train"]:
+                raise UsageError(
+                    f"{sum(len(document.pairs) for document in documents):,} pairs are too few for validation and test "
+                    f"set, which have {sum(HELD_OUT.values()):,}, and a training set. --mirror needs the whole indexes "
+                    "of one suite."
+                )
+            self.add_texts(sets, downloads, report)
+            with report.stage("split documents"):
+                kept, dropped = drop_near_duplicates(sets)
+                return counts | {
+                    name: write_documents(folder, name, self.languages, of)
+                    | {"near-duplicates left out": dropped[name]}
+                    for name, of in kept.items()
+                }
 
-def study(languages: tuple[str, str], downloads: Downloads) -> Stage:
-    """The stage that reads package descriptions and interface texts, with a test set of each.
+        return FolderStage(stages / "read", read, self.settings, size=28 << 20)
 
-    Args:
-        languages: source, which is English, and target.
-        downloads: has the indexes and packages, or downloads them.
-    """
-
-    def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        documents, counts = read_documents(languages, downloads, folder, report)
-        interface = read_interface_texts(languages[1], downloads, report)
-        with report.stage("split documents"):
-            sets = _split(documents) | {FURTHER_TESTS[0]: []}
-            for name, of_interface in {"train": "train", "valid": "valid", FURTHER_TESTS[0]: "test"}.items():
-                sets[name].append(Document("", tuple(interface[of_interface])))
-            return counts | _write_sets(folder, languages, sets)
-
-    return Stage("read", read, {"interface texts": OPTIONS} | _options(languages), size=28 << 20)
-
-
-def _options(languages: tuple[str, str]) -> dict[str, Any]:
-    """Plain values that the text depends on."""
-    return {
-        "indexes": [index.name for index in debian_indexes(languages)],
-        "languages": list(languages),
-        "held out": HELD_OUT,
-        "near-duplicates": LEAST,
-    }
-
-
-def _split(documents: Sequence[Document]) -> Sets:
-    """Documents of each set.
-
-    Raises:
-        UsageError: there are none for training.
-    """
-    sets = split_families(documents, HELD_OUT)
-    if not sets["train"]:
-        raise UsageError(
-            f"{sum(len(document.pairs) for document in documents):,} pairs are too few for validation and test set, "
-            f"which have {sum(HELD_OUT.values()):,}, and a training set. --mirror needs the whole indexes of one suite."
-        )
-    return sets
+    def add_texts(self, sets: Sets, downloads: Downloads, report: ProgressReporter) -> None:
+        """Add other texts to the sets."""
 
 
-def _write_sets(folder: Path, languages: tuple[str, str], sets: Sets) -> dict[str, Any]:
-    """Write sets without near-duplicates between them. Returns the counts of each."""
-    kept, dropped = drop_near_duplicates(sets)
-    return {
-        name: write_documents(folder, name, languages, documents) | {"near-duplicates left out": dropped[name]}
-        for name, documents in kept.items()
-    }
+class Study(PackageDescriptions):
+    """Descriptions of packages together with interface texts, with a test set of each."""
+
+    @property
+    def files(self) -> Sequence[Download]:
+        """The indexes, and the packages of the programs."""
+        return [*super().files, *WHEELS]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Plain values that the text depends on."""
+        return {"interface texts": SETTINGS} | super().settings
+
+    def add_texts(self, sets: Sets, downloads: Downloads, report: ProgressReporter) -> None:
+        """Add the interface texts."""
+        interface = read_interface_texts(self.languages[1], downloads, report)
+        sets[FURTHER_TESTS[0]] = []
+        for name, of_interface in {"train": "train", "valid": "valid", FURTHER_TESTS[0]: "test"}.items():
+            sets[name].append(Document("", tuple(interface[of_interface])))
+
+
+def _indexes(languages: Sequence[str]) -> list[AptIndex]:
+    return [AptIndex("bookworm", "main", language) for language in languages]
 
 
 def read_documents(
     languages: tuple[str, str], downloads: Downloads, folder: Path, report: ProgressReporter
 ) -> tuple[list[Document], dict[str, Any]]:
-    """Descriptions with translations that have as many paragraphs, without pairs that are no translations.
+    """Read descriptions with translations that have as many paragraphs, without pairs that are no translations.
 
-    Args:
-        languages: source and target.
-        downloads: has the indexes, or downloads them.
-        folder: existing folder for temporary files, whose names begin with a dot.
-        report: shows progress.
+    Temporary files in the folder have names that begin with a dot.
 
     Returns:
         The documents, and counts: ``documents`` with a translation, ``other paragraphs`` of them with more or fewer
@@ -109,18 +113,16 @@ def read_documents(
         ``digests`` of the indexes, decompressed, by name.
 
     Raises:
-        UsageError: an index cannot be downloaded or read, or the two have no text in common.
+        UsageError: an index cannot be downloaded or read.
     """
     found, digests = [], {}
-    for language, index in zip(languages, debian_indexes(languages), strict=True):
+    for language, index in zip(languages, _indexes(languages), strict=True):
         path = decompress_lz4(downloads.fetch(index), folder / f".{index.name}")
         with report.stage(f"read {index.name}"):
             found.append(read_descriptions(path, language))
-            digests[index.name] = f"sha256:{digest(path, 'sha256')}"
+            digests[index.name] = f"sha256:{digest(path)}"
     source, target = found
     shared = [key for key in source if key in target]
-    if not shared:
-        raise UsageError(f"{' and '.join(digests)} share no description. Give --mirror indexes of one suite.")
     documents, counts = [], Counter(documents=len(shared))
     names: Counter[str] = Counter()
     pairs: set[tuple[str, str]] = set()
@@ -139,3 +141,74 @@ def read_documents(
     counts["pairs"] = len(pairs)
     counts["unusable"] = len(pairs) - len({pair for document in documents for pair in document.pairs})
     return documents, {**counts, "digests": digests}
+
+
+@dataclass(frozen=True)
+class Description:
+    """The description of a package in one language: the short one, then the paragraphs of the long one."""
+
+    package: str
+    paragraphs: tuple[str, ...]
+
+
+def read_descriptions(path: Path, language: str) -> dict[str, Description]:
+    """Return the descriptions of an index by the hash of the English text, which all translations of it share.
+
+    Packages with one text have one description, that of the first package. The index may be compressed.
+
+    Raises:
+        UsageError: the file is damaged, or no index of this language.
+    """
+    found: dict[str, Description] = {}
+    starts = (_NAME, _HASH, f"Description-{language}: ")
+    for number, record, ends in _records(path):
+        if not ends and found:
+            raise UsageError(
+                f"{path} is cut short: behind its last record, which begins in line {number}, there is no empty line. "
+                "Copy it again."
+            )
+        fields = [next((line for line in record if line.startswith(start)), "") for start in starts]
+        if not all(fields):
+            raise UsageError(
+                f"{path}: the record that begins in line {number} is none of a package's description in the language "
+                f"{language} ({', '.join(map(str.strip, starts))}). Give an index Translation-{language} of apt."
+            )
+        lines = [line for line in record[record.index(fields[2]) + 1 :] if line.startswith(" ")]
+        package, key, short = (field.removeprefix(start) for field, start in zip(fields, starts, strict=True))
+        found.setdefault(key, Description(package, tuple(paragraphs(short, lines))))
+    return found
+
+
+def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
+    """Yield for each record the number of the line in which it begins, its lines, and whether an empty line ends it."""
+    record: list[str] = []
+    number = 0
+    for number, line in enumerate(Reader(strict=True).plain(path), start=1):
+        if line:
+            record.append(line)
+        elif record:
+            yield number - len(record), record, True
+            record = []
+    if record:
+        yield number - len(record) + 1, record, False
+
+
+def paragraphs(short: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the paragraphs of a description: Debian Policy 5.6.13.
+
+    Args:
+        short: the short description, the first paragraph.
+        lines: the long description. " ." ends a paragraph; a line that begins with two spaces, which programs show
+            unchanged, stands alone.
+    """
+    paragraph: list[str] = [short]
+    for line in ["  ", *lines, " ."]:
+        ends = line.strip() in ("", ".")
+        verbatim = line.startswith("  ")
+        if (ends or verbatim) and paragraph:
+            yield " ".join(" ".join(paragraph).split())
+            paragraph = []
+        if not ends and verbatim:
+            yield " ".join(line.split())
+        elif not ends:
+            paragraph.append(line)

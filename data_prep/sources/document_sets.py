@@ -1,18 +1,23 @@
-"""Documents of sentence pairs, split into sets that share no text, and their files."""
+"""Documents of sentence pairs, split into sets that share no text, not even nearly, and their files."""
 
 import hashlib
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from posnet_data_prep.sources.near_duplicates import NearDuplicates
 from posnet_fairseq.shared.files import write_lines
 
 Pair = tuple[str, str]
 
 # A family with more pairs would make most of a set; it belongs to the training set.
 MOST_HELD_OUT = 100
+# Dice coefficient of the sets of words of near-duplicates, at least.
+LEAST = 0.8
+
+_WORD = re.compile(r"\w+")
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ def split_families(documents: Sequence[Document], sizes: Mapping[str, int]) -> S
 
 
 def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
-    """Documents that share a source or a target, directly or by way of others, under the first of their names."""
+    """Return documents that share a source or a target, also by way of others, under the first of their names."""
     parents: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(node: tuple[str, str]) -> tuple[str, str]:
@@ -79,9 +84,6 @@ def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
 def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
     """Drop pairs whose source or target is a near-duplicate of one of a later set. Test sets stay as they are.
 
-    Args:
-        sets: documents of each set.
-
     Returns:
         The sets, in which documents without pairs are left out, and the number of different pairs dropped of each.
     """
@@ -103,17 +105,46 @@ def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
     return {name: kept[name] for name in sets}, {name: dropped[name] for name in sets}
 
 
+class NearDuplicates:
+    """Finds near-duplicates of given lines: Dice coefficient of the sets of words of 0.8 or more.
+
+    Case, punctuation and the values of numbers are ignored. A line without words has no near-duplicates.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        known = list(dict.fromkeys(map(_words, lines)))
+        self._frequency = Counter(word for words in known for word in words)
+        self._by_word: dict[str, list[frozenset[str]]] = defaultdict(list)
+        for words in known:
+            for word in self._rarest(words):
+                self._by_word[word].append(words)
+
+    def __contains__(self, line: str) -> bool:
+        """Return whether a line is a near-duplicate of one of the lines."""
+        ours = _words(line)
+        candidates = (theirs for word in self._rarest(ours) for theirs in self._by_word.get(word, ()))
+        return any(2 * len(ours & theirs) >= LEAST * (len(ours) + len(theirs)) for theirs in candidates)
+
+    def _rarest(self, words: frozenset[str]) -> Sequence[str]:
+        """Return words of which near-duplicates share one: prefix filtering (Bayardo et al., 2007).
+
+        Sets with a Dice coefficient of t share t / (2 - t) of the words of each, so the rarest words of the one, up to
+        one more than the other set can lack, and those of the other have a word in common.
+        """
+        ordered = sorted(words, key=lambda word: (self._frequency[word], word))
+        lacking = int(len(ordered) * (1 - LEAST / (2 - LEAST)) + 1e-9)
+        return ordered[: lacking + 1]
+
+
+def _words(line: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_DIGITS.sub("0", line.lower())))
+
+
 def write_documents(folder: Path, name: str, languages: Sequence[str], documents: Sequence[Document]) -> dict[str, int]:
     """Write a set: its different pairs, and which of them a document has.
 
     A pair that several documents have is one line of ``NAME.LANGUAGE``. ``NAME.documents`` has a line for each
     document: its name, a tab, and the numbers of its lines, from 1, in the order of the document.
-
-    Args:
-        folder: existing folder for the files.
-        name: name of the set.
-        languages: source and target.
-        documents: documents, in order.
 
     Returns:
         Numbers of ``lines`` and ``documents``.

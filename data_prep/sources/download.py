@@ -1,12 +1,13 @@
 """The folder of downloads: files that are complete and have the known content."""
 
+import contextlib
 import fcntl
 import http.client
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from posnet_data_prep.sources.apt import download_index
 from posnet_data_prep.sources.archives import AptIndex, Download, Wheel
@@ -15,7 +16,8 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
-from posnet_fairseq.shared.records import digest, read_json
+from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.schema import read_json
 
 _URL_CHARACTERS = "%/:?=&[]@+,;~"  # all others are quoted
 
@@ -48,35 +50,29 @@ class Downloads:
                 )
 
     def cached(self, archive: Download) -> Path | None:
-        """Path of a file that is here already and has the right size, or None."""
+        """Return the path of a file that is here already and has the right size, or None."""
         path = self._find(archive)
         return path if path and archive.size in (None, path.stat().st_size) else None
 
     def missing_bytes(self, archive: Download) -> int:
-        """Number of bytes still to be downloaded; 0 if the file's size is unknown."""
+        """Return the number of bytes still to be downloaded; 0 if the file's size is unknown."""
         if archive.size is None or self.cached(archive):
             return 0
         part = self._part(archive)
         return max(0, archive.size - (part.stat().st_size if part.exists() else 0))
 
     def find(self, name: str) -> Path | None:
-        """Path of a file or folder in the mirror's folder or among the downloads, or None."""
+        """Return the path of a file or folder in the mirror's folder or among the downloads, or None."""
         folders = [folder for folder in (self._local, self.folder) if folder]
         return next((folder / name for folder in folders if (folder / name).exists()), None)
 
     def _find(self, archive: Download) -> Path | None:
-        """Path of a file in the mirror's folder or among the downloads, or None."""
-        if self._local and isinstance(archive, AptIndex):
-            indexes = sorted(path for path in self._local.iterdir() if archive.is_named(path.name))
-            if indexes:
-                return indexes[0]
-        places = [self.folder / archive.name]
-        if self._local:
-            places.insert(0, self._local / Path(archive.name).name)
-        return next(filter(Path.exists, places), None)
+        """Return the path of a file in the mirror's folder or among the downloads, or None."""
+        given = sorted(path for path in self._local.iterdir() if archive.is_named(path.name)) if self._local else []
+        return next(filter(Path.exists, [*given, self.folder / archive.name]), None)
 
     def fetch(self, archive: Download) -> Path:
-        """Path of a file, whose content has been checked. It is downloaded if it is not here.
+        """Return the path of a file, whose content has been checked. It is downloaded if it is not here.
 
         Raises:
             UsageError: no mirror serves the file with the known content.
@@ -92,22 +88,18 @@ class Downloads:
         given = path is not None and path.parent == self._local
         if path and ((given and archive.digest is None) or self._is_right(path, archive)):
             return path
-        if given:
-            raise UsageError(
-                f"{path} is not the {Path(archive.name).name} that is needed: it has another content. Replace it, or "
-                "leave out --mirror to download it."
-            )
-        problems = [self._set_aside(path, archive, path)] if path else []
+        problems = [f"{path} has another content" if given else self._set_aside(path, archive, path)] if path else []
+        name = Path(archive.name).name
         if self._local:
             also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
-            missing = f"{Path(archive.name).name} is not there"
+            what = "; ".join(problems if given else [f"{name} is not there", *problems])
             raise UsageError(
-                f"--mirror {self._local}: {'; '.join([missing, *problems])}. Put it{also} into "
-                "that folder, or leave out --mirror to download it."
+                f"--mirror {self._local}: {what}. Put the right {name}{also} into that folder, or leave out --mirror "
+                "to download it."
             )
         changed = False
         path = self.folder / archive.name
-        for mirror in self._mirrors(archive):
+        for mirror in [f"{self._url}/{quote(name)}"] if self._url else archive.urls:
             try:
                 with self._report.stage(f"download {archive.name}", "bytes", archive.size) as bar:
                     self._download(archive, mirror, self._part(archive), bar)
@@ -130,77 +122,61 @@ class Downloads:
         )
 
     def _part(self, archive: Download) -> Path:
-        """Path of a download that is not complete."""
+        """Return the path of a download that is not complete."""
         return self.folder / f"{archive.name}.part"
 
     def _note(self, archive: Download) -> Path:
-        """Path of the note on a checked file."""
+        """Return the path of the note on a checked file."""
         return self.folder / f"{archive.name}.json"
 
-    def _mirrors(self, archive: Download) -> Sequence[str]:
-        """Mirrors to ask, in order."""
-        if self._url:
-            return [f"{self._url}/{quote(Path(archive.name).name)}"]
-        if isinstance(archive, AptIndex):
-            return ["apt"]
-        return ["the Python package index"] if isinstance(archive, Wheel) else archive.urls
-
     def _download(self, archive: Download, mirror: str, part: Path, bar: Bar) -> None:
+        """Download a file from one of its mirrors, or from that of the user, which has a URL."""
         if isinstance(archive, Wheel) and not self._url:
             download_wheel(archive, part)
-            return
-        if isinstance(archive, AptIndex) and not self._url:
+        elif isinstance(archive, AptIndex) and not self._url:
             download_index(archive, part)
-            return
-        fetch_parts(mirror.split(), part, archive.digest is not None, bar)
-        found = part.stat().st_size
-        if archive.size not in (None, found):
-            part.unlink()
-            raise RefusedError(f"it serves {found:,} bytes, {archive.size:,} are expected")
+        else:
+            fetch_parts(mirror.split(), part, archive.digest is not None, bar)
+            found = part.stat().st_size
+            if archive.size not in (None, found):
+                part.unlink()
+                raise RefusedError(f"it serves {found:,} bytes, {archive.size:,} are expected")
 
     def _is_right(self, path: Path, archive: Download) -> bool:
-        """Whether a file has the known content, or that of its first download. An unchanged file is read once."""
-        seen = _read_note(self._note(archive))
-        status = path.stat()
+        """Return whether a file has the known content, or that of its first download. An unchanged one is read once."""
+        seen, status = self._seen(archive), path.stat()
         if archive.size not in (None, status.st_size):
             return False
         look = [str(path), status.st_size, status.st_mtime_ns]
-        if seen.get("look") == look and archive.digest in (None, seen["digest"]):
+        if seen.look == look and archive.digest in (None, seen.digest):
             return True
-        expected = archive.digest or seen.get("digest")
-        algorithm = _algorithm(expected)
+        algorithm, _, expected = (archive.digest or seen.digest).partition(":")
         with self._report.stage(f"check {archive.name}", "bytes") as bar:
-            found = f"{algorithm}:{digest(path, algorithm)}"
+            found = digest(path, algorithm)
             bar.advance(status.st_size)
-        if expected not in (None, found):
+        if expected not in ("", found):
             return False
-        write_lines(self._note(archive), [json.dumps({"digest": found, "look": look})])
+        write_lines(self._note(archive), [json.dumps({"digest": f"{algorithm}:{found}", "look": look})])
         return True
 
     def _set_aside(self, path: Path, archive: Download, origin: object) -> str:
-        """Rename a file of another content. Returns a clause that says so.
-
-        Args:
-            path: the file.
-            archive: what it should have been.
-            origin: mirror or path that it comes from.
-        """
-        expected = archive.digest or _read_note(self._note(archive)).get("digest", "")
-        algorithm = _algorithm(expected)
+        """Rename a file of another content, from a mirror or path; return a clause that says so."""
+        algorithm, _, expected = (archive.digest or self._seen(archive).digest).partition(":")
         found = digest(path, algorithm)
         kept = path.replace(path.with_name(f"{path.name}.wrong"))
-        wanted = f", expected {expected.rpartition(':')[2]}" if expected else ""
-        if wanted and not archive.digest:
-            wanted += ", as at first"
+        wanted = f", expected {expected}" if expected else ""
+        wanted += ", as at first" if wanted and not archive.digest else ""
         return f"{origin} has another content ({algorithm} {found}{wanted}), kept as {kept}"
 
+    def _seen(self, archive: Download) -> "_Note":
+        """Return the note on a file that was checked; an empty one if it is missing or damaged."""
+        with contextlib.suppress(UsageError):
+            return read_json(self._note(archive), _Note)
+        return _Note()
 
-def _algorithm(expected: str | None) -> str:
-    """Name of the hash function of a digest."""
-    return expected.partition(":")[0] if expected else "sha256"
 
+class _Note(msgspec.Struct):
+    """Hash of a file when it was checked, and its path, size and time of change."""
 
-def _read_note(path: Path) -> dict[str, Any]:
-    """The note on a checked file; empty if it is missing or damaged."""
-    note = read_json(path)
-    return note if isinstance(note, dict) and {"digest", "look"} <= note.keys() else {}
+    digest: str = "sha256:"
+    look: list[str | int] = []

@@ -1,114 +1,152 @@
-"""The stages that read published corpora: extraction from their archives, and reading."""
+"""Published corpora: extracted from their archives, and read."""
 
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_data_prep.datasets import Corpus, Dataset
-from posnet_data_prep.sources.archives import Archive
+from posnet_data_prep.dataset import Dataset
+from posnet_data_prep.sources.archives import ARCHIVES, Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.extract import extract
-from posnet_data_prep.sources.parallel import Part, write_set
-from posnet_data_prep.sources.readers import Reader
+from posnet_data_prep.sources.readers import Part, Reader, write_set
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
-from posnet_fairseq.shared.stages import Stage, StageRunner
+from posnet_fairseq.shared.stages import FolderStage
 
 BYTES_PER_PAIR = 300  # of WMT's corpora, both sides, about
 _LOCAL_ENDINGS = {"en": ("en",), "zh": ("ch", "cn", "zh")}
 
 
-def published(runner: StageRunner, dataset: Dataset, downloads: Downloads) -> Stage:
-    """The stage that reads a published dataset. It follows the stage that extracts its files.
+@dataclass(frozen=True)
+class Corpus:
+    """Files of sentence pairs, in an archive or each by itself.
 
     Args:
-        runner: does the stages.
-        dataset: what to read.
-        downloads: has the archives, or downloads them.
-
-    Raises:
-        UsageError: a local file has no translation beside it.
+        archive: key of :data:`posnet_data_prep.sources.archives.ARCHIVES`, in which ``{lang}`` is the language.
+        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``; "" if
+            the archive is the file itself.
+        form: method of :class:`posnet_data_prep.sources.readers.Reader` that reads the files.
+        lines: number of sentence pairs in thousands, about.
     """
-    size = 1000 * BYTES_PER_PAIR * sum(corpus.lines for corpus in dataset.corpora)
-    extraction = _extraction(dataset, downloads, size)
-    local = local_pairs(dataset, downloads)
 
-    def parts(corpora: tuple[Corpus, ...]) -> list[Part]:
-        folder = runner.of(extraction)
+    archive: str
+    member: str = ""
+    form: str = "plain"
+    lines: int = 0
+
+    def sides(self, languages: Sequence[str]) -> list[tuple[Archive, str]]:
+        """Return the archive, and the path in it, of each side: source, target."""
         return [
-            Part(
-                Path(corpus.member or corpus.archive).name,
-                corpus.form,
-                [folder / _flat(*file) for file in dataset.files(corpus)],
-            )
-            for corpus in corpora
+            (ARCHIVES[self.archive.format(lang=language)], self.member.format(lang=language, side=side))
+            for language, side in zip(languages, ("src", "ref"), strict=True)
         ]
 
-    def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        reader = Reader(strict=False)
-        sets = {name: parts(corpora) for name, corpora in dataset.sets.items()}
-        sets["train"] += [Part(stem, "plain", paths) for stem, paths in local.items()]
-        counts: dict[str, Any] = {
-            name: write_set(folder, name, dataset.languages, reader, of_set, report) for name, of_set in sets.items()
+
+@dataclass(frozen=True, kw_only=True)
+class Published(Dataset):
+    """A published dataset.
+
+    Attributes:
+        sets: corpora of each set, in order.
+        local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
+            NAME_ch.txt or NAME_cn.txt, which are used if they are there.
+    """
+
+    sets: Mapping[str, tuple[Corpus, ...]]
+    title: str = "as in PosNet's paper"
+    size: str = "base"
+    local: str | None = None
+
+    @property
+    def files(self) -> list[Archive]:
+        """Archives of all corpora, each once."""
+        return list(dict.fromkeys(archive for corpus in self._corpora for archive, _ in corpus.sides(self.languages)))
+
+    @property
+    def _corpora(self) -> list[Corpus]:
+        return [corpus for corpora in self.sets.values() for corpus in corpora]
+
+    def lacks(self, downloads: Downloads) -> str:
+        """Return a sentence about the local text if it is not there, else ""."""
+        if not self.local or self._local_pairs(downloads):
+            return ""
+        return (
+            f"{downloads.folder / self.local} is not there, so {self.local.upper()}, which one must register for, is "
+            "left out. The training set is smaller than the paper's."
+        )
+
+    def read(self, stages: Path, downloads: Downloads) -> FolderStage:
+        """Return the stage that reads the dataset. It follows the stage that extracts its files.
+
+        Raises:
+            UsageError: a local file has no translation beside it.
+        """
+        size = 1000 * BYTES_PER_PAIR * sum(corpus.lines for corpus in self._corpora)
+        extraction = self._extraction(stages, downloads, size)
+        local = self._local_pairs(downloads)
+
+        def part(corpus: Corpus) -> Part:
+            paths = [extraction.folder / _flat(*side) for side in corpus.sides(self.languages)]
+            return Part(Path(corpus.member or corpus.archive).name, corpus.form, paths)
+
+        def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
+            reader = Reader(strict=False)
+            sets = {name: list(map(part, corpora)) for name, corpora in self.sets.items()}
+            sets["train"] += [Part(stem, "plain", paths) for stem, paths in local.items()]
+            counts: dict[str, Any] = {
+                name: write_set(folder, name, self.languages, reader, parts, report) for name, parts in sets.items()
+            }
+            if reader.repaired:
+                report.say(f"{reader.repaired:,} lines had bytes that are not UTF-8; they became U+FFFD")
+            return counts | {"lines mended": reader.repaired}
+
+        settings: dict[str, Any] = {
+            "corpora": [[corpus.member or corpus.archive, corpus.form] for corpus in self._corpora],
+            "local": {stem: list(map(digest, paths)) for stem, paths in local.items()},
         }
-        if reader.repaired:
-            report.say(f"{reader.repaired:,} lines had bytes that are not UTF-8; they became U+FFFD")
-        return counts | {"lines mended": reader.repaired}
+        return FolderStage(stages / "read", read, settings, (extraction,), size)
 
-    corpora = [[corpus.member or corpus.archive, corpus.form] for corpus in dataset.corpora]
-    options: dict[str, Any] = {"corpora": corpora}
-    options["local"] = {stem: [digest(path, "sha256") for path in paths] for stem, paths in local.items()}
-    return Stage("read", read, options, (extraction,), size)
+    def _extraction(self, stages: Path, downloads: Downloads, size: int) -> FolderStage:
+        """Return the stage that downloads the archives and extracts the corpora."""
+        members: dict[Archive, list[str]] = {}
+        for corpus in self._corpora:
+            for archive, path in corpus.sides(self.languages):
+                members.setdefault(archive, []).append(path)
 
+        def extract_all(folder: Path, report: ProgressReporter) -> dict[str, Any]:
+            for archive, paths in members.items():
+                downloaded = downloads.fetch(archive)
+                if paths == [""]:
+                    shutil.copyfile(downloaded, folder / _flat(archive, ""))
+                    continue
+                with report.stage(f"extract {archive.name}", "bytes") as bar:
+                    extract(downloaded, {path: _flat(archive, path) for path in paths}, folder, bar)
+            return {}
 
-def _extraction(dataset: Dataset, downloads: Downloads, size: int) -> Stage:
-    """The stage that downloads the archives of a dataset and extracts its corpora."""
-    members: dict[Archive, list[str]] = {}
-    for corpus in dataset.corpora:
-        for archive, path in dataset.files(corpus):
-            members.setdefault(archive, []).append(path)
+        settings = {archive.name: [archive.digest, *sorted(paths)] for archive, paths in members.items()}
+        return FolderStage(stages / "extract", extract_all, settings, size=size, temporary=True)
 
-    def extract_all(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        for archive, paths in members.items():
-            downloaded = downloads.fetch(archive)
-            if paths == [""]:
-                shutil.copyfile(downloaded, folder / _flat(archive, ""))
-                continue
-            with report.stage(f"extract {archive.name}", "bytes") as bar:
-                extract(downloaded, {path: _flat(archive, path) for path in paths}, folder, bar)
-        return {}
-
-    options = {archive.name: [archive.digest, *sorted(paths)] for archive, paths in members.items()}
-    return Stage("extract", extract_all, options, size=size, temporary=True)
+    def _local_pairs(self, downloads: Downloads) -> dict[str, list[Path]]:
+        """Return the local files, source and target, by the name of the English file."""
+        folder = downloads.find(self.local) if self.local else None
+        pairs = {}
+        for english in sorted(folder.rglob("*_en.txt")) if folder else ():
+            stem = english.name.removesuffix("_en.txt")
+            found = []
+            for language in self.languages:
+                paths = [english.with_name(f"{stem}_{ending}.txt") for ending in _LOCAL_ENDINGS[language]]
+                found += [path for path in paths if path.exists()][:1]
+            if len(found) < len(self.languages):
+                raise UsageError(
+                    f"{english} has no translation beside it ({stem}_ch.txt or {stem}_cn.txt). Complete it."
+                )
+            pairs[shown(english.relative_to(folder))] = found
+        return pairs
 
 
 def _flat(archive: Archive, member: str) -> str:
-    """Name of the file that a member of an archive, or the archive itself, is extracted to."""
+    """Return the name of the file that a member of an archive, or the archive itself, is extracted to."""
     return (member or archive.name).replace("/", "_")
-
-
-def local_pairs(dataset: Dataset, downloads: Downloads) -> dict[str, list[Path]]:
-    """Files of corpora that need a registration: source and target, by the name of the English file.
-
-    Args:
-        dataset: names the folder of these files, if any.
-        downloads: has that folder.
-
-    Raises:
-        UsageError: a file has no translation beside it.
-    """
-    folder = downloads.find(dataset.local) if dataset.local else None
-    if folder is None:
-        return {}
-    pairs = {}
-    for english in sorted(folder.rglob("*_en.txt")):
-        stem = english.name.removesuffix("_en.txt")
-        found = []
-        for language in dataset.languages:
-            paths = [english.with_name(f"{stem}_{ending}.txt") for ending in _LOCAL_ENDINGS[language]]
-            found += [path for path in paths if path.exists()][:1]
-        if len(found) < len(dataset.languages):
-            raise UsageError(f"{english} has no translation beside it ({stem}_ch.txt or {stem}_cn.txt). Complete it.")
-        pairs[shown(english.relative_to(folder))] = found
-    return pairs

@@ -1,13 +1,20 @@
-"""Readers of the formats that corpora come in."""
+"""Readers of the formats that corpora come in, and sets of sentence pairs, written to a file for each language."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from posnet_fairseq.shared.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import refuse_nul
+from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text import plain
+
+BETWEEN_REPORTS = 10_000  # lines
 
 _DROPPED = re.compile(r"<url>|<talkid>|<keywords>")
 _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
@@ -28,7 +35,7 @@ class Reader:
         self.repaired = 0
 
     def plain(self, path: Path) -> Iterator[str]:
-        """Lines of a text file, compressed or not, without line ends.
+        """Yield the lines of a text file, compressed or not, without line ends.
 
         Only "\\n" ends a line; a "\\r" in front of it is dropped, as is a byte order mark.
 
@@ -64,29 +71,29 @@ class Reader:
         return text
 
     def own(self, path: Path) -> Iterator[str]:
-        """Lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
+        """Yield the lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
         return plain.plain_lines(self.plain(path), path)
 
     def tagged(self, path: Path) -> Iterator[str]:
-        """Sentences of IWSLT's training text, with titles and descriptions, without addresses and keywords."""
+        """Yield the sentences, titles and descriptions of IWSLT's training text, without addresses and keywords."""
         for line in self.plain(path):
             if not _DROPPED.search(line):
                 yield _KEPT_TAGS.sub("", line)
 
     def segments(self, path: Path) -> Iterator[str]:
-        """Segments of IWSLT's xml and WMT's sgm, which is no XML, see :func:`posnet_fairseq.text.plain.segments`.
+        """Yield what :func:`posnet_fairseq.text.plain.segments` finds in IWSLT's xml and WMT's sgm, which is no XML.
 
         Entities stay unchanged, as sacreBLEU leaves them.
         """
         return plain.segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
-        """IWSLT's test text: :meth:`segments` with ’ replaced by ', as the original script does on both sides."""
+        """Yield IWSLT's test text: segments with ’ replaced by ', as the original script does on both sides."""
         for line in self.segments(path):
             yield line.replace("’", "'")
 
     def table(self, path: Path) -> Iterator[tuple[str, str]]:
-        """Pairs of a file with two columns that a tab separates.
+        """Yield the pairs of a file with two columns that a tab separates.
 
         Raises:
             UsageError: a line has one column, or more than two.
@@ -99,3 +106,91 @@ class Reader:
                     "sentence and its translation. Cut the others off, for instance with cut -f1,2."
                 )
             yield columns[0], columns[1]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files that hold a part of a set.
+
+    Args:
+        title: name of the part in reports and records.
+        form: method of :class:`Reader` that reads the files; ``table`` reads both sides from one.
+        paths: files of source and target, or one table.
+    """
+
+    title: str
+    form: str
+    paths: Sequence[Path]
+
+    def pairs(self, reader: Reader) -> Iterator[tuple[str, ...]]:
+        """Yield the sentence pairs of the files.
+
+        Raises:
+            UsageError: a file is malformed, or the two have different numbers of lines.
+        """
+        columns = [getattr(reader, self.form)(path) for path in self.paths]
+        return columns[0] if self.form == "table" else _aligned(columns, self.paths)
+
+
+def write_set(
+    folder: Path, name: str, languages: Sequence[str], reader: Reader, parts: Sequence[Part], report: ProgressReporter
+) -> dict[str, Any]:
+    """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
+
+    Returns:
+        ``lines``, the number of pairs; ``corpora``, that of each part by its title; and ``tokenized``, the lines of
+        each file that seems to be tokenized already.
+
+    Raises:
+        UsageError: a file is malformed, or split into subwords.
+    """
+    counts: dict[str, int] = {}
+    tokenized: dict[str, int] = {}
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(open(folder / f"{name}.{language}", "w", encoding="utf-8", newline="\n"))
+            for language in languages
+        ]
+        for part in parts:
+            lines = 0
+            watched = [plain.PlainText() for _ in languages]
+            with report.stage(f"read {part.title}") as bar:
+                for pair in part.pairs(reader):
+                    for file, text, line in zip(files, watched, pair, strict=True):
+                        text.add(line)
+                        file.write(f"{line}\n")
+                    lines += 1
+                    if lines % BETWEEN_REPORTS == 0:
+                        bar.move_to(lines)
+                bar.move_to(lines)
+            counts[part.title] = counts.get(part.title, 0) + lines
+            for number, text in enumerate(watched):
+                tokenized |= tokenized_lines(text, part.paths[min(number, len(part.paths) - 1)])
+    return {"lines": sum(counts.values()), "corpora": counts, "tokenized": tokenized}
+
+
+def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
+    """Return the number of lines of a file that seems to be tokenized already, by its name; {} for other files.
+
+    Raises:
+        UsageError: the file is split into subwords.
+    """
+    if text.is_segmented:
+        raise UsageError(
+            f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "
+            "split again. Give the plain text that it was made of."
+        )
+    return {shown(path.name): text.tokenized} if text.is_tokenized else {}
+
+
+def _aligned(columns: Sequence[Iterator[str]], paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of several files side by side."""
+    for number, row in enumerate(zip_longest(*columns), start=1):
+        if None in row:
+            shorter = paths[row.index(None)]
+            longer = next(path for path in paths if path != shorter)
+            raise UsageError(
+                f"{shorter} has {number - 1:,} lines, {longer} has more, but they belong together line by line. Fix "
+                "the files first."
+            )
+        yield row

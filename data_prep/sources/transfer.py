@@ -29,7 +29,7 @@ def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> 
     """Download a file that is served in parts, and append what is missing to the bytes that are there.
 
     Args:
-        urls: URLs of the parts, in order.
+        urls: of the parts, in order.
         path: file to write.
         may_resume: whether bytes of an earlier attempt may be kept, because the content will be checked.
         bar: shows progress in bytes.
@@ -49,15 +49,7 @@ def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> 
 
 
 def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar) -> None:
-    """Append a part to the file, in several attempts where the connection breaks.
-
-    Args:
-        url: URL of the part.
-        file: file that is open for appending.
-        start: offset of the part in the file.
-        end: offset of the next part; None for the last part.
-        bar: shows progress in bytes.
-    """
+    """Append a part, from offset ``start`` to ``end``, in several attempts where the connection breaks."""
     tries = 0
     while end is None or file.tell() < end:
         before = file.tell()
@@ -74,7 +66,7 @@ def _fetch_part(url: str, file: BinaryIO, start: int, end: int | None, bar: Bar)
 
 
 def _size(url: str) -> int:
-    """Size of a part in bytes, as the server tells it."""
+    """Return the size of a part in bytes, as the server tells it."""
     response = _open(url, method="HEAD")
     if response is not None:
         with response:
@@ -84,7 +76,7 @@ def _size(url: str) -> int:
 
 
 def _open(url: str, method: str = "GET", headers: dict[str, str] | None = None) -> http.client.HTTPResponse | None:
-    """The response to a request; None if the requested range begins at the end of the file."""
+    """Return the response to a request; None if the requested range begins at the end of the file."""
     try:
         response: http.client.HTTPResponse = urllib.request.urlopen(
             urllib.request.Request(url, method=method, headers=headers or {}), timeout=TIMEOUT
@@ -97,12 +89,7 @@ def _open(url: str, method: str = "GET", headers: dict[str, str] | None = None) 
 
 
 def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
-    """Append the bytes of a URL, from an offset on, to a file.
-
-    Raises:
-        ConnectionError: the connection broke.
-        RefusedError: the server sends a web page.
-    """
+    """Append the bytes of a URL, from an offset on, to a file."""
     response = _open(url, headers={"Range": f"bytes={offset}-"} if offset else None)
     if response is None:
         return
@@ -145,6 +132,6 @@ def download_wheel(wheel: Wheel, path: Path) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Short text that says what went wrong."""
+    """Return a short text that says what went wrong."""
     cause = error.reason if isinstance(error, urllib.error.URLError) and error.reason else error
     return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__

@@ -55,11 +55,7 @@ def put_on_crossbars(
 
 
 def check_mixing(model: Transformer) -> None:
-    """Refuse a model without stored mixing weights.
-
-    Raises:
-        UsageError: see above.
-    """
+    """Refuse a model without stored mixing weights."""
     if not _position_based(model):
         names = ", ".join(sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)}))
         raise UsageError(

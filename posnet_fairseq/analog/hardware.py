@@ -100,11 +100,7 @@ def seconds(text: str) -> int:
 
 
 def check_times(noise: str, times: list[str]) -> None:
-    """Refuse times that a noise model does not know.
-
-    Raises:
-        UsageError: see above.
-    """
+    """Refuse times that a noise model does not know."""
     if noise == "reram":
         for time in times:
             if seconds(time) not in map(seconds, RERAM_TIMES):

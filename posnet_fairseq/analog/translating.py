@@ -1,8 +1,9 @@
 """Translation with a model before and after parts of it were put on crossbars."""
 
 import copy
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import torch
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.analog.programming import let_drift, program, seed_of
+from posnet_fairseq.inference.model_folder import WEIGHTS
 from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.shared.records import digest, installed_versions
 from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.transformer.model import Transformer
@@ -22,19 +25,74 @@ from posnet_fairseq.transformer.model import Transformer
 MAX_TOKENS = 2000  # source tokens of a batch
 
 
-class CrossbarTranslation:
-    """Lines, and a model to translate them with, whose parts are on crossbars or not.
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What is on crossbars, and what is translated.
 
-    Args:
+    Attributes:
         model: checkpoint or model folder.
-        lines: of the source.
         parts: of :data:`posnet_fairseq.shared.parts.PARTS`.
         hardware: the crossbars, but for the bits of the converters of outputs.
+        adc_bits: several of them.
+        times: since the programming, as texts.
+        programmings: how often the crossbars are programmed anew.
         renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
+        test: source text and reference.
         seed: of everything random.
         beam: hypotheses of the search; None: the model's own.
-        data: directory with the dictionaries and the card of the data; None for the model's own.
+        data: directory with the dictionaries and the card of the data, or None for the model's own.
         text: how text is split into tokens, see :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
+        out: folder of the translations, the record and the report.
+    """
+
+    model: str
+    parts: tuple[str, ...]
+    hardware: Hardware
+    adc_bits: tuple[int, ...]
+    times: tuple[str, ...]
+    programmings: int
+    renormalise: bool
+    test: tuple[Path, Path]
+    seed: int
+    beam: int | None
+    data: str | None
+    text: Mapping[str, Any]
+    out: Path
+
+    @property
+    def cells(self) -> dict[str, tuple[str, int]]:
+        """Times and bits by the name that tables have for them."""
+        several = len(self.adc_bits) > 1
+        return {
+            f"{time} {bits} bits" if several else time: (time, bits)
+            for time, bits in itertools.product(self.times, self.adc_bits)
+        }
+
+    def place(self, time: str, bits: int, number: int) -> Path:
+        """The file of a translation."""
+        return self.out / f"{time}.adc{bits}.{number}.txt"
+
+    def describe(self) -> dict[str, Any]:
+        """All that translations depend on but the text, for the record."""
+        path = Path(self.model)
+        named = {name: str(value) for name, value in self.text.items() if value}
+        return {
+            "weights": digest(path / WEIGHTS if path.is_dir() else path, "sha256"),
+            "parts": list(self.parts),
+            "renormalise": self.renormalise,
+            "hardware": {name: value for name, value in self.hardware.describe().items() if name != "adc_bits"},
+            "seed": self.seed,
+            "text": named,
+            "versions": installed_versions("torch", "aihwkit"),
+        }
+
+
+class CrossbarTranslation:
+    """The lines of an experiment, and its model to translate them with, whose parts are on crossbars or not.
+
+    Args:
+        experiment: what is on crossbars.
+        lines: of the source.
 
     Attributes:
         vocabulary: of the model.
@@ -46,21 +104,10 @@ class CrossbarTranslation:
         UsageError: the model cannot be used, or a line has more tokens than it takes.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        lines: Sequence[str],
-        parts: Sequence[str],
-        hardware: Hardware,
-        renormalise: bool,
-        seed: int,
-        beam: int | None,
-        data: str | Path | None,
-        text: Mapping[str, Any],
-    ) -> None:
-        self._parts, self._hardware, self._renormalise, self._seed = parts, hardware, renormalise, seed
-        (self._digital,), self.vocabulary, folder, recorded = load_models([model], data)
-        self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **text)
+    def __init__(self, experiment: Experiment, lines: Sequence[str]) -> None:
+        self._experiment, beam = experiment, experiment.beam
+        (self._digital,), self.vocabulary, folder, recorded = load_models([experiment.model], experiment.data)
+        self._pipeline = choose_pipeline(folder, self.vocabulary.languages, **experiment.text)
         self.lowercase = (Path(folder) / CARD).exists() and DatasetCard.read(folder).is_lowercase(
             self.vocabulary.target_lang
         )
@@ -86,8 +133,9 @@ class CrossbarTranslation:
             UsageError: the model has no such parts.
         """
         model = copy.deepcopy(self._digital)
-        configuration = replace(self._hardware, adc_bits=bits).configuration()
-        placed = put_on_crossbars(model, self._parts, configuration, self.longest, self._renormalise)
+        experiment = self._experiment
+        configuration = replace(experiment.hardware, adc_bits=bits).configuration()
+        placed = put_on_crossbars(model, experiment.parts, configuration, self.longest, experiment.renormalise)
         self._on_crossbars[bits] = model
         return placed
 
@@ -105,11 +153,11 @@ class CrossbarTranslation:
         """
         if bits not in self._on_crossbars:
             self.place(bits)
-        model = self._on_crossbars[bits]
-        if self._hardware.noise != "none":
-            program(model, self._seed, number)
-            let_drift(model, self._seed, number, time)
-        torch.manual_seed(seed_of(self._seed, "reading", number, time, bits))
+        model, seed = self._on_crossbars[bits], self._experiment.seed
+        if self._experiment.hardware.noise != "none":
+            program(model, seed, number)
+            let_drift(model, seed, number, time)
+        torch.manual_seed(seed_of(seed, "reading", number, time, bits))
         return self._translations(model)
 
     def _translator(self, model: Transformer) -> Translator:

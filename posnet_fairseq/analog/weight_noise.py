@@ -102,11 +102,7 @@ def add_weight_noise(model: nn.Module, parts: Collection[str], scale: float) -> 
 
 
 def check_weight_noise(cfg: Any) -> None:
-    """Refuse options of the noise that do not fit together or the model.
-
-    Raises:
-        UsageError: with the option, the value, and what is allowed.
-    """
+    """Refuse options of the noise that do not fit together or the model."""
     noise, on = cfg.weight_noise, cfg.weight_noise_on
     if not isinstance(noise, (int, float)) or not 0 <= noise < 1:
         raise UsageError(f"--weight-noise {noise}: give 0 or more and less than 1, such as 0.04.")

@@ -7,12 +7,9 @@ from dataclasses import dataclass, fields
 from torch import nn
 
 from posnet_fairseq.analog.crossbar_parts import OF_POSITIONS, linears
-from posnet_fairseq.bench import counting
-from posnet_fairseq.mixers.bases.operations import MixingSize
+from posnet_fairseq.costs import counting
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-
-OF_KEYS = ("key_proj", "gating.value_proj")  # the linear layers of mixers that the formulas of operations have M times
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Cou
     On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
 
     Args:
-        mixer, size, words: as for :func:`posnet_fairseq.bench.counting.build`.
+        mixer, size, words: as for :func:`posnet_fairseq.costs.counting.build`.
         length: N.
         tile_size: most inputs and outputs of a crossbar.
     """
@@ -67,7 +64,7 @@ def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Cou
             total += _matrix(linear.out_features, linear.in_features, tile_size, length)
     for module in model.modules():
         if isinstance(module, TokenMixer):
-            total += mixing(module, counting.mixing_size(module, length, size), tile_size)
+            total += mixing(module, length, tile_size)
     return total
 
 
@@ -82,24 +79,22 @@ def _matrix(outputs: int, inputs: int, tile_size: int, vectors: float) -> Count:
     )
 
 
-def mixing(mixer: TokenMixer, size: MixingSize, tile_size: int) -> Count:
-    """What a mixer does with tokens but project them."""
+def mixing(mixer: TokenMixer, length: int, tile_size: int) -> Count:
+    """Return what a mixer does with `length` tokens, and in cross-attention as many of memory, but project them."""
     if not isinstance(mixer, PositionBasedMixer):
-        return Count(digital=_digital(mixer, size))
+        return Count(digital=_digital(mixer, length))
     if mixer.place == "encoder":
-        return _matrix(size.queries, size.keys, tile_size, size.embed_dim)
+        return _matrix(length, length, tile_size, mixer.embed_dim)
     # A step reads one row, with all values that there are.
-    steps = [
-        _matrix(1, n if mixer.causal else size.keys, tile_size, size.embed_dim) for n in range(1, size.queries + 1)
-    ]
-    return dataclasses.replace(sum(steps, start=Count()), static=size.queries * size.keys * size.embed_dim)
+    steps = [_matrix(1, n if mixer.causal else length, tile_size, mixer.embed_dim) for n in range(1, length + 1)]
+    return dataclasses.replace(sum(steps, start=Count()), static=length**2 * mixer.embed_dim)
 
 
-def _digital(mixer: TokenMixer, size: MixingSize) -> float:
+def _digital(mixer: TokenMixer, length: int) -> float:
     """Multiplications of a mixer but those of tokens by its linear layers."""
     projections = sum(
-        linear.weight.numel() * (size.keys if name in OF_KEYS else size.queries)
+        linear.weight.numel() * length
         for name, linear in mixer.named_modules()
         if isinstance(linear, nn.Linear) and not name.startswith(OF_POSITIONS)
     )
-    return mixer.operations(size) - projections
+    return counting.multiplications(mixer, length) - projections

@@ -60,6 +60,7 @@ def build(
     if place not in cls.places:
         raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
     settings = MixerSettings(
+        mixer=name,
         place=place,
         embed_dim=embed_dim,
         memory_dim=embed_dim,

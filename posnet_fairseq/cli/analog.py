@@ -12,12 +12,11 @@ from posnet_fairseq.analog.hardware import (
     require_aihwkit,
     seconds,
 )
-from posnet_fairseq.cli._text import add_text_options, text_options
+from posnet_fairseq.inference.text_options import add_text_options, text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text
-from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.parts import PARTS, parse_parts
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.schema import check_numbers
@@ -111,8 +110,7 @@ def main(options: argparse.Namespace) -> None:
     check_stdout()
     require_aihwkit()
     report = ProgressReporter()
-    with search_paused():
-        from posnet_fairseq.analog.experiment import Experiment, run
+    from posnet_fairseq.analog.experiment import Experiment, run
 
     experiment = Experiment(
         model=options.model,

@@ -10,7 +10,6 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.garbage import search_paused
 
 
 def _refuse_names_of_the_training(out: Path, folder: str) -> None:
@@ -42,12 +41,12 @@ def _parser() -> argparse.ArgumentParser:
 @parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-average."""
-    with search_paused():
-        import torch
+    import torch
 
-        from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
-        from posnet_fairseq.fairseq_plugin.saved_checkpoints import copy_in, gap, lost_best, numbered_checkpoints
-        from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
+    from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
+    from posnet_fairseq.fairseq_plugin.saved_checkpoints import copy_in, gap, lost_best, numbered_checkpoints
+    from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
+
     given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
     SearchSettings(**given).check()
     if not Path(options.folder).is_dir():

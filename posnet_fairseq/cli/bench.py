@@ -9,7 +9,6 @@ from rich.console import Console
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout, path_text
-from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -87,13 +86,13 @@ def main(options: argparse.Namespace) -> None:
     for name, value in vars(options).items():
         if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
             check_numbers(options, **{name: (1, MOST)})
-    with search_paused():
-        import torch
+    import torch
 
-        import posnet_fairseq.mixers  # noqa: F401  (registers them)
-        from posnet_fairseq.bench.tables import as_json
+    import posnet_fairseq.mixers  # noqa: F401  (registers them)
+    from posnet_fairseq.bench.tables import as_json
 
-        benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
+    benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
+
     if options.json:
         setting = {"threads": torch.get_num_threads(), "torch": torch.__version__, "seed": 1}
         print(json.dumps(as_json(benchmark.tables(options)) | setting, ensure_ascii=False, indent=1))

@@ -1,16 +1,14 @@
 """posnet-export: a model folder, with everything that translation needs."""
 
 import argparse
+from pathlib import Path
 
-from posnet_fairseq.cli._text import add_text_options
+from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
+from posnet_fairseq.inference.text_options import add_text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import a_path, path_text
 from posnet_fairseq.shared.folders import check_new_folder
-from posnet_fairseq.shared.garbage import search_paused
-
-SHORTLIST = "shortlist.safetensors"
-CTRANSLATE2 = "ctranslate2"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-export."""
     check_new_folder(options.out, "--out")
-    with search_paused():
-        from posnet_fairseq.cli._exporting import export
-    export(options)
+    from posnet_fairseq.inference.exporting import export
+    from posnet_fairseq.runs.scores import scores_of
+
+    export(options, scores_of(Path(options.checkpoint)))

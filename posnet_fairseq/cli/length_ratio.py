@@ -6,7 +6,6 @@ import json
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import check_stdout, path_text
-from posnet_fairseq.shared.garbage import search_paused
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,8 +27,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-length-ratio."""
     check_stdout()
-    with search_paused():
-        from posnet_fairseq.fairseq_plugin import measured_length_ratio
+    from posnet_fairseq.fairseq_plugin import measured_length_ratio
+
     languages = options.source_lang, options.target_lang
     source, target = measured_length_ratio.measure(options.data, *languages, options.train_subset)
     if options.json:

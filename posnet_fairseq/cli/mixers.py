@@ -8,7 +8,6 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.schema import check_numbers
 from posnet_fairseq.transformer.sizes import SIZES
 
@@ -80,6 +79,6 @@ def main(options: argparse.Namespace) -> None:
     if options.tile_size is not None:
         check_numbers(options, tile_size=TILE_SIZES)
     options.joules = _prices(options.joules)
-    with search_paused():
-        from posnet_fairseq.cli import _mixer_tables
-    _mixer_tables.show(options)
+    from posnet_fairseq.bench import mixer_tables
+
+    mixer_tables.show(options)

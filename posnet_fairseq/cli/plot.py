@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posnet_fairseq.cli._text import add_text_options, pipeline
+from posnet_fairseq.inference.text_options import add_text_options, text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
@@ -100,14 +100,15 @@ def _with_sentence(options: argparse.Namespace) -> tuple[list[Mixing], str]:
     from posnet_fairseq.inference.model_folder import read_model
     from posnet_fairseq.inference.models import load_language_model, load_models
     from posnet_fairseq.plots import of_model
+    from posnet_fairseq.text.pipeline import choose_pipeline
 
     title = f"{options.checkpoint}: {options.sentence}"
     if is_language_model(read_model(options.checkpoint)):
         model, vocabulary, folder = load_language_model(options.checkpoint, options.data)
-        text = pipeline(options, vocabulary, folder)
+        text = choose_pipeline(folder, vocabulary.languages, **text_options(options))
         return of_model.with_text(model, vocabulary, text, options.sentence), title
     models, vocabulary, folder, _ = load_models([options.checkpoint], options.data)
-    text = pipeline(options, vocabulary, folder)
+    text = choose_pipeline(folder, vocabulary.languages, **text_options(options))
     mixings, translation = of_model.with_sentence(models, vocabulary, text, options.sentence)
     return mixings, f"{title} → {translation}"
 
@@ -143,10 +144,10 @@ def _compare(options: argparse.Namespace, report: ProgressReporter) -> None:
 
 
 def _study(options: argparse.Namespace, report: ProgressReporter) -> None:
-    from posnet_fairseq.studies import publishing
+    from posnet_fairseq.studies import pictures
 
     folder = options.results or Path("results", options.study)
-    for path in publishing.publish(options.study, folder, options.out):
+    for path in pictures.publish(options.study, folder, options.out):
         report.say(f"study: {shown(path)}")
 
 

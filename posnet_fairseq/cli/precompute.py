@@ -6,7 +6,6 @@ from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.garbage import search_paused
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,6 +37,6 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-precompute."""
     if options.data and options.max_length is None:
         raise UsageError(f"--data {options.data}: it is read to check --max-length. Give that too, or leave it out.")
-    with search_paused():
-        from posnet_fairseq.cli._precomputing import write_precomputed
+    from posnet_fairseq.inference.precomputing import write_precomputed
+
     write_precomputed(options)

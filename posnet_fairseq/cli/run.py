@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posnet_fairseq.runs.run_settings import KNOWN_DATASETS, default_size
+from posnet_data_prep.datasets import DATASETS
 from posnet_fairseq.runs.settings import Settings
 from posnet_fairseq.runs.values import nearest
 from posnet_fairseq.shared.command import command
@@ -120,11 +120,11 @@ def find_target(name: str) -> Target:
     Raises:
         UsageError: there is no such target.
     """
-    if name in KNOWN_DATASETS:
+    if name in DATASETS:
         corpus = TARGETS["corpus"]
-        return Target(corpus.settings, corpus.function, corpus.about, {"dataset": name, "size": default_size(name)})
+        return Target(corpus.settings, corpus.function, corpus.about, {"dataset": name, "size": DATASETS[name].size})
     if name not in TARGETS:
-        known = (*TARGETS, *KNOWN_DATASETS)
+        known = (*TARGETS, *DATASETS)
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")
     return TARGETS[name]
 
@@ -169,11 +169,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = textwrap.fill(", ".join(KNOWN_DATASETS), 100, initial_indent=INDENT, subsequent_indent=INDENT)
+    names = textwrap.fill(", ".join(DATASETS), 100, initial_indent=INDENT, subsequent_indent=INDENT)
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
     target = parser.add_argument("target", nargs="?")
-    vars(target)["completions"] = (*TARGETS, *KNOWN_DATASETS)  # no choices: an unknown one has an error of its own
+    vars(target)["completions"] = (*TARGETS, *DATASETS)  # no choices: an unknown one has an error of its own
     parser.add_argument("words", nargs=argparse.REMAINDER)
     return parser
 

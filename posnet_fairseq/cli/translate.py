@@ -2,13 +2,17 @@
 
 import argparse
 
-from posnet_fairseq.cli._search import add_model_options, add_search_options, add_translation_options, settings_of
-from posnet_fairseq.cli._text import add_text_options
 from posnet_fairseq.inference.arguments import MAX_TOKENS, MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.search_options import (
+    add_model_options,
+    add_search_options,
+    add_translation_options,
+    settings_of,
+)
+from posnet_fairseq.inference.text_options import add_text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
-from posnet_fairseq.shared.garbage import search_paused
 from posnet_fairseq.shared.schema import check_numbers
 
 
@@ -32,7 +36,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=ON_LONG,
         default="error",
         help="a line longer than the model takes stops the command (default), is cut, or is left empty. The command "
-        "stops before it translates anything; with --stream, the lines before that one are translated",
+        "stops before it translates anything of a window of 4,000 lines; with --stream, the lines before that one are "
+        "translated",
     )
     parser.add_argument(
         "--shortlist",
@@ -53,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stream",
         action="store_true",
         help="read line by line and write each translation as soon as it is done, for pipes and terminals. Without "
-        "this option all lines are read first, and lines of similar length are translated together, which is faster",
+        "this option 4,000 lines are read first, and lines of similar length are translated together, which is faster",
     )
     how.add_argument(
         "--resume",
@@ -61,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         help="go on from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
         "those of another command. Without this option the command goes on from its own, and replaces those of another",
     )
+    parser.set_defaults(generates=False)
     return parser
 
 
@@ -70,6 +76,6 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
-    with search_paused():
-        from posnet_fairseq.cli._translating import translate
-    translate(options, _parser())
+    from posnet_fairseq.inference.translating import translate
+
+    translate(options)

@@ -17,22 +17,8 @@ def sentence_sizes(path: str | Path) -> np.ndarray:
     Raises:
         UsageError: one of the files is damaged, cut short, of other data, or a directory.
     """
-    sizes = check(path)
+    sizes, _ = check(path)
     if sizes is not None:
         return sizes
     dataset = load_indexed_dataset(str(path), combine=True)  # its sizes are gone when it is
     return dataset.sizes.copy()
-
-
-def longest_sentences(folder: str | Path) -> dict[str, int]:
-    """Length of the longest sentence in each side of each set except the training set.
-
-    Args:
-        folder: directory that fairseq-preprocess wrote.
-
-    Returns:
-        lengths in tokens by name of file without ending, such as ``test.en-de.en``.
-    """
-    sets = sorted(path.with_suffix("") for path in Path(folder).glob("*.*-*.*.idx"))
-    sizes = {path.name: sentence_sizes(path) for path in sets if not path.name.startswith("train")}
-    return {name: int(max(of_set)) for name, of_set in sizes.items() if len(of_set)}

@@ -1,5 +1,6 @@
 """Encoder and decoders behind fairseq's interfaces: the same modules, called as fairseq calls its own."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -9,6 +10,7 @@ from fairseq.modules import LayerDropModuleList
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.decoder import Decoder
@@ -30,16 +32,12 @@ class _DecoderInterface(FairseqIncrementalDecoder):
 
 
 class MixerEncoder(Encoder, _EncoderInterface):
-    """The encoder as one of fairseq's.
+    """The encoder as one of fairseq's, which takes its dictionary in place of the padding symbol."""
 
-    Args:
-        cfg: options of the model.
-        dictionary: of the source.
-        embed_tokens: embedding of the source's words.
-    """
-
-    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        super().__init__(cfg, embed_tokens, dictionary.pad())
+    def __init__(
+        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
+    ) -> None:
+        super().__init__(cfg, embed_tokens, dictionary.pad(), mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.encoder_layerdrop)
 
@@ -166,19 +164,17 @@ def _extra(features: Features, layers: list[Tensor]) -> dict[str, list[Any]]:
 
 
 class MixerDecoder(Decoder, _CausalInterface):
-    """The decoder of a translation model as one of fairseq's.
-
-    Args:
-        cfg: options of the model.
-        dictionary: of the target.
-        embed_tokens: embedding of the target's words.
-        length_ratio: γ as source tokens, target tokens, or None.
-    """
+    """The decoder of a translation model as one of fairseq's, with its dictionary in place of the padding symbol."""
 
     def __init__(
-        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, length_ratio: tuple[int, int] | None
+        self,
+        cfg: Any,
+        dictionary: Dictionary,
+        embed_tokens: nn.Embedding,
+        length_ratio: tuple[int, int] | None,
+        mixers: Mapping[str, Iterable[MixerSettings]],
     ) -> None:
-        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio)
+        Decoder.__init__(self, cfg, embed_tokens, dictionary.pad(), length_ratio, mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
 
@@ -190,16 +186,12 @@ class MixerDecoder(Decoder, _CausalInterface):
 
 
 class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
-    """A language model as one of fairseq's decoders.
+    """A language model as one of fairseq's decoders, with its dictionary in place of the padding symbol."""
 
-    Args:
-        cfg: options of the model.
-        dictionary: of the text.
-        embed_tokens: embedding of the words.
-    """
-
-    def __init__(self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
-        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad())
+    def __init__(
+        self, cfg: Any, dictionary: Dictionary, embed_tokens: nn.Embedding, mixers: Iterable[MixerSettings]
+    ) -> None:
+        LanguageModel.__init__(self, cfg, embed_tokens, dictionary.pad(), mixers)
         self.dictionary = dictionary
         self.layers = _wrapped(self.layers, cfg, cfg.decoder_layerdrop)
         self._bos_tokens = int(bool(cfg.add_bos_token))

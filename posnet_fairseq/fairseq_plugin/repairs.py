@@ -88,7 +88,7 @@ def check_data_when_it_is_loaded() -> None:
     @_replaces(indexed_dataset, "make_dataset")
     def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
         if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
-            sizes = check(path)
+            sizes, _ = check(path)
             if sizes is not None and not len(sizes):
                 raise UsageError(f"{path}.idx: this set has no sentences. Binarise a text that has some.")
         return make(path, impl, *args, **kwargs)

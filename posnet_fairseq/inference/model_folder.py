@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| ``config.json`` | version of the format, architecture, languages, options, divergence of precisions, search settings |
+| ``config.json`` | version of the format, architecture, languages, options, search settings |
 | | hashes of these entries and of the files below, which show what was damaged or exchanged |
 | ``model.safetensors`` | weights; those that two modules share, once |
 | ``dict.LANGUAGE.txt``, ``dict.txt`` | dictionaries, of a language model its only one |
@@ -15,6 +15,7 @@ same for both.
 import hashlib
 import json
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.shared.schema import convert, read_json
-from posnet_fairseq.text.card import CARD
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -52,11 +53,7 @@ _WHAT, _AGAIN = "JSON as posnet-export writes it", "Copy the folder again, or ex
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 
 
-class _Measured(msgspec.Struct):
-    divergence: dict[str, Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]] = {}
-
-
-class _Config(_Measured, kw_only=True):
+class _Config(msgspec.Struct):
     format: Annotated[int, msgspec.Meta(ge=1)]
     architecture: str
     options: dict[str, Any]
@@ -140,23 +137,6 @@ def write_config(folder: Path, entries: dict[str, Any]) -> None:
     write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
 
 
-def read_divergence(path: str | Path) -> dict[str, float]:
-    """How far precisions are from float32, as it was measured when a model was exported.
-
-    Args:
-        path: of a model folder or a checkpoint.
-
-    Returns:
-        what :func:`posnet_fairseq.inference.divergence.measure_divergence` returned; {} for a checkpoint, and where
-        nothing was measured.
-
-    Raises:
-        UsageError: the folder is damaged.
-    """
-    config = Path(path, CONFIG)
-    return read_json(config, _Measured, _WHAT, _AGAIN, _LARGEST_CONFIG).divergence if config.exists() else {}
-
-
 def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
     """Weights by name, shared ones under each of their names.
 
@@ -184,7 +164,7 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
     return {output: words} if options.get("share_decoder_input_output_embed") else {}
 
 
-def write_model(folder: Path, state: State, weights: Weights, data: Path, divergence: dict[str, float]) -> None:
+def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
     """Write configuration, weights and dictionaries of a model into a folder.
 
     Args:
@@ -192,7 +172,6 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path, diverg
         state: content of the model's checkpoint or folder.
         weights: by name.
         data: directory with its dictionaries.
-        divergence: what :func:`posnet_fairseq.inference.divergence.measure_divergence` found; {} if unknown.
     """
     options = model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
@@ -205,9 +184,31 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path, diverg
         names = [f"dict.{language}.txt" for language in languages]
     for name in names:
         shutil.copyfile(data / name, folder / name)
-    facts = {"divergence": divergence, SEARCH: recorded_search(state)}
-    config |= {"options": options} | {name: fact for name, fact in facts.items() if fact}
+    config |= {"options": options}
+    if search := recorded_search(state):
+        config[SEARCH] = search
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
     with replacing(folder / WEIGHTS) as temporary:  # not with the permissions that safetensors chooses
         save_file(once, temporary)
     write_config(folder, config)
+
+
+def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
+    """Yield the paths of checkpoints, and of the files of model folders that a model is read from."""
+    for path in map(Path, paths):
+        yield from (path / CONFIG, path / WEIGHTS, *files_of_data(path)) if path.is_dir() else (path,)
+
+
+def files_of_data(folder: str | Path) -> list[Path]:
+    """Return paths of a dataset's files: dictionaries, binary sets, the card and the files that it names.
+
+    Args:
+        folder: of the dataset.
+    """
+    folder = Path(folder)
+    try:
+        named = list(DatasetCard.read(folder).files)
+    except (OSError, UsageError):  # data of fairseq-preprocess have no card
+        named = []
+    found = [path for pattern in ("dict*.txt", "*.idx", "*.bin", CARD) for path in folder.glob(pattern)]
+    return [*found, *(folder / name for name in named)]

@@ -2,17 +2,16 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.checkpoints import State, Weights, model_arch
 from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 
 def readme(
@@ -22,7 +21,6 @@ def readme(
     vocabulary: Vocabulary,
     data: Path,
     scores: Sequence[str] = (),
-    divergence: Mapping[str, float] = MappingProxyType({}),
 ) -> str:
     """The text of a README.md, in Markdown.
 
@@ -33,7 +31,6 @@ def readme(
         vocabulary: of the model.
         data: directory with the card of its training data, if that has one.
         scores: lines of Markdown on its scores; none if they are not known.
-        divergence: what :func:`posnet_fairseq.inference.divergence.measure_divergence` found; {} if unknown.
     """
     arch, (source, target) = model_arch(state), vocabulary.languages
     kind = f"translation model from {source} to {target}" if source else "language model"
@@ -45,7 +42,6 @@ def readme(
         "| | |",
         "|---|---|",
         *(f"| {fact} | {value} |" for fact, value in _facts(state, weights, vocabulary, data)),
-        *(f"| divergence of {name} from float32 | {each:.5f} nats a token |" for name, each in divergence.items()),
         "",
         *_use(name, source, target),
     ]

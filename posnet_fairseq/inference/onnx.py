@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from posnet_fairseq import __version__
+from posnet_fairseq._version import __version__
 from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState

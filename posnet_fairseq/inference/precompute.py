@@ -22,6 +22,11 @@ def is_precomputed(model: nn.Module) -> bool:
     return any(isinstance(energy, StoredEnergy) for mixer in mixers_with_energies(model) for energy in mixer.energies)
 
 
+def parameter_count(model: nn.Module) -> int:
+    """Return the number of parameters of a model, shared ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def has_tables(weights: Iterable[str]) -> bool:
     """Whether the weights of a checkpoint, given by their names, hold tables in place of energies."""
     return any(name.endswith(".stored") for name in weights)

@@ -2,42 +2,25 @@
 
 import contextlib
 import ctypes
-import dataclasses
-import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, TypedDict
 
-import torch
-
-from posnet_fairseq.inference.arguments import AUTO, MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
+from posnet_fairseq.inference.models import load_language_model, load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
-from posnet_fairseq.inference.precision import (
-    check_compile,
-    check_device,
-    check_dtype,
-    choose_dtype,
-    prepare_for_inference,
-)
+from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import BLANK, Batches, Translation, Translator
-from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
+from posnet_fairseq.inference.text_generator import TextGenerator
+from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
-from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline
-
-# Sentences of commands speak of flags; in Python they are arguments.
-_ARGUMENTS = {
-    flag(name): name
-    for name in (
-        *"data device dtype fast pretokenized bpe_codes sentencepiece_model max_tokens on_long nbest attention".split(),
-        *("prefix", "shortlist", "compile", *(setting.name for setting in dataclasses.fields(SearchSettings))),
-    )
-}
 
 
 def _end_threads() -> None:
@@ -72,70 +55,80 @@ class SearchableModel:
     A copy, and another process that it is sent to, loads them again from their paths.
 
     Args:
-        paths: of the models.
-        read: reads the models, their vocabulary and the directory of their data.
-        device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile: see :func:`posnet_fairseq.api.load`.
+        paths: of translation models, or in :class:`SearchableLanguageModel` of one language model.
+        options: how they are loaded.
 
     Attributes:
+        options: as given, the precision as it was chosen for ``auto``.
         vocabulary: languages and dictionaries.
         folder: directory that the dictionaries were read from.
-        dtype: precision, also where ``auto`` was asked for.
+        recorded_search: settings of a search that the first model records, by name: the defaults of its searches.
+
+    Raises:
+        UsageError: a model or an option cannot be used.
     """
 
-    _arguments: dict[str, Any]
+    generates: ClassVar = False
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Keep the arguments for copies."""
-        made = super().__new__(cls)
-        made._arguments = inspect.signature(made.__init__).bind(*arguments, **named).arguments  # type: ignore[misc]
-        return made
+    def __init__(self, paths: Sequence[str | Path], options: LoadOptions) -> None:
+        device = check_device(options.device)
+        self.paths, self.options = paths, replace(options, dtype=resolve_dtype(options.dtype, device.type))
+        if options.compile and device.type != "meta":  # where nothing is computed
+            check_compile(self.options.dtype, device.type)
+        models: Sequence[Any]
+        self.recorded_search: dict[str, Any] = {}
+        if self.generates:
+            model, self.vocabulary, self.folder = load_language_model(paths[0], options.data)
+            models = [model]
+        else:
+            models, self.vocabulary, self.folder, self.recorded_search = load_models(paths, options.data)
+        text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
+        self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
+        how = (device, self.options.dtype, options.fast, options.compile)
+        self._models: list[Any] = [prepare_for_inference(model, *how) for model in models]
+        self._shortlist = None
+        if options.shortlist is not None:
+            self._shortlist = Shortlist.load(options.shortlist, self.vocabulary)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have the same precision and packing, which would be measured anew: they translate alike."""
-        return _loaded_again, (type(self), self._arguments | {"dtype": self.dtype}, packing_speedup())
+        return _loaded_again, (type(self), self.paths, self.options, packing_speedup())
 
-    def __init__(
-        self,
-        paths: Sequence[str | Path],
-        read: Callable[[], tuple[Sequence[Any], Vocabulary, Path]],
-        device: str | torch.device,
-        dtype: str,
-        fast: bool,
-        pretokenized: bool,
-        bpe_codes: str | Path | None,
-        sentencepiece_model: str | Path | None,
-        compile: bool,
-    ) -> None:
-        place = check_device(device)
-        check_dtype(dtype, place.type)
-        self.dtype = choose_dtype(paths, place.type)[0] if dtype == AUTO else dtype
-        if compile and place.type != "meta":  # where nothing is computed
-            check_compile(self.dtype, place.type)
-        models, self.vocabulary, self.folder = read()
-        self._pipeline = choose_pipeline(
-            self.folder, self.vocabulary.languages, pretokenized, bpe_codes, sentencepiece_model
-        )
-        self._models = [prepare_for_inference(model, place, self.dtype, fast, compile) for model in models]
+    def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
+        """Return the models with a search between plain texts.
 
-    def _search(
-        self, settings: SearchSettings, nbest: int, attention: bool = False, shortlist: Shortlist | None = None
-    ) -> BeamSearch:
-        """A search with the models.
+        Args:
+            settings: of the search.
+            nbest: most translations of a line.
+            attention: also return cross-attention weights.
 
         Raises:
             UsageError: a setting is out of range.
         """
         dictionary = self.vocabulary.target_dictionary
         settings.check(len(dictionary))
-        check_range("--nbest", nbest, 1, settings.beam, whole=True)
-        return BeamSearch(self._models, dictionary, settings, nbest, attention, shortlist)
+        check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
+        search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist)
+        if self.generates:
+            longest = self._models[0].max_positions() - 1
+            return TextGenerator(search, self.vocabulary, self._pipeline, longest, settings.max_len_b)
+        longest = min(model.encoder.max_positions() for model in self._models)
+        return Translator(search, self.vocabulary, self._pipeline, longest)
 
 
-def _loaded_again(kind: type[SearchableModel], arguments: dict[str, Any], speedup: float) -> SearchableModel:
-    """A copy of a model; see :meth:`SearchableModel.__reduce__`."""
+class SearchableLanguageModel(SearchableModel):
+    """A language model in the place of translation models."""
+
+    generates = True
+
+
+def _loaded_again(
+    kind: type[SearchableModel], paths: Sequence[str | Path], options: LoadOptions, speedup: float
+) -> SearchableModel:
+    """Return a copy of a model; see :meth:`SearchableModel.__reduce__`."""
     assume_packing_speedup(speedup)
-    with errors_of_arguments():
-        return kind(**arguments)
+    with called_from_python():
+        return kind(paths, options)
 
 
 def results(
@@ -145,8 +138,8 @@ def results(
     max_tokens: int,
     on_long: str = "error",
     prefix: str | Sequence[str] | None = None,
-) -> str | list[str] | list[Translation] | list[list[Translation]]:
-    """Translations of a line or lines, in the form that an API method returns them.
+) -> Any:
+    """Return translations of a line or lines, in the form that an API method returns them.
 
     Args:
         lines: a line of plain text, or a sequence of lines.
@@ -157,23 +150,14 @@ def results(
     Raises:
         UsageError: `lines` or `prefix` is not text, an argument is out of range, or a line is too long.
     """
-    check_range("--max-tokens", max_tokens, *MAX_TOKENS_LIMITS, whole=True)
+    check_range(option("max_tokens"), max_tokens, *MAX_TOKENS_LIMITS, whole=True)
     if on_long not in ON_LONG:
-        raise UsageError(f"--on-long {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
+        raise UsageError(f"{option('on_long')} {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
     prefixes = None if prefix is None else _checked(prefix, "prefix")
     batches = Batches(_checked(lines, "lines"), translator, max_tokens, on_long, prefixes)
     found = batches.in_order(map(translator.translate, batches), [BLANK])
     shaped: list[Any] = found if nbest is not None else [best.text for best, *_ in found]
     return shaped[0] if isinstance(lines, str) else shaped
-
-
-@contextlib.contextmanager
-def errors_of_arguments() -> Iterator[None]:
-    """Let every :class:`UsageError` of a block name arguments of Python instead of flags."""
-    try:
-        yield
-    except UsageError as error:
-        raise type(error)(name_arguments(str(error), _ARGUMENTS)) from error
 
 
 def refuse_no_path(value: object, name: str, what: str) -> None:
@@ -187,21 +171,18 @@ def refuse_no_path(value: object, name: str, what: str) -> None:
 
 
 def _checked(lines: str | Sequence[str], name: str) -> list[str]:
-    """The lines of text that were given by an argument.
-
-    Raises:
-        UsageError: they are not text.
-    """
+    """Return the lines of text that were given by an argument; refuse what is no text."""
     given = [lines] if isinstance(lines, str) else lines
+    wanted = "give a str, or a list of str"
     if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise UsageError(f"{name} is {given!r:.50}, not text: give a str, or a list of str.")
+        raise UsageError(f"{name} is {given!r:.50}, not text: {wanted}.")
+    one = name.removesuffix("s")
     for number, line in enumerate(given, start=1):
         if not isinstance(line, str):
-            one = name.removesuffix("s")
-            raise UsageError(f"{one} {number} is {line!r:.50}, not text: give a str, or a list of str.")
+            raise UsageError(f"{one} {number} is {line!r:.50}, not text: {wanted}.")
         if half := re.search(r"[\ud800-\udfff]", line):
             raise UsageError(
-                f"{name.removesuffix('s')} {number} has half of a surrogate pair, {half[0]!r}, which is no character. "
-                "Give text as str that UTF-8 can write."
+                f"{one} {number} has half of a surrogate pair, {half[0]!r}, which is no character. Give text as str "
+                "that UTF-8 can write."
             )
     return list(given)

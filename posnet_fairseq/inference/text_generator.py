@@ -41,7 +41,7 @@ class TextGenerator(Translator):
         return min(len(source) + self._new_tokens, self.max_source)
 
     def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
-        """The beginnings by index of line, from 0 on, and no sentences to warn with.
+        """Return the beginnings by index of line, from 0 on, and a sentence on those with unknown parts, if any.
 
         Raises:
             UsageError: a beginning has more tokens than the model's texts.
@@ -52,4 +52,9 @@ class TextGenerator(Translator):
                     f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
                     "Shorten it."
                 )
-        return dict(enumerate(encoded)), []
+        unk = self.vocabulary.target_dictionary.unk()
+        unknown = [str(first + index) for index, tokens in enumerate(encoded) if unk in tokens]
+        if not unknown:
+            return dict(enumerate(encoded)), []
+        which = f"{'line' if len(unknown) == 1 else 'lines'} {', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
+        return dict(enumerate(encoded)), [f"{which}: the model's vocabulary lacks a part, which becomes <unk>"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from posnet_fairseq.inference.arguments import MAX_TOKENS
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
@@ -75,14 +75,17 @@ class Translator:
         dictionary, tokens = self.vocabulary.target_dictionary, self.pipeline.encode_target(line)
         unknown = [token.removesuffix("@@").lstrip("▁") for token in tokens.split() if token not in dictionary]
         if unknown:
+            words = " ".join(dict.fromkeys(unknown))
             raise UsageError(
-                f"--prefix: line {number} has {' '.join(dict.fromkeys(unknown))}, which the model's vocabulary lacks, "
-                "so that no translation has it. Leave it out."
+                f"{option('prefix')}: line {number} has {words}, which the model's vocabulary lacks, so that no "
+                "translation has it. Leave it out."
             )
         return dictionary.encode_line(tokens)[:-1]
 
     def translate(self, batch: "Batch") -> list[list[Translation]]:
-        """Translations of each source of a batch, best first."""
+        """Return translations of each source of a batch, best first."""
+        if not batch.sources:
+            return []
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
@@ -152,9 +155,10 @@ class Batches:
         max_tokens: source tokens of a batch, padding included.
         on_long: what to do with a line of more tokens than the model takes: see :func:`fit_lengths`.
         prefixes: plain text that the translation of each line begins with, if any is given.
+        first: number of the first line, for errors and notes.
 
     Attributes:
-        notes: sentences about long lines.
+        notes: sentences about lines that are too long, or have what the vocabulary lacks.
         sentences: lines that are translated; blank and skipped ones are not.
 
     Raises:
@@ -169,20 +173,22 @@ class Batches:
         max_tokens: int = MAX_TOKENS,
         on_long: str = "error",
         prefixes: Sequence[str] | None = None,
+        first: int = 1,
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
-                f"--prefix: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may be empty."
+                f"{option('prefix')}: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may "
+                "be empty."
             )
         encoded = [translator.encode(line) for line in lines]
-        self._encoded, self.notes = translator.fit(encoded, on_long)
+        self._encoded, self.notes = translator.fit(encoded, on_long, first)
         chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in self._encoded]
         lengths = [translator.size(self._encoded[index]) for index in chosen]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
         self._lines, self.sentences = len(lines), len(chosen)
         self._prefixes = None
         if prefixes is not None:
-            self._prefixes = {index: translator.encode_prefix(prefixes[index], index + 1) for index in chosen}
+            self._prefixes = {i: translator.encode_prefix(prefixes[i], first + i) for i in chosen}
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -237,7 +243,9 @@ def fit_lengths(
         if len(tokens) > limit:
             note = f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
             if on_long == "error":
-                raise UsageError(f"{note}. Split it, or choose --on-long truncate or --on-long skip.")
+                raise UsageError(
+                    f"{note}. Split it, or choose {option('on_long')} truncate or {option('on_long')} skip."
+                )
             notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
             if on_long == "skip":
                 continue

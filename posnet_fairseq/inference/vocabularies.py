@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from posnet_fairseq.inference.checkpoints import State, vocabulary_sizes
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
 
@@ -24,7 +24,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     if languages is None:
         raise UsageError(
             f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "
-            "that it was trained on by --data."
+            f"that it was trained on by {option('data')}."
         )
     source, target = (_read_dictionary(folder, f"dict.{language}.txt", given) for language in languages)
     return Vocabulary(*languages, source, target), folder
@@ -129,7 +129,7 @@ def refuse_other_dictionaries(path: str, state: State, vocabulary: Vocabulary, f
         own, used = found
         raise UsageError(
             f"{path} was trained with the dictionary {own}, which differs from {used}. Give a model that was trained "
-            "with the latter, or the directory with its own dictionaries by --data."
+            f"with the latter, or the directory with its own dictionaries by {option('data')}."
         )
 
 
@@ -167,11 +167,11 @@ def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:
         UsageError: it is not there.
     """
     folder = Path(data) if data else data_folder(state)
-    given = "--data" if data else "the model's folder" if is_folder(state) else "the directory of its training"
+    given = option("data") if data else "the model's folder" if is_folder(state) else "the directory of its training"
     if not folder.is_dir():
         raise UsageError(
             f"{folder} ({given}): there is no such directory{'' if folder.is_absolute() else ' from here'}. Give the "
-            "directory with the dictionaries by --data."
+            f"directory with the dictionaries by {option('data')}."
         )
     return folder, given
 
@@ -179,5 +179,7 @@ def _folder(state: State, data: str | Path | None) -> tuple[Path, str]:
 def _read_dictionary(folder: Path, name: str, given: str) -> Dictionary:
     path = folder / name
     if not path.exists():
-        raise UsageError(f"{folder} ({given}) has no {name}. Give the directory with the dictionaries by --data.")
+        raise UsageError(
+            f"{folder} ({given}) has no {name}. Give the directory with the dictionaries by {option('data')}."
+        )
     return Dictionary.load(path)

@@ -1,5 +1,6 @@
 """Weights of a checkpoint and the model that they are for: what differs is said before anything is loaded."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from os import PathLike
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
@@ -101,7 +102,19 @@ def _refuse_other_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None
 
 def describe_mixers(model: nn.Module) -> str:
     """Names and options of a model's mixers by module, as JSON."""
-    return json.dumps({name: mixer.description for name, mixer in _mixers(model).items()})
+    return json.dumps({name: _description(mixer) for name, mixer in _mixers(model).items()})
+
+
+def _description(mixer: TokenMixer) -> str:
+    """Return the mixer's name, and the options that differ from its defaults, as a command line has them."""
+    gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
+    settings: Any = mixer.settings
+    chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
+    for field in dataclasses.fields(settings.options):
+        value = getattr(settings.options, field.name)
+        if value != field.default:
+            chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
+    return " ".join([mixer.name, *chosen])
 
 
 def _mixers(model: nn.Module) -> dict[str, TokenMixer]:
@@ -112,11 +125,12 @@ def _refuse_other_mixers(model: nn.Module, weights: Mapping[str, Any]) -> None:
     """Refuse the weights of other mixers or options before torch complains about names and shapes."""
     stored = _stored_mixers(weights)
     for name, mixer in _mixers(model).items():
-        theirs = stored.get(name, mixer.description)
-        if theirs != mixer.description:
+        ours = _description(mixer)
+        theirs = stored.get(name, ours)
+        if theirs != ours:
             raise UsageError(
                 f"the checkpoint was trained with {_PLACE_FLAGS[mixer.place]} {theirs}, but the options say "
-                f"{mixer.description}. Give the options it was trained with, or another --save-dir to train a new "
+                f"{ours}. Give the options it was trained with, or another --save-dir to train a new "
                 "model."
             )
 

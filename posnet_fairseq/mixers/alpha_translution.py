@@ -10,7 +10,6 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.mixer_options import option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offset_gather import plus_products
@@ -99,14 +98,3 @@ class AlphaTranslution(OffsetMixer):
             return weights @ v
         relative = self.widen(merge_heads(self.matrices.mix(weights, narrow_v)))
         return (weights @ v + split_heads(relative, self.num_heads)) / 2
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, of the projections to the narrow width and back, and of matrices of offsets."""
-        width, projections, found = size.narrow_dim, 0, self.attention_operations(size)
-        if self.narrow_query is not None:
-            found += self.matrices.energy_operations(size, width)
-            projections += 2
-        if self.widen is not None:
-            found += self.matrices.mix_operations(size, width)
-            projections += 2
-        return found + projections * size.queries * size.embed_dim * width

@@ -4,7 +4,6 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.energies import Energy, enough
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.registry import register_mixer
@@ -24,11 +23,6 @@ class AbsoluteEnergy(Energy):
         q = self.query_proj(enough(positions, len(at), "positions")[at]).unflatten(1, (self.num_heads, -1))
         k = self.key_proj(enough(memory_positions, keys, "memory_positions")[:keys]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ k.permute(1, 2, 0) * q.size(-1) ** -0.5
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of both projections, and of queries with keys."""
-        n, m, d = size.queries, size.keys, size.embed_dim
-        return (n + m) * d**2 + n * m * d
 
 
 @register_mixer("aposnet")

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -35,7 +34,3 @@ class Attention(ContentBasedMixer):
         causal = self.causal and context.state is None
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention."""
-        return self.attention_operations(size)

@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.mixer_options import option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
 from posnet_fairseq.ops.host_sync import may_look_at
@@ -79,9 +78,3 @@ class FourierNet(TokenMixer):
         lengths = (~padding_mask).sum(dim=1).clamp(min=1)[:, None, None].to(dtype)
         mixed = cosines @ self.gating.value(memory).to(dtype) / lengths.sqrt()
         return self.out_proj(self.gating(mixed.to(memory.dtype), query))
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections and of a matrix of cosines; FNet has fast transforms alone."""
-        if self.two_dimensional:
-            return 0
-        return self.projection_operations(size) + size.queries * size.keys * size.embed_dim

@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).
@@ -38,10 +37,6 @@ class Curves(Energy):
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2R + 1): every query has the same. In float64, whatever the model's precision."""
         return torch.exp(-(self.distances.double() ** 2) / 2) / math.sqrt(2 * math.pi)
-
-    def operations(self, size: MixingSize) -> float:
-        """0: the curves are no products of matrices."""
-        return 0
 
 
 @register_mixer("gaussiannet")

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer
@@ -46,7 +45,3 @@ class GPSA(ContentBasedMixer):
         content = super().weights(q, k, index, padding_mask, future)
         position = normalized(self.position_energy(index), padding_mask, future)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention; products with positions are of single numbers."""
-        return self.attention_operations(size)

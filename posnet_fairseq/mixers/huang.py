@@ -7,7 +7,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products
@@ -40,7 +39,3 @@ class Huang(ContentBasedMixer):
         """(B, H, N, M)."""
         table = split_table(self.relative, self.num_heads)
         return plus_products(gather_by_offset(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, and of queries and keys with every row of the table."""
-        return self.attention_operations(size) + (size.queries + size.keys) * size.table_rows * size.embed_dim

@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import check_offsets, option
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import zeros_without_decay
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
@@ -121,10 +120,3 @@ class IRPE(ContentBasedMixer):
     def _per_head(self, table: Tensor) -> Tensor:
         """(1, T, d) if heads share the table, else (H, T, d)."""
         return split_table(table, table.size(1) // self.head_dim)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, and of queries, keys and weights with every row of their tables."""
-        rows = size.table_rows if self.directed else size.clip_distance + 1
-        queries = size.queries * ((self.on_keys is not None) + (self.on_values is not None))
-        keys = 0 if self.on_queries is None else size.keys
-        return self.attention_operations(size) + (queries + keys) * rows * size.embed_dim

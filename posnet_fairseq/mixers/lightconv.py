@@ -8,7 +8,6 @@ from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.registry import register_mixer
 
@@ -24,10 +23,6 @@ class Kernel(Energy):
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2K + 1): every query has the same."""
         return self.weight[:, None]
-
-    def operations(self, size: MixingSize) -> float:
-        """0: the table is read."""
-        return 0
 
 
 @register_mixer("lightconv")

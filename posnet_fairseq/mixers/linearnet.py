@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -45,7 +44,3 @@ class LinearNet(PositionBasedMixer):
         queries, keys = offsets.shape
         length = self.weight.size(1)
         return F.pad(self.weight[:, :queries, :keys], (0, max(0, keys - length), 0, max(0, queries - length)))
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections, and of W with values."""
-        return self.projection_operations(size) + size.queries * size.keys * size.embed_dim

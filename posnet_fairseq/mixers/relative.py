@@ -7,7 +7,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset
@@ -41,7 +40,3 @@ class Relative(ContentBasedMixer):
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         return gather_by_offset(q @ split_table(self.relative_key, self.num_heads).mT, index)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention without keys, and of queries with every row of the table."""
-        return self.attention_operations(size) + size.queries * size.table_rows * size.embed_dim

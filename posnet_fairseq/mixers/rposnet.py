@@ -6,7 +6,6 @@ from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.energies import Energy, enough
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import linear, table
 from posnet_fairseq.registry import register_mixer
@@ -26,10 +25,6 @@ class RelativeEnergy(Energy):
         """(H, N, 2K + 1)."""
         q = self.query_proj(enough(positions, len(at), "positions")[: len(at)]).unflatten(1, (self.num_heads, -1))
         return q.transpose(0, 1) @ split_table(self.relative, self.num_heads).mT * q.size(-1) ** -0.5
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projection of queries, and of queries with every row of the table."""
-        return size.queries * size.embed_dim * (size.embed_dim + size.table_rows)
 
 
 @register_mixer("rposnet")

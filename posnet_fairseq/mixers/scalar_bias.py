@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.ops.offsets import table_index
@@ -52,7 +51,3 @@ class ScalarBias(ContentBasedMixer):
     def offset_table(self, q: Tensor) -> Tensor:
         """(1, H, 1, 2K + 1)."""
         return self.bias[:, None].unsqueeze(0)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention; products with positions are of single numbers."""
-        return self.attention_operations(size)

@@ -8,7 +8,6 @@ from torch import Tensor
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products, sum_by_offset
@@ -67,8 +66,3 @@ class Shaw(ContentBasedMixer):
             return mixed
         sums = sum_by_offset(weights, index, len(self.relative_value))
         return mixed + sums @ split_table(self.relative_value, self.num_heads)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, of queries and (``--shaw-values``) of weights with every row of a table."""
-        tables = 1 if self.relative_value is None else 2
-        return self.attention_operations(size) + tables * size.queries * size.table_rows * size.embed_dim

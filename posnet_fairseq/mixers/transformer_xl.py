@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products
@@ -49,8 +48,3 @@ class TransformerXL(ContentBasedMixer):
 
     def _per_head(self, bias: Tensor) -> Tensor:
         return bias.view(self.num_heads, 1, self.head_dim) * self.scale
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of attention, of W_R with s for every distance, and of queries with these products."""
-        distances = size.keys if self.causal else 2 * size.keys - 1
-        return self.attention_operations(size) + distances * (size.embed_dim + size.queries) * size.embed_dim

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.registry import register_mixer
 
 
@@ -41,9 +40,3 @@ class Translution(OffsetMixer):
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm x_m W^V_{n-m}."""
         return self.matrices.mix(weights, v)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections that are left, and of the matrices of offsets."""
-        width = size.embed_dim
-        relative = self.matrices.energy_operations(size, width) + self.matrices.mix_operations(size, width)
-        return self.projection_operations(size) + relative

@@ -38,7 +38,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
                 f"{MODEL_NAME} is the family of all language models, not one of them. "
                 "Give an architecture, such as --arch gpt_a_attention."
             )
-        check(cfg)
+        mixers = check(cfg)
         dictionary = task.target_dictionary
         if len(dictionary) < len(task.source_dictionary):
             raise UsageError(
@@ -50,7 +50,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.decoder_embed_dim, cfg.decoder_embed_path
         )
-        model = cls(MixerLanguageModelDecoder(cfg, dictionary, embedding))
+        model = cls(MixerLanguageModelDecoder(cfg, dictionary, embedding, mixers["decoder"]))
         model.store_mixers()
         return model
 

@@ -16,11 +16,11 @@ from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
 from posnet_fairseq.inference.precompute import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.length_ratio_option import parse
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 from posnet_fairseq.transformer.option_checks import check
 from posnet_fairseq.transformer.placement import mixer_at, places
 from posnet_fairseq.transformer.sizes import SIZES
@@ -51,7 +51,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
                 f"{MODEL_NAME} is the family of all architectures, not one of them. "
                 "Give one with a size, such as --arch rposnet_base."
             )
-        check(cfg)
+        mixers = check(cfg)
         check_weight_noise(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings:
@@ -65,8 +65,8 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         )
         reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
         ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio else None
-        decoder = MixerDecoder(cfg, target, decoder_embedding, ratio)
-        model = cls(MixerEncoder(cfg, source, encoder_embedding), decoder)
+        decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
+        model = cls(MixerEncoder(cfg, source, encoder_embedding, mixers["encoder"]), decoder)
         model.store_mixers()
         apply_weight_noise(model, cfg)
         model.given_length_ratio = parse(cfg.length_ratio)

@@ -27,14 +27,7 @@ class BandWeights:
 
     @classmethod
     def softmax(cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, keys: int) -> "BandWeights":
-        """Return weights that sum to 1 over the tokens of a sentence, in float32 or wider.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            energy: (H, N, 2R + 1).
-            keys: M, number of tokens in the sentence.
-        """
+        """Return the softmax of energies, (H, N, 2R + 1), over the M tokens of a sentence, in float32 or wider."""
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         number = band.counts(energy.size(1), keys, length_ratio, energy.device).to(energy.dtype)
         return cls(band, length_ratio, (energy + number.log()).softmax(dim=-1) / number.clamp(min=1))
@@ -43,14 +36,7 @@ class BandWeights:
     def softmax_of_each(
         cls, band: Band, length_ratio: tuple[int, int], energy: Tensor, padding_mask: Tensor
     ) -> "BandWeights":
-        """Return weights of each sentence that sum to 1 over its real tokens, in float32 or wider.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            energy: (H, N, 2R + 1).
-            padding_mask: (B, M), True at padding.
-        """
+        """Return the softmax over the real tokens of each sentence; `padding_mask`: (B, M), True at padding."""
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         lengths = (~padding_mask).sum(dim=1)[:, None, None]
         number = band.counts(energy.size(1), lengths, length_ratio, energy.device)[:, None].to(energy.dtype)
@@ -60,14 +46,7 @@ class BandWeights:
 
     @classmethod
     def plain(cls, band: Band, length_ratio: tuple[int, int], weights: Tensor, keys: int) -> "BandWeights":
-        """Return weights without a softmax, set to 0 at hidden offsets.
-
-        Args:
-            band: the offsets that have weights.
-            length_ratio: γ as (source tokens, target tokens).
-            weights: (H, N, 2R + 1).
-            keys: M, number of tokens in the sentence.
-        """
+        """Return weights, (H, N, 2R + 1), without a softmax, set to 0 at hidden offsets."""
         number = band.counts(weights.size(1), keys, length_ratio, weights.device)
         return cls(band, length_ratio, weights.masked_fill(number == 0, 0))
 

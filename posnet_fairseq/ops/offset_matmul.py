@@ -74,18 +74,7 @@ def energies_of_step(
     num_heads: int,
     clip_distance: int,
 ) -> Tensor:
-    """Return the causal :func:`energies` of one query, the last of M tokens.
-
-    Args:
-        q: (1, B, C).
-        k: (M, B, C).
-        query_table, key_table: (K + 1, C, C), row δ for offset δ; None stands for the identity at all offsets.
-        num_heads: H.
-        clip_distance: K.
-
-    Returns:
-        (B, H, 1, M).
-    """
+    """Return the causal :func:`energies` of one query ``q``, (1, B, C), the last of M tokens: (B, H, 1, M)."""
     near, far = _near_and_far(k, clip_distance)
     queries = _by_distance(q, query_table, len(near))
     near = split_features(queries * _by_distance(near, key_table, len(near)), num_heads).sum(dim=-1).permute(1, 2, 0)
@@ -101,17 +90,7 @@ def energies_of_step(
 
 
 def mixture_of_step(weights: Tensor, v: Tensor, table: Tensor, clip_distance: int) -> Tensor:
-    """Return the causal :func:`mixture` of one query, the last of M tokens.
-
-    Args:
-        weights: (B, H, 1, M).
-        v: (M, B, C).
-        table: (K + 1, C, C), row δ for offset δ.
-        clip_distance: K.
-
-    Returns:
-        (1, B, C).
-    """
+    """Return the causal :func:`mixture`, (1, B, C), of one query with weights (B, H, 1, M), the last of M tokens."""
     weights, num_heads = weights.squeeze(2), weights.size(1)
     values, far = _near_and_far(v, clip_distance)
     values = split_features(_by_distance(values, table, len(values)), num_heads)

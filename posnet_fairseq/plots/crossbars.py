@@ -1,38 +1,46 @@
 """Pictures of posnet-analog: scores against the time since programming and against bits of converters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from msgspec import Struct
 
 from posnet_fairseq.plots import style
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.shared.schema import read_json
 
 METRIC = "BLEU"
 TIMES = {1: "1 s", 25: "25 s", 3600: "1 h", 86400: "1 d", 30 * 86400: "1 month", 365 * 86400: "1 y"}
 
 
+class _Row(Struct):
+    system: str
+    metric: str
+    score: float | None = None
+    deviation: float | None = None
+    seconds: int | None = None
+    adc_bits: int | None = None
+
+
+class _Report(Struct):
+    scores: list[_Row]
+
+
 @dataclass(frozen=True)
 class _Experiment:
-    """What was measured of one model.
-
-    Attributes:
-        name: of the folder.
-        digital: score of the digital model.
-        rows: scores of the others.
-    """
+    """The scores of one model: of the digital one, and (seconds, bits, score, deviation) of the others."""
 
     name: str
     digital: float
-    rows: Sequence[Mapping[str, Any]]
+    points: Sequence[tuple[Any, ...]]
 
-    def course(self, along: str, fixed: str) -> list[tuple[float, float, float]]:
-        """(value, score, deviation) by the value of `along`, for the largest value of `fixed`."""
-        largest = max(row[fixed] for row in self.rows)
-        return sorted((row[along], row["score"], row["deviation"] or 0.0) for row in self.rows if row[fixed] == largest)
+    def course(self, along: int) -> list[tuple[Any, ...]]:
+        """Return (seconds or bits, score, deviation) for the most bits, or the latest time."""
+        largest = max(point[1 - along] for point in self.points)
+        return sorted((point[along], *point[2:]) for point in self.points if point[1 - along] == largest)
 
 
 def draw(folders: Sequence[str], place: Path) -> list[Path]:
@@ -49,56 +57,47 @@ def draw(folders: Sequence[str], place: Path) -> list[Path]:
         UsageError: a folder has no report, or all have one time and one number of bits.
     """
     experiments = [_read(Path(folder)) for folder in folders]
-    panels = {
-        along: (fixed, label)
-        for along, fixed, label in (
-            ("seconds", "adc_bits", "time since programming"),
-            ("adc_bits", "seconds", "bits of the converters of outputs"),
-        )
-        if any(len(one.course(along, fixed)) > 1 for one in experiments)
-    }
+    labels = ("time since programming", "bits of the converters of outputs")
+    panels = [along for along in range(len(labels)) if any(len(one.course(along)) > 1 for one in experiments)]
     if not panels:
         raise UsageError(
             f"{folders[0]}: one time and one number of bits make no line. Give posnet-analog several, as "
             "--time 25s 1d 1y."
         )
     style.refuse_foreign(style.files_of(place))
-    figure, axes = style.figure(5.5 * len(panels) + 1.5, 4.2, 1, len(panels))
-    for axis, (along, (fixed, label)) in zip(axes.flat, panels.items(), strict=True):
+    figure, axes = style.panels(len(panels), len(panels), (5.5, 4.2), (1.5, 0))
+    for axis, along in zip(axes, panels, strict=True):
         for number, one in enumerate(experiments):
-            values, scores, deviations = zip(*one.course(along, fixed), strict=True)
+            values, scores, deviations = zip(*one.course(along), strict=True)
             line = style.line_style(number)
             axis.errorbar(
                 values, scores, deviations, **line, marker=style.MARKERS[number % len(style.MARKERS)], markersize=4,
                 capsize=3, linewidth=1.3, label=one.name,
             )  # fmt: skip
             axis.axhline(one.digital, color=line["color"], linewidth=0.8, linestyle=":")
-        axis.set(xlabel=label, ylabel=f"{METRIC} (dotted: digital)")
-        _ticks(axis, along, [row[along] for one in experiments for row in one.rows])
+        axis.set(xlabel=labels[along], ylabel=f"{METRIC} (dotted: digital)")
+        _ticks(axis, along, sorted({point[along] for one in experiments for point in one.points}))
         style.plain(axis)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+    style.legend(figure)
     return style.save(figure, place)
 
 
-def _ticks(axis: Axes, along: str, values: Sequence[int]) -> None:
-    if along == "seconds":
+def _ticks(axis: Axes, along: int, values: Sequence[int]) -> None:
+    if along == 0:
         axis.set_xscale("log")
         axis.set_xticks([], minor=True)
-    there = sorted(set(values))
-    axis.set_xticks(there, [TIMES.get(value, f"{value:,} s") if along == "seconds" else str(value) for value in there])
+    axis.set_xticks(values, [str(value) if along else TIMES.get(value, f"{value:,} s") for value in values])
 
 
 def _read(folder: Path) -> _Experiment:
-    report = read_json(folder / "report.json")
-    try:
-        rows = [row for row in report["scores"] if row["metric"] == METRIC]  # type: ignore[index]
-        (digital,) = (float(row["score"]) for row in rows if row["system"] == "digital")
-        found = [row for row in rows if row["system"] != "digital"]
-        for row in found:
-            float(row["seconds"]), float(row["adc_bits"]), float(row["score"]), float(row["deviation"] or 0)
-        if not found:
-            raise ValueError
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UsageError(f"{folder} has no report.json of posnet-analog. Give a folder that it wrote.") from error
-    return _Experiment(folder.resolve().name, digital, found)
+    report = read_json(folder / "report.json", _Report, "report of posnet-analog", "Give a folder that it wrote.")
+    digital, points = [], []
+    for row in report.scores:
+        if row.metric == METRIC and row.score is not None:
+            if row.system == "digital":
+                digital.append(row.score)
+            elif row.seconds is not None and row.adc_bits is not None:
+                points.append((row.seconds, row.adc_bits, row.score, row.deviation or 0.0))
+    if len(digital) != 1 or not points:
+        raise UsageError(f"{folder} has no scores by time and bits. Give a folder that posnet-analog wrote.")
+    return _Experiment(folder.resolve().name, digital[0], points)

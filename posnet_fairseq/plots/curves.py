@@ -53,7 +53,7 @@ CURVES = {
 
 
 def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
-    """The logs of runs, by the names of the runs in a picture.
+    """Return the logs of runs, by the names of the runs in a picture.
 
     Args:
         runs: folders with a train.log, or logs.
@@ -77,7 +77,7 @@ def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
 
 
 def points(log: Path, curve: Curve) -> tuple[list[float], list[float]]:
-    """Updates and values of a log; of updates that were trained twice, the later values."""
+    """Return updates and values of a log; of updates that were trained twice, the later values."""
     found = {
         values[curve.updates]: values[curve.value]
         for kind, values in records(log)
@@ -87,7 +87,7 @@ def points(log: Path, curve: Curve) -> tuple[list[float], list[float]]:
 
 
 def smooth(values: Sequence[float], width: int) -> list[float]:
-    """Means of each value and those before it, `width` values in all."""
+    """Return means of each value and those before it, `width` values in all."""
     windows = (values[max(0, end - width) : end] for end in range(1, len(values) + 1))
     return [sum(window) / len(window) for window in windows]
 
@@ -111,10 +111,9 @@ def draw(
     """
     style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3
-    rows = math.ceil(len(names) / columns)
-    figure, axes = style.figure(6 * columns, 5.5 if rows == 1 else 4.2 * rows, rows, columns)
+    figure, axes = style.panels(len(names), columns, (6, 5.5 if len(names) <= columns else 4.2), (0, 0))
     ends: dict[str, list[float]] = {}
-    for axis, curve in zip(axes.flat, (CURVES[name] for name in names), strict=False):
+    for axis, curve in zip(axes, (CURVES[name] for name in names), strict=True):
         seen: list[tuple[float, float]] = []
         for place, (system, paths) in enumerate(logs.items()):
             for number, log in enumerate(paths):
@@ -127,12 +126,7 @@ def draw(
                 if curve.kind == "valid" and values:
                     ends.setdefault(system, []).append(values[-1])
         _frame(axis, curve, seen)
-    for axis in axes.flat[len(names) :]:
-        axis.set_visible(False)
-    # The legend has the order of the curves' ends.
-    handles = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
-    ordered = sorted(handles, key=lambda system: -max(ends.get(system, [math.inf])))
-    figure.legend([handles[name] for name in ordered], ordered, loc="outside right upper", frameon=False, fontsize=9)
+    style.legend(figure, sorted(logs, key=lambda system: -max(ends.get(system, [math.inf]))))  # as curves end
     return style.save(figure, path, kinds)
 
 

@@ -1,10 +1,12 @@
-"""Pictures of weights and energies: a panel for every head."""
+"""Pictures of weights and energies: matrices, a panel for every head, and their means at each distance."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -24,6 +26,7 @@ QUERIES = {"encoder": "query", "decoder": "query (input token)", "cross": "token
 KEYS = {"encoder": "mixed token", "decoder": "mixed token", "cross": "source token"}
 READABLE = 32  # tokens on an axis of a panel; of more, every tenth position is named
 PANEL = 3.3  # inches
+FAR = 24  # tokens that are shown on either side, at least; twice the clip distance if that is more
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,12 @@ class Panel:
 
 
 def title_of(mixing: Mixing, what: str) -> str:
-    """A title such as "encoder self-attention, layer 1 (rposnet): mixing weights"."""
+    """Return a title such as "encoder self-attention, layer 1 (rposnet): mixing weights"."""
     return f"{PLACES[mixing.place]}, layer {mixing.layer} ({mixing.mixer}): {what}"
 
 
 def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
-    """A figure with the matrix of each head.
+    """Return a figure with the matrix of each head.
 
     Args:
         mixing: names the tokens.
@@ -59,7 +62,7 @@ def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
 
 
 def gates(mixing: Mixing) -> Figure:
-    """A figure with α, β and α·β of each head: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 5-7 and 19."""
+    """Return a figure with α, β and α·β of each head: PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 5-7 and 19."""
     assert mixing.weights is not None
     panels = []
     for head, (weights, latent) in enumerate(zip(mixing.weights, mixing.gates, strict=True), 1):
@@ -74,7 +77,7 @@ def gates(mixing: Mixing) -> Figure:
 
 
 def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Figure:
-    """A figure of matrices.
+    """Return a figure of matrices.
 
     Args:
         mixing: names the tokens.
@@ -82,13 +85,13 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
         columns: panels in a row.
         what: the quantity, for the title.
     """
-    rows = math.ceil(len(panels) / columns)
     height = PANEL * min(1.6, max(0.6, len(mixing.queries) / len(mixing.keys)))
     scales = {panel.scale: _scale(panels, panel.scale) for panel in panels}
-    made, axes = style.figure(1.2 + 0.8 * len(scales) + PANEL * columns, 0.9 + height * rows, rows, columns)
-    for place, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
+    made, axes = style.panels(len(panels), columns, (PANEL, height), (1.2 + 0.8 * len(scales), 0.9))
+    for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
         colours = scales[panel.scale]
-        axis.imshow(panel.matrix.numpy(), cmap=colours.cmap, norm=colours.norm, aspect="auto", interpolation="nearest")
+        look: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm}
+        axis.imshow(panel.matrix.numpy(), **look, aspect="auto", interpolation="nearest")
         axis.set_title(panel.title, fontsize=9)
         axis.set_facecolor(style.TAIL)
         # Tokens are named at the left and at the bottom.
@@ -96,10 +99,10 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
         _name_tokens(axis.yaxis, mixing.queries, named=place % columns == 0)
         if mixing.scaled:
             axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
     for scale, colours in reversed(scales.items()):  # each one is put to the left of the previous one
-        made.colorbar(colours, ax=axes, label=scale, shrink=min(1, 1.2 / rows), aspect=30, pad=0.01)
+        made.colorbar(
+            colours, ax=axes, label=scale, shrink=min(1, 1.2 / math.ceil(len(panels) / columns)), aspect=30, pad=0.01
+        )
     more = "; dashed: ⌊γn⌋" if mixing.scaled else ""
     made.suptitle(title_of(mixing, what) + more, fontsize=11)
     made.supxlabel(KEYS[mixing.place], fontsize=10)
@@ -108,7 +111,7 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
 
 
 def _scale(panels: Iterable[Panel], name: str) -> ScalarMappable:
-    """The colours of a scale."""
+    """Return the colors of a scale."""
     values = torch.cat([panel.matrix.flatten() for panel in panels if panel.scale == name])
     values = values[values.isfinite()]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
@@ -129,6 +132,44 @@ def _name_tokens(axis: Axis, names: Sequence[str], named: bool, rotation: float 
 
 
 def short(name: str) -> str:
-    """A token, cut to the room that it has on an axis."""
+    """Return a token, cut to the room that it has on an axis."""
     name = name.replace("$", r"\$")  # no mathematics
     return name if len(name) <= 12 else name[:11] + "…"
+
+
+def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
+    """Return a figure of means over the pairs of each distance.
+
+    Args:
+        mixings: of one place, by layer.
+        take: returns the numbers of a mixing, (H, N, M).
+        what: the quantity, for the title and the axis.
+    """
+    made, axes = style.panels(len(mixings), 3, (3.9, 2.9), (1.6, 0.9))
+    for axis, mixing in zip(axes, mixings, strict=True):
+        distances, means = mixing.by_distance(take(mixing))
+        for head, line in enumerate(means):
+            axis.plot(
+                distances, line, marker=".", markersize=2.5, linewidth=0.9, label=f"head {head + 1}",
+                **style.line_style(head),
+            )  # fmt: skip
+        axis.set_title(f"layer {mixing.layer} ({mixing.mixer})", fontsize=9)
+        style.plain(axis)
+        axis.tick_params(labelsize=8)
+        _frame(axis, mixing.reach, distances)
+    of = "m - ⌊γn⌋" if mixings[0].scaled else "m - n"
+    made.suptitle(f"{PLACES[mixings[0].place]}: {what}, mean over the pairs of each distance", fontsize=11)
+    made.supxlabel(f"distance {of} (left of the query: negative)", fontsize=10)
+    made.supylabel(what, fontsize=10)
+    style.legend(made, fontsize=8)
+    return made
+
+
+def _frame(axis: Axes, reach: int | None, distances: Tensor) -> None:
+    """Limit an axis to near distances, and colour those that share a weight grey."""
+    far = max(FAR, 2 * (reach or 0))
+    low, high = max(-far, float(distances.min())) - 0.5, min(far, float(distances.max())) + 0.5
+    axis.set_xlim(low, high)
+    for begin, end in ((low, -reach), (reach, high)) if reach is not None else ():
+        if begin < end:
+            axis.axvspan(begin, end, color=style.TAIL, zorder=0, label="beyond the clip distance" if end < 0 else None)

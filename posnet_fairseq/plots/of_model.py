@@ -14,7 +14,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_language_model, build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.plots import matrices, page, profiles, style
+from posnet_fairseq.plots import matrices, page, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -33,7 +33,7 @@ _Picture = tuple[str, Callable[..., Figure], tuple]
 
 
 def without_sentence(path: str | Path) -> list[Mixing]:
-    """The static mixers of a checkpoint, with their weights and without their gates.
+    """Return the static mixers of a checkpoint, with their weights and without their gates.
 
     Raises:
         UsageError: the checkpoint has no such mixers.
@@ -63,14 +63,14 @@ def without_sentence(path: str | Path) -> list[Mixing]:
 
 
 def _unknown_words(side: Any) -> Tensor:
-    """Token ids of a sentence of unknown words."""
+    """Return token ids of a sentence of unknown words."""
     return torch.full((min(POSITIONS, side.max_positions()),), Dictionary().unk())
 
 
 def with_sentence(
     models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
-    """The mixers of a translation model on a sentence and the model's own translation of it.
+    """Return the mixers of a translation model on a sentence and the model's own translation of it.
 
     Args:
         models: a list of one model.
@@ -96,7 +96,7 @@ def with_sentence(
 
 
 def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
-    """The mixers of a language model on a text.
+    """Return the mixers of a language model on a text.
 
     Args:
         model: a language model.
@@ -146,28 +146,26 @@ def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: Pr
         report.say(f"{_mixers(without)} has no weights and is left out")
     _say_missing_characters(seen, report)
     figures: list[_Picture] = [
-        (f"weights.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, mixing.weights, "mixing weights α"))
+        (f"{name}.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, take(mixing), what))
+        for name, take, what in _OF_HEADS
         for mixing in seen
-    ]
-    figures += [
-        (
-            f"energies.{mixing.place}.{mixing.layer}",
-            matrices.of_heads,
-            (mixing, mixing.energies, "energies α̂ before the softmax"),
-        )
-        for mixing in seen
-        if mixing.energies is not None
+        if take(mixing) is not None
     ]
     for place in matrices.PLACES:
         here = [mixing for mixing in seen if mixing.place == place]
         for name, take, what in _PROFILES:
             there = [mixing for mixing in here if take(mixing) is not None]
             if there:
-                figures.append((f"{name}.{place}", profiles.profile, (there, take, what)))
+                figures.append((f"{name}.{place}", matrices.profile, (there, take, what)))
     _write(figures, folder, report, seen, "weights.html", title)
 
 
-_PROFILES: tuple[tuple[str, Callable[[Mixing], Tensor | None], str], ...] = (
+_Quantity = tuple[str, Callable[[Mixing], Tensor | None], str]  # the name of its pictures, how to get it, its title
+_OF_HEADS: tuple[_Quantity, ...] = (
+    ("weights", lambda mixing: mixing.weights, "mixing weights α"),
+    ("energies", lambda mixing: mixing.energies, "energies α̂ before the softmax"),
+)
+_PROFILES: tuple[_Quantity, ...] = (
     ("profile", lambda mixing: mixing.weights, "mixing weight α"),
     ("profile-energy", lambda mixing: mixing.energies, "energy α̂"),
     ("profile-added", lambda mixing: mixing.added, "what positions add to the energy"),
@@ -195,7 +193,7 @@ def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: Prog
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
-            figures.append((f"profile-gates.{place}", profiles.profile, (there, lambda m: m.weights * m.gates, "α·β")))
+            figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report, gated, "gates.html", title)
 
 

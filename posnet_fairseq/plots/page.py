@@ -16,7 +16,7 @@ LEVELS = 65534  # steps between the smallest and the largest number of a head
 
 
 def render(mixings: Sequence[Mixing], title: str) -> str:
-    """The HTML of a page."""
+    """Return the HTML of a page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
     )

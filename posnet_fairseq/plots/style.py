@@ -4,6 +4,7 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import font_manager, pyplot
@@ -38,13 +39,20 @@ _MORE_FONTS = (
 )
 
 
-def line_style(place: int) -> dict[str, str]:
-    """Colour and dashes of the line at a place, counted from 0."""
+def line_style(place: int) -> dict[str, Any]:
+    """Return color and dashes of the line at a place, counted from 0."""
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
+def point_style(place: int) -> dict[str, Any]:
+    """Return color and marker of the points at a place, counted from 0, and the form of their intervals."""
+    marker = MARKERS[place // len(COLOURS) % len(MARKERS)]
+    color = COLOURS[place % len(COLOURS)]
+    return {"color": color, "marker": marker, "linestyle": "", "capsize": 2, "elinewidth": 0.8}
+
+
 def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, np.ndarray]:
-    """A matplotlib figure on white and its axes, (rows, columns).
+    """Return a matplotlib figure on white and its axes, (rows, columns).
 
     Args:
         width, height: in inches.
@@ -56,8 +64,41 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tupl
     return pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained")
 
 
+def panels(count: int, columns: int, size: tuple[float, float], more: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Return a figure and the axes of its panels.
+
+    Args:
+        count, columns: number of panels, and the greatest one in a row.
+        size: of a panel, (width, height) in inches.
+        more: inches of the figure beside and above all panels.
+    """
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    made, axes = figure(more[0] + size[0] * columns, more[1] + size[1] * rows, rows, columns)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    return made, list(axes.flat[:count])
+
+
+def legend(made: Figure, order: Sequence[str] | None = None, fontsize: int = 9) -> None:
+    """Put a legend of the lines and points of all axes beside them.
+
+    Args:
+        made: the figure.
+        order: labels, in the order of the legend; default: as they were drawn.
+        fontsize: of the labels.
+    """
+    handles: dict[str, Any] = {}
+    for axis in made.axes:
+        handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True)) | handles
+    labels = [label for label in order or handles if label in handles]
+    made.legend(
+        [handles[label] for label in labels], labels, loc="outside right upper", frameon=False, fontsize=fontsize
+    )
+
+
 def characters_without_font(texts: Iterable[str]) -> list[str]:
-    """Characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
+    """Return characters that no font of this machine can draw, sorted; a browser elsewhere may have one."""
     characters = {character for text in texts for character in text}
     missing = characters - _drawn(_families())
     if missing:
@@ -87,7 +128,7 @@ def plain(axis: Axes) -> None:
 
 
 def files_of(path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """The paths of a picture.
+    """Return the paths of a picture.
 
     Args:
         path: without the suffix.

@@ -3,27 +3,31 @@
 import argparse
 import dataclasses
 import filecmp
+import threading
 from typing import Any
 
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.criterions import PREFIX, is_chunked
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.records import Record
 
 GIB = 2**30
 # Of a GPU: its context takes some, and its allocator leaves gaps.
 CONTEXT, USABLE = GIB, 0.9
 CRITERION = f"{PREFIX}label_smoothed_cross_entropy"  # unless the run's options name another
+_one_at_a_time = threading.Lock()  # of estimates: runs are done side by side
 WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT14
 
 
-def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, world: int) -> int:
+def batch_tokens(
+    settings: RunSettings, data: TranslationData, device: Device, world: int, report: ProgressReporter
+) -> int:
     """The most tokens of one batch. A training that has begun keeps its own, unless others are asked for.
 
     Args:
@@ -31,6 +35,7 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
         data: its dataset.
         device: where it computes.
         world: processes of all machines.
+        report: says what it has chosen.
 
     Raises:
         UsageError: not even the smallest batch fits into the memory of the GPUs.
@@ -62,7 +67,7 @@ def batch_tokens(settings: RunSettings, data: TranslationData, device: Device, w
         while not (found := fits(tokens))[0]:
             tokens = max(tokens * 9 // 10, least)
         need = found[1]
-    say(
+    report.say(
         f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB, and the GPU has "
         f"{device.memory / GIB:.1f} (--max-tokens chooses other batches)"
     )
@@ -87,21 +92,22 @@ def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
     """Bytes at the peak of a training step, with the longest sentences, which take the most."""
-    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     shared, options = shares_embeddings(settings, data), _options(settings)
     criterion = options.pop("criterion", CRITERION)
-    return training_memory(
-        find_mixer(settings.mixer, "--mixer", settings.user_dir).name,
-        settings.size,
-        tokens,
-        words=_words(settings, data),
-        length=settings.max_positions,
-        precision=device.precision,
-        chunked=is_chunked(criterion),
-        distributed=world > 1,
-        **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
-    )
+    with _one_at_a_time:
+        return training_memory(
+            find_mixer(settings.mixer, "--mixer", settings.user_dir).name,
+            settings.size,
+            tokens,
+            words=_words(settings, data),
+            length=settings.max_positions,
+            precision=device.precision,
+            chunked=is_chunked(criterion),
+            distributed=world > 1,
+            **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
+        )
 
 
 def _words(settings: RunSettings, data: TranslationData) -> int:

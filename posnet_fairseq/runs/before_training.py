@@ -27,24 +27,19 @@ from posnet_fairseq.shared.progress import amount, shown
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 # Options that a run must leave as they are by default, and why.
-FIXED: dict[str, dict[str, tuple[str, ...]]] = {
-    "the best checkpoint on the validation set is averaged with those that follow": {
-        "dataset": ("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
-        "checkpoint": ("maximize_best_checkpoint_metric",),
-    },
-    "a run ends after --updates, and goes on from its own last checkpoint": {
-        "optimization": ("max_epoch", "stop_min_lr", "stop_time_hours"),
-        "checkpoint": (
-            *("restore_file", "no_last_checkpoints", "reset_dataloader", "reset_lr_scheduler", "reset_meters"),
-            "reset_optimizer",
-        ),
-    },
-    "the recipe itself removes the checkpoints that are no longer needed": {
-        "checkpoint": (
-            *("no_save", "keep_interval_updates", "keep_interval_updates_pattern", "keep_last_epochs"),
-            *("keep_best_checkpoints", "checkpoint_suffix", "write_checkpoints_asynchronously"),
-        ),
-    },
+FIXED = {
+    "the best checkpoint on the validation set is averaged with those that follow": (
+        *("disable_validation", "validate_after_updates", "validate_interval", "valid_subset"),
+        "maximize_best_checkpoint_metric",
+    ),
+    "a run ends after --updates, and goes on from its own last checkpoint": (
+        *("max_epoch", "stop_min_lr", "stop_time_hours", "restore_file", "no_last_checkpoints", "reset_dataloader"),
+        *("reset_lr_scheduler", "reset_meters", "reset_optimizer"),
+    ),
+    "the recipe itself removes the checkpoints that are no longer needed": (
+        *("no_save", "keep_interval_updates", "keep_interval_updates_pattern", "keep_last_epochs"),
+        *("keep_best_checkpoints", "checkpoint_suffix", "write_checkpoints_asynchronously"),
+    ),
 }
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
@@ -66,26 +61,17 @@ class Planned:
     others: Sequence[Path] = ()
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What a training needs to go on.
-
-    Attributes:
-        arguments: more of them, for fairseq-train.
-        remarks: sentences for the user.
-    """
-
-    arguments: list[str]
-    remarks: list[str]
-
-
-def check(planned: Planned) -> Findings:
+def check(planned: Planned) -> tuple[list[str], list[str]]:
     """Check a training, and repair what a killed one left.
+
+    Returns:
+        More arguments for fairseq-train, and remarks for the user.
 
     Raises:
         UsageError: it would fail, or end without the checkpoints that are averaged.
     """
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
+    from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     with _silence():
         model, cfg = build(planned.arguments)
@@ -94,19 +80,21 @@ def check(planned: Planned) -> Findings:
         size = parameters(model)
         folder = Path(cfg.checkpoint.save_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        found = Findings([], repair(folder))
-        before = resumed(folder)
-        if before:
+        added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
+        if last.exists():
+            before = read_checkpoint(last)["cfg"]
             refuse_other_schedule(before, cfg)
-            if other_batches(before, planned.processes, cfg.dataset.max_tokens):
-                found.arguments.append("--reset-dataloader")
+            # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
+            batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
+            if batches != (planned.processes, cfg.dataset.max_tokens):
+                added = ["--reset-dataloader"]
                 again = "other batches than before, so the data begin again with the first epoch's."
-                found.remarks.append(f"{shown(folder)}: {again}")
+                remarks.append(f"{shown(folder)}: {again}")
         elif cfg.checkpoint.finetune_from_model:
             check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
         numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
         check_disk(folder, size, most_kept(planned.average, numbered), planned.others)
-        return found
+        return added, remarks
 
 
 def try_options(arguments: Sequence[str]) -> None:
@@ -188,11 +176,11 @@ def refuse_other_endings(cfg: Any) -> None:
     """
     from fairseq.dataclass.configs import FairseqConfig
 
-    defaults = FairseqConfig()
-    for reason, sections in FIXED.items():
-        for section, names in sections.items():
+    for section in ("dataset", "optimization", "checkpoint"):
+        defaults = getattr(FairseqConfig(), section)
+        for reason, names in FIXED.items():
             for name in names:
-                if getattr(cfg[section], name) != getattr(getattr(defaults, section), name):
+                if hasattr(defaults, name) and getattr(cfg[section], name) != getattr(defaults, name):
                     raise UsageError(f"--options with {flag(name)}: in a recipe, {reason}. Leave it out.")
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
@@ -242,14 +230,6 @@ def damage(checkpoint: Path) -> str:
     return ""
 
 
-def resumed(folder: Path) -> dict[str, Any] | None:
-    """Return fairseq's configuration in the checkpoint that a training goes on from, None if there is none."""
-    from posnet_fairseq.inference.checkpoints import read_checkpoint
-
-    last = folder / "checkpoint_last.pt"
-    return read_checkpoint(last)["cfg"] if last.exists() else None
-
-
 def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
     """Refuse to lengthen a training whose learning rates depend on its length: they would jump.
 
@@ -268,20 +248,6 @@ def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
             f"--updates {length}: the training was begun with {earlier}, and the learning rates of --lr-scheduler "
             f"{cfg.lr_scheduler._name} depend on that number. Train anew, under another --name."
         )
-
-
-def other_batches(cfg: Mapping[str, Any], processes: int, tokens: int) -> bool:
-    """Return whether a checkpoint counted batches of another size, or of another number of processes.
-
-    fairseq remembers how many batches of the epoch each process has had: it would skip other batches, or fail.
-
-    Args:
-        cfg: configuration of the checkpoint.
-        processes: number of processes now.
-        tokens: of a batch now, at most.
-    """
-    before = cfg["distributed_training"]["distributed_world_size"], cfg["dataset"]["max_tokens"]
-    return before != (processes, tokens)
 
 
 def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence[Path] = ()) -> None:

@@ -11,9 +11,9 @@ from posnet_fairseq.runs.batches import CRITERION, batch_tokens, shares_embeddin
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
 from posnet_fairseq.runs.run_settings import RunSettings, short
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import ProgressReporter
 
 USER_DIR = Path(posnet_fairseq.__file__).parent
 RANK = Path(__file__).parent / "distributed" / "rank.py"
@@ -39,8 +39,8 @@ class Training:
         return [*self.launch, *self.arguments]
 
 
-def training(settings: RunSettings, data: TranslationData, device: Device) -> Training:
-    """The training of a run.
+def training(settings: RunSettings, data: TranslationData, device: Device, report: ProgressReporter) -> Training:
+    """Return the training of a run, whose batches are said in a report.
 
     Raises:
         UsageError: an update cannot be divided among the processes; or the machines do not know one another.
@@ -48,7 +48,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
     world = device.processes * settings.nodes
     # The fewest batches of at most max_tokens that hold an update. The tokens that batches of an earlier attempt had
     # give the number of batches that it had.
-    most = batch_tokens(settings, data, device, world)
+    most = batch_tokens(settings, data, device, world, report)
     batches = settings.tokens // ((most + 1) * world) + 1
     tokens = settings.tokens // (batches * world)
     if tokens < settings.max_positions:
@@ -58,7 +58,7 @@ def training(settings: RunSettings, data: TranslationData, device: Device) -> Tr
             f"{given('max_positions', settings.max_positions)}. Take fewer processes (--gpus, --cpus, --nodes), or "
             "larger batches."
         )
-    say(
+    report.say(
         f"{tokens * batches * world} tokens an update: processes × --update-freq × --max-tokens = "
         f"{world} × {batches} × {tokens}"
     )

@@ -18,13 +18,6 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 
 
-def _list(text: str) -> Path:
-    files = text.split("\0")
-    if len(files) > 1:
-        raise ValueError(f"{len(files)} files were given: give one, or none and mixers.")
-    return find_list(files[0]).absolute()
-
-
 @dataclass(frozen=True, kw_only=True)
 class SystemsSettings(TrainingSettings):
     """Settings of runs of several systems."""
@@ -32,7 +25,7 @@ class SystemsSettings(TrainingSettings):
     systems: Path | None = setting(
         "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
         "fairseq-train in each line",
-        parse=_list,
+        parse=find_list,
         positional="*",
         metavar="SYSTEMS",
     )

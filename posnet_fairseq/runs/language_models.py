@@ -4,22 +4,28 @@ import hashlib
 import logging
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+from rich.table import Table
 
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.commands import USER_DIR, prepare
 from posnet_fairseq.runs.machine import gpus
-from posnet_fairseq.runs.perplexity_table import print_table
-from posnet_fairseq.runs.record import settings_of
+from posnet_fairseq.runs.record import last_attempt, settings_of
 from posnet_fairseq.runs.run import run_attached
 from posnet_fairseq.runs.run_settings import folder, short
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, setting
 from posnet_fairseq.runs.training import train
+from posnet_fairseq.runs.training_log import best_validation, training_speed
 from posnet_fairseq.runs.values import names, one_of, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
+from posnet_fairseq.shared.records import installed_versions
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 
@@ -141,3 +147,57 @@ def _prepared(text: Path | None) -> Path:
         sets += ["--shuffle", "1"]
     run_attached(prepare("text", data, *sets))
     return data
+
+
+def perplexities(run: Path) -> tuple[float, float]:
+    """The perplexity of the validation set at its best, and of the test set by fairseq-eval-lm; per sentencepiece.
+
+    Raises:
+        UsageError: fairseq-eval-lm left sentences out; or a log lacks them.
+    """
+    log = last_attempt(run / "eval.log")
+    if "invalid sizes" in log:
+        raise UsageError(f"{run / 'eval.log'}: fairseq-eval-lm left out blocks that are too long for the model.")
+    test = re.search(r"Perplexity: ([\d.]+)", log) or _lacks(run / "eval.log", "the perplexity of the test set")
+    return best_validation(run / "train.log")[0], float(test[1])
+
+
+def parameters(run: Path) -> int:
+    """The number of parameters, as fairseq-train counted them.
+
+    Raises:
+        UsageError: the log lacks them.
+    """
+    log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"num\. shared model params: ([\d,]+)", log) or _lacks(run / "train.log", "the parameters")
+    return int(found[1].replace(",", ""))
+
+
+def _lacks(log: Path, what: str) -> NoReturn:
+    raise UsageError(f"{log} lacks {what}: it may have been cut. Remove the folder of the run and run again.")
+
+
+def print_table(seed: int, runs: Sequence[Path]) -> None:
+    """Print the table.
+
+    Args:
+        seed: of the runs.
+        runs: their folders.
+
+    Raises:
+        UsageError: a log lacks a figure.
+    """
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    table.add_column("", no_wrap=True)
+    for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for run in runs:
+        valid, test = perplexities(run)
+        speed = training_speed(run / "train.log") or _lacks(run / "train.log", "the speed")
+        figures = f"{parameters(run) / 1e6:.2f}M", f"{speed:,.0f}", f"{valid:.1f}", f"{test:.1f}"
+        table.add_row(run.name.split("_s")[0], *figures)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("Perplexity per sentencepiece piece, in blocks of 160 without context from the block before.")
+    packages = installed_versions("posnet", "ve-fairseq", "fairseq-fixed", "torch")
+    console.print(f"seed {seed}, {', '.join(map(' '.join, packages.items()))}")

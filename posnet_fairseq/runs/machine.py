@@ -5,7 +5,6 @@ import subprocess
 from dataclasses import dataclass
 
 from posnet_fairseq.runs.run_settings import TrainingSettings
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.shared.processes import cores
 
@@ -40,40 +39,35 @@ class Device:
         processes: of each machine.
         precision: ``bf16``, ``fp16`` or ``fp32``.
         memory: bytes of each GPU, None on CPUs.
+        threads: of each process on CPUs, None on GPUs.
     """
 
     kind: str
     processes: int
     precision: str = "fp32"
     memory: int | None = None
+    threads: int | None = None
 
 
 def find_device(settings: TrainingSettings) -> Device:
-    """The device of a run on this machine. On CPUs, sets the threads of each process unless they are set.
+    """Return the device of a run on this machine.
 
     Raises:
         UsageError: the machine has fewer GPUs than asked for, or cannot train with that precision.
     """
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
-        processes, there = settings.cpus or 1, cores()
-        if processes > there:
-            say(f"{given('cpus', processes)}: this machine has {there} cores, on which they take turns")
-        if not os.environ.get("OMP_NUM_THREADS"):
-            os.environ["OMP_NUM_THREADS"] = str(-(-there // processes))
+        processes = settings.cpus or 1
         if settings.precision not in (None, "fp32"):
             refuse("precision", settings.precision, "fairseq trains with fp32 on CPUs. Leave it out.")
-        return Device("cpu", processes)
+        return Device("cpu", processes, threads=-(-cores() // processes))
     processes = settings.gpus or count
     if processes > count:
         instead = given("cpus", processes)
         refuse("gpus", processes, f"this machine has {count}. Give at most that, or {instead} for processes on CPUs.")
     if settings.precision == "bf16" and not bf16:
-        refuse(
-            "precision",
-            "bf16",
-            "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16.",
-        )
+        reason = "a GPU here has a compute capability below 8.0 and does not multiply in bf16. Give fp16."
+        refuse("precision", "bf16", reason)
     precision = settings.precision or ("bf16" if bf16 else "fp32")
     return Device("gpu", processes, precision, gpu_memory(processes))
 

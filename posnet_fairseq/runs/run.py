@@ -13,22 +13,27 @@ from pathlib import Path
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device, find_device
-from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.say import say, show
+from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
 from posnet_fairseq.runs.values import names
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.processes import elsewhere, ending_with_this
+from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.shared.records import digest
+from posnet_fairseq.shared.records import Record, digest
 
 
-def run(settings: RunSettings) -> None:
+def run(settings: RunSettings, work: Work | None = None) -> None:
     """Do the stages that are asked for.
+
+    Args:
+        settings: of the run.
+        work: how; None: alone.
 
     Raises:
         UsageError: one cannot begin, or failed.
@@ -36,14 +41,23 @@ def run(settings: RunSettings) -> None:
     if "score" in settings.stages:
         check_metrics(settings)
     device = find_device(settings)
+    if work is None:
+        work = Work()
+        if device.threads:
+            os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
+    if device.kind == "cpu" and device.processes > cores():
+        cpus = given("cpus", device.processes)
+        work.report.say(f"{cpus}: this machine has {cores()} cores, on which they take turns")
     if "translate" in settings.stages:
         _check_test_set(settings)
     for stage in settings.stages:
         if stage == "prepare":
             prepare_data(settings)
-        else:
-            data = TranslationData.read(settings.data_folder, settings.dry_run)
-            _do(stage, settings, data, device)
+            continue
+        data = TranslationData.read(settings.data_folder, settings.dry_run)
+        _do(stage, settings, data, device, work)
+        if stage == "train" and settings.machine:
+            return  # the first machine does the others
 
 
 def check_metrics(settings: TrainingSettings) -> None:
@@ -60,25 +74,27 @@ def check_metrics(settings: TrainingSettings) -> None:
             metric.fetch()
 
 
-def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device) -> None:
+def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device, work: Work) -> None:
     folder = settings.run
     if stage == "train":
-        _train(settings, data, device)
+        _train(settings, data, device, work)
     elif stage == "average":
         records = commands.search(settings)
-        run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records)
+        run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records, work)
     elif stage == "precompute":
-        run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings))
+        run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings), work=work)
     elif stage == "translate":
         for name in data.test_sets:
             command = commands.translate(settings, data, device, name)
-            run_stage(settings, data, stage_of(stage, name), "precomputed.pt", f"{name}.{data.target}", command)
+            run_stage(
+                settings, data, stage_of(stage, name), "precomputed.pt", f"{name}.{data.target}", command, work=work
+            )
     elif stage == "score":
         for name in data.test_sets:
             report = folder / stage_of("report", name)
             command = commands.score(settings, data, device, name, report)
             made = f"{report.name}/report.html"
-            run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command)
+            run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command, work=work)
         for name in data.test_sets if not settings.dry_run else ():  # when all are done: perhaps nobody reads
             print((folder / stage_of("report", name) / "report.md").read_text(encoding="utf-8"), end="", flush=True)
 
@@ -124,13 +140,13 @@ def prepare_data(settings: RunSettings) -> None:
         run_attached(commands.prepare(settings.dataset, folder))
 
 
-def run_attached(command: Sequence[str]) -> None:
+def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     """Run a command that speaks for itself, and that ends with this process.
 
     Raises:
         SystemExit: it failed; with its exit code.
     """
-    code = subprocess.run(command, preexec_fn=ending_with_this()).returncode
+    code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
     if code:
         sys.exit(code if code > 0 else 128 - code)
 
@@ -143,6 +159,7 @@ def run_stage(
     made: str,
     command: Sequence[str],
     records: Sequence[str] = (),
+    work: Work | None = None,
 ) -> None:
     """Do a stage.
 
@@ -154,13 +171,14 @@ def run_stage(
         made: file that it makes.
         command: arguments, the program first.
         records: more arguments, of what the file only records: it need not be made again when they change.
+        work: how it is done; None: alone.
     """
     whole = [*command, *records]
     if settings.dry_run:
         show(whole)
         return
     depends = settings_of(command, {"dataset": data.key}, _places(settings))
-    do(CommandStage(settings.run, name, whole, settings.run / made, settings.run / source, depends))
+    do(CommandStage(settings.run, name, whole, settings.run / made, settings.run / source, depends), work)
 
 
 def _places(settings: RunSettings) -> Mapping[str, Path]:
@@ -169,22 +187,23 @@ def _places(settings: RunSettings) -> Mapping[str, Path]:
     return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
 
 
-def _train(settings: RunSettings, data: TranslationData, device: Device) -> None:
-    training = commands.training(settings, data, device)
+def _train(settings: RunSettings, data: TranslationData, device: Device, work: Work) -> None:
+    training = commands.training(settings, data, device, work.report)
     if settings.dry_run or settings.machine:
         show(training.command)
+    if settings.dry_run:
+        return
     if settings.machine:
-        # The first machine keeps the record and does the other stages; this one only helps.
-        if not settings.dry_run:
-            record = Record(settings.run / "train.json")
-            if not record.finished or record.is_exceeded(LENGTH, settings.updates):
-                os.execvp(training.command[0], training.command)
+        # The first machine keeps the record; this one only helps.
+        record = Record(settings.run / "train.json")
+        if not record.finished or record.is_exceeded(LENGTH, settings.updates):
+            run_attached(training.command, work.environment)
+        else:
             say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
-        sys.exit(0)
-    if not settings.dry_run:
-        more = {"tokens an update": str(settings.tokens), "dataset": data.key}
-        if settings.init_from:
-            more["weights at the beginning"] = digest(settings.init_from, "sha256")
-        remedy = "Give this run a name of its own (--name ...), or remove that folder."
-        places = _places(settings)
-        train(settings.run, training.launch, training.arguments, settings.average, training.world, more, places, remedy)
+        return
+    more = {"tokens an update": str(settings.tokens), "dataset": data.key}
+    if settings.init_from:
+        more["weights at the beginning"] = digest(settings.init_from, "sha256")
+    remedy = "Give this run a name of its own (--name ...), or remove that folder."
+    what = settings.run, training.launch, training.arguments, settings.average, training.world
+    train(*what, work, more, _places(settings), remedy)

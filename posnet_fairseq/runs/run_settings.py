@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY
+from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
 from posnet_fairseq.runs.settings import Settings, given, refuse, setting
 from posnet_fairseq.runs.values import (
@@ -30,18 +30,12 @@ from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
-KNOWN_DATASETS = (*DATASETS, *QUICKSTART, *DEBIAN, *STUDY)  # which posnet-prepare makes
 # Settings that give fairseq-train its options, and these.
 _GIVING = "mixer size seed tokens max_tokens updates interval patience runs init_from user_dir".split()
 _OWN = re.compile(
     r"--(arch|seed|max-tokens|batch-size|update-freq|max-update|patience|save-|no-save|user-dir"
     r"|required-batch-size-multiple|finetune-from-model|distributed-|log-).*|-a"
 )
-
-
-def default_size(dataset: str) -> str:
-    """Return the size of models that are trained on a dataset, unless another is given."""
-    return DATASETS[dataset].size if dataset in DATASETS else "tiny"
 
 
 @cache
@@ -171,7 +165,7 @@ class TrainingSettings(Settings):
         is_there = (data / "dataset.json").exists()
         if self.dataset and (not is_there or "/" in self.dataset):
             try:
-                choose(self.dataset, KNOWN_DATASETS)
+                choose(self.dataset, DATASETS)
             except ValueError as error:
                 refuse("dataset", self.dataset, f"{error} A folder is given by --data FOLDER.")
         for name in ("data", "runs", "init_from", "user_dir"):

@@ -4,9 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.shared.records import Record, read_json
 
 
 def scores_of(checkpoint: Path) -> list[str]:

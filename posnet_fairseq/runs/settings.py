@@ -111,11 +111,6 @@ class Settings:
         texts = {name: _text(getattr(self, name)) for name in self.flags()}
         return {name: text for name, text in texts.items() if text}
 
-    def arguments(self) -> list[str]:
-        """Return flags that give another posnet-run these settings."""
-        switches = {name for name, each in self.fields().items() if each.type is bool}
-        return [flag(name) if name in switches else f"{flag(name)}={text}" for name, text in self.texts().items()]
-
     @classmethod
     def _of_words(cls, target: str, words: Sequence[str], description: str) -> dict[str, str]:
         """Return the texts of a command line, and that of ``config``."""

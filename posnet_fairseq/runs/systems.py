@@ -101,23 +101,22 @@ def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -
     return systems
 
 
-def find_list(path: str) -> Path:
-    """Return the file of a list of systems.
-
-    Args:
-        path: of a file, or name of a list that comes with posnet.
+def find_list(text: str) -> Path:
+    """Return the file of a list of systems: a path, or the name of a list that comes with posnet.
 
     Raises:
-        UsageError: it is neither.
+        ValueError: it is neither, or there are several, with NUL between them.
     """
     lists = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
-    if Path(path).exists() or "/" in path:
-        return Path(path)
-    if path.removesuffix(".txt") in lists:
-        return lists[path.removesuffix(".txt")]
-    raise UsageError(
-        f"{path}: there is no such file or list of systems. Lists: {', '.join(lists)}.{nearest(path, lists)}"
-    )
+    given, *others = text.split("\0")
+    if others:
+        raise ValueError(f"{1 + len(others)} files were given: give one, or none and mixers.")
+    if Path(given).exists() or "/" in given:
+        return Path(given).absolute()
+    if given.removesuffix(".txt") not in lists:
+        known = f"Lists: {', '.join(lists)}.{nearest(given, lists)}"
+        raise ValueError(f"{given}: there is no such file or list of systems. {known}")
+    return lists[given.removesuffix(".txt")]
 
 
 def chosen(path: Path | None, mixers: str, user_dir: Path | None = None) -> tuple[str, Sequence[System]]:

@@ -1,63 +1,54 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.runs.checkpoints_kept import remove_old
-from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.record import Record, settings_of
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do
+from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.training_log import records
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
+from posnet_fairseq.shared.records import Record
 
 LINES = 10  # about progress, where there is no terminal
 LENGTH = "--max-update"
 
 
-class Watch:
-    """Called whenever a training may have gone on: shows its progress, and removes old checkpoints.
+def _watcher(
+    stage: CommandStage, folder: Path, average: int, updates: int
+) -> Callable[[ProgressReporter, Bar], Callable[[], None]]:
+    """Return what makes a function that shows progress and removes old checkpoints whenever the log has grown."""
 
-    Args:
-        stage: the training.
-        folder: its --save-dir.
-        average: number of checkpoints that will be averaged.
-        updates: until its end.
-        report: for lines about it.
-        bar: of the stage.
-    """
-
-    def __init__(
-        self, stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter, bar: Bar
-    ):
-        self._stage, self._folder, self._average = stage, folder, average
-        self._updates, self._report, self._bar = updates, report, bar
-        self._size = 0
-        done, valid = progress(stage.log)
-        self._said = self._tenth(valid)
-        bar.go_on_from(done, stage.record.seconds)
-
-    def _tenth(self, valid: Mapping[str, Any] | None) -> int:
+    def tenth(valid: Mapping[str, Any] | None) -> int:
         """How many of :data:`LINES` parts of the training a validation has behind it."""
-        return int(valid["valid_num_updates"]) * LINES // self._updates if valid else 0
+        return int(valid["valid_num_updates"]) * LINES // updates if valid else 0
 
-    def __call__(self) -> None:
-        """Look whether the log has grown."""
-        size = self._stage.log.stat().st_size
-        if size == self._size:
-            return
-        self._size = size
-        done, valid = progress(self._stage.log)
-        self._bar.move_to(done)
-        if valid and self._tenth(valid) > self._said:
-            self._said = self._tenth(valid)
-            left = f", {self._bar.time_left}" if self._bar.time_left else ""
-            self._report.say(
-                f"{self._stage.run.name}: {int(valid['valid_num_updates']):,} of {self._updates:,} updates, validation "
-                f"perplexity {valid['valid_ppl']:.1f}{left}"
-            )
-        remove_old(self._folder, self._stage.log, self._average)
+    def begin(report: ProgressReporter, bar: Bar) -> Callable[[], None]:
+        done, valid = progress(stage.log)
+        bar.go_on_from(done, stage.record.seconds)
+        size, said = 0, tenth(valid)
+
+        def look() -> None:
+            nonlocal size, said
+            if stage.log.stat().st_size == size:
+                return
+            size = stage.log.stat().st_size
+            done, valid = progress(stage.log)
+            bar.move_to(done)
+            if valid and tenth(valid) > said:
+                said = tenth(valid)
+                left = f", {bar.time_left}" if bar.time_left else ""
+                report.say(
+                    f"{stage.run.name}: {int(valid['valid_num_updates']):,} of {updates:,} updates, validation "
+                    f"perplexity {valid['valid_ppl']:.1f}{left}"
+                )
+            remove_old(folder, stage.log, average)
+
+        return look
+
+    return begin
 
 
 def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
@@ -81,6 +72,7 @@ def train(
     arguments: Sequence[str],
     average: int,
     world: int = 1,
+    work: Work | None = None,
     more: Mapping[str, str] | None = None,
     places: Mapping[str, object] | None = None,
     remedy: str | None = None,
@@ -93,6 +85,7 @@ def train(
         arguments: of fairseq-train.
         average: number of checkpoints that will be averaged.
         world: processes, of all machines.
+        work: how it is done; None: alone.
         more: settings that are not among the arguments, by name.
         places: folders that may be moved, by name.
         remedy: what to do if settings have changed.
@@ -100,6 +93,7 @@ def train(
     Raises:
         UsageError: it was begun with other options, cannot begin, or failed.
     """
+    work = work or Work()
     folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
     stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy, growing=LENGTH)
@@ -107,21 +101,22 @@ def train(
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch
 
-        others = [Path(run, "checkpoints") for run in os.environ.get("POSNET_OTHER_RUNS", "").split(":") if run]
-        found = elsewhere(before_training.check, before_training.Planned(arguments, average, world, others))
-        stage.command += found.arguments
-        for remark in found.remarks:
-            ProgressReporter().say(remark)
+        others = [run / "checkpoints" for run in work.others]
+        planned = before_training.Planned(arguments, average, world, others)
+        added, remarks = elsewhere(before_training.check, planned)
+        stage.command += added
+        for remark in remarks:
+            work.report.say(remark)
 
     stage.prepare = prepare
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
-        ProgressReporter().say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
+        work.report.say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
     was_done = stage.record.finished
-    do(stage, "updates", updates, lambda *shown: Watch(stage, folder, average, updates, *shown))
+    do(stage, work, "updates", updates, _watcher(stage, folder, average, updates))
     remove_old(folder, stage.log, average)
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
-        ProgressReporter().say(
+        work.report.say(
             f"{run.name}: train ended after {ended:,} updates, with no better validation perplexity in the last "
             f"{option(arguments, '--patience')} validations"
         )

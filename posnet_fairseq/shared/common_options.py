@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from posnet_fairseq import __version__
+from posnet_fairseq._version import __version__
 from posnet_fairseq.shared.user_dir import import_user_dir
 
 FAIRSEQS = ("ve-fairseq", "fairseq-fixed", "fairseq")  # distributions of fairseq; one is installed

@@ -49,25 +49,35 @@ def refuse_other_formats(start: bytes, name: object) -> None:
 
 
 def opener_of(start: bytes) -> Callable[..., Any] | None:
-    """The function that opens a file compressed by gzip, bzip2 or xz, by its first bytes; None for other files."""
+    """Return the function that opens a gzip, bzip2 or xz file, by its first bytes; None for others."""
     return next((opener for magic, opener in _OPENERS.items() if re.match(magic, start)), None)
 
 
-def decompressed(data: bytes, name: object) -> bytes:
-    """The content of a file, decompressed if it is compressed by gzip, bzip2 or xz.
+def decompressing(file: IO[bytes], name: object) -> IO[bytes]:
+    """Return the content of an open file, which is decompressed as it is read if it is of gzip, bzip2 or xz.
 
     Args:
-        data: of the file.
+        file: at its beginning.
         name: of the file, for the error's text.
 
     Raises:
-        UsageError: the file is damaged, or of another format than text.
+        UsageError: the file is of another format than text.
     """
-    refuse_other_formats(data, name)
-    opener = opener_of(data)
+    buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
+    start = buffered.peek(10)
+    refuse_other_formats(start, name)
+    opener = opener_of(start)
+    return buffered if opener is None else opener(buffered, "rb")
+
+
+@contextlib.contextmanager
+def damage_refused(name: object) -> Iterator[None]:
+    """Turn errors of decompressing a file into a sentence with its name."""
     try:
-        return data if opener is None else opener(io.BytesIO(data)).read()
+        yield
     except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # of the system
+            raise
         raise UsageError(
             f"{name} is compressed and damaged ({error or type(error).__name__}). Copy it again."
         ) from error
@@ -80,24 +90,17 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         UsageError: the file is of another format than text.
     """
-    with open(path, "rb") as file:
-        start = file.peek(10)
-        refuse_other_formats(start, path)
-        opener = opener_of(start)
-        if opener is None:
-            yield file
-        else:
-            with opener(file, "rb") as content:
-                yield content
+    with open(path, "rb") as file, decompressing(file, path) as content:
+        yield content
 
 
 def has_compressed_name(path: Path) -> bool:
-    """Whether a path ends in .gz, .bz2 or .xz."""
+    """Return whether a path ends in .gz, .bz2 or .xz."""
     return path.suffix in _COMPRESSED
 
 
 def plain_suffix(path: Path) -> str:
-    """Suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
+    """Return the suffix of a path without the endings of its compression and of SGML: ``.en`` for ``a.en.sgm.gz``."""
     if has_compressed_name(path):
         path = path.with_suffix("")
     return path.with_suffix("").suffix or path.suffix if path.suffix in _MARKUP else path.suffix

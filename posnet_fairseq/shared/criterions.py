@@ -9,5 +9,5 @@ def is_chunked(name: str) -> bool:
 
 
 def fairseq_name(name: str) -> str:
-    """The criterion of fairseq with the same loss as a value of ``--criterion``."""
+    """Return the criterion of fairseq with the same loss as a value of ``--criterion``."""
     return name.removeprefix(PREFIX)

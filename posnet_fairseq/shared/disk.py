@@ -26,17 +26,17 @@ def refuse_too_little_disk(folder: Path, needed: int) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes of the disk of a folder, which may not be there yet."""
+    """Return the free bytes of the disk of a folder, which may not be there yet."""
     return shutil.disk_usage(existing(folder)).free
 
 
 def are_on_one_disk(*folders: Path) -> bool:
-    """Whether folders, which may not be there yet, share their free bytes."""
+    """Return whether folders, which may not be there yet, share their free bytes."""
     return len({existing(folder).stat().st_dev for folder in folders}) == 1
 
 
 def existing(folder: Path | str) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """Return the folder, or the nearest above it that is there."""
     folder = Path(folder).absolute()
     while not folder.exists():
         folder = folder.parent

@@ -1,11 +1,13 @@
 """Errors in what a user gave, reported as one sentence, also by fairseq's commands."""
 
+import contextlib
 import errno
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +24,30 @@ def visible(text: str) -> str:
 def flag(name: str) -> str:
     """Return the command line's name of an option: ``--clip-distance`` for ``clip_distance``."""
     return "--" + name.replace("_", "-")
+
+
+# Names of options and of the arguments of the Python function that is called; None under a command.
+_arguments: ContextVar[Mapping[str, str] | None] = ContextVar("arguments", default=None)
+
+
+def option(name: str) -> str:
+    """Return what the user calls an option, for errors: its flag, or in a call from Python the argument."""
+    arguments = _arguments.get()
+    return flag(name) if arguments is None else arguments.get(name, name)
+
+
+@contextlib.contextmanager
+def called_from_python(**arguments: str) -> Iterator[None]:
+    """Let errors of a block name arguments of Python, see :func:`option`.
+
+    Args:
+        arguments: names of options whose arguments are called otherwise, {option: argument}.
+    """
+    token = _arguments.set(arguments)
+    try:
+        yield
+    finally:
+        _arguments.reset(token)
 
 
 def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) -> str:

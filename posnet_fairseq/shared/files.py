@@ -5,17 +5,18 @@ import codecs
 import contextlib
 import errno
 import io
+import itertools
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import regex
 
-from posnet_fairseq.shared.compressed import decompressed
+from posnet_fairseq.shared.compressed import damage_refused, decompressing
 from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is_same_file, resolved
@@ -23,6 +24,9 @@ from posnet_fairseq.shared.output_paths import check_takes_files, descriptor, is
 # White space, control characters, and characters that Unicode defines as invisible, such as zero-width spaces, soft
 # hyphens and byte order marks.
 _BLANK = regex.compile(r"[\s\p{Cc}\p{Default_Ignorable_Code_Point}]*")
+
+SMALL = 2**26  # bytes of a file of settings or words, at most
+_LONGEST = 2**26  # bytes of a line; what never ends would fill the memory
 
 
 def is_blank(line: str) -> bool:
@@ -95,58 +99,81 @@ def read_small(path: str | Path, most: int = 2**26, pipes: bool = False) -> byte
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise UsageError(f"{path} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+        raise _too_large(path, most)
     return content
 
 
+def _too_large(name: object, most: int) -> UsageError:
+    return UsageError(f"{name} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+
+
 def read_lines(path: str | Path, small: bool = False) -> list[str]:
-    """Return the lines of a UTF-8 file, or of standard input for ``-``, without line ends.
+    """Return the lines of a text, see :func:`iterate_lines`.
+
+    Args:
+        path: of the file.
+        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
+    """
+    return list(iterate_lines(path, SMALL if small else None))
+
+
+def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, or of standard input for ``-``, without line ends, as they are asked for.
 
     Only "\\n" ends a line (str.splitlines would also split at U+2028, vertical tabs and other characters of real
     text). A "\\r" in front of it is dropped, as is a byte order mark. Files of gzip, bzip2 and xz are decompressed.
 
     Args:
         path: of the file.
-        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
+        most: bytes that it may have; None for any number.
 
     Raises:
-        UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes.
+        UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes, a line of more than
+            64 MiB, or more bytes than `most`.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if str(path) == "-" and sys.stdin is None:
         raise UsageError("standard input is closed. Give a file, or pipe the text in.")
-    if small:
-        data = read_small(path, pipes=True)
-    else:
-        with reading(name):
-            data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-    lines = decoded(decompressed(data, name), name).split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    offset = 0  # of the line, in bytes
+    with reading(name), contextlib.ExitStack() as stack:
+        file = sys.stdin.buffer if str(path) == "-" else stack.enter_context(open(path, "rb"))
+        content = decompressing(file, name)
+        for number in itertools.count(1):
+            with damage_refused(name):
+                data = content.readline(_LONGEST)
+            if not data:
+                return
+            line = decoded(data, name, number, offset)
+            if len(data) == _LONGEST:
+                raise UsageError(f"{name}: line {number} has {_LONGEST:,} bytes or more. Break it into sentences.")
+            offset += len(data)
+            if most is not None and offset > most:
+                raise _too_large(name, most)
+            yield line.removesuffix("\n").removesuffix("\r")
 
 
-def decoded(data: bytes, name: object) -> str:
+def decoded(data: bytes, name: object, line: int = 1, offset: int = 0) -> str:
     """Return text in UTF-8, without its byte order mark.
 
     Args:
         data: of a file.
         name: of the file, for the error's text.
+        line, offset: of the file at which `data` begins.
 
     Raises:
         UsageError: it is not UTF-8, or has NUL bytes.
     """
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
         # Python counts behind a byte order mark.
-        start = error.start + (3 if data.startswith(codecs.BOM_UTF8) else 0)
-        line = data.count(b"\n", 0, start) + 1
+        start = error.start + (3 if line == 1 and data.startswith(codecs.BOM_UTF8) else 0)
+        line += data.count(b"\n", 0, start)
         raise UsageError(
-            f"{name} is not UTF-8: line {line} has an invalid byte at offset {start} of the file. "
+            f"{name} is not UTF-8: line {line} has an invalid byte at offset {offset + start} of the file. "
             "Convert it first, for instance with iconv -t utf-8."
         ) from error
-    refuse_nul(text, name)
+    refuse_nul(text, name, line)
     return text
 
 
@@ -298,27 +325,39 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
-def save_lines(path: str | Path, lines: Sequence[str]) -> None:
+def save_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Write lines that took long to compute; if that fails, keep them elsewhere.
 
     Args:
         path: of the file, ``-`` for standard output.
-        lines: without line ends.
+        lines: without line ends. They can be iterated over again.
 
     Raises:
         UsageError: the lines could not be written; the sentence says where they are kept.
         BrokenPipeError: standard output has no reader any more.
     """
-    try:
+    with rescued(path, lines):
         if str(path) == "-":
             print_lines(lines)
         else:
             write_lines(path, lines)
+
+
+@contextlib.contextmanager
+def rescued(path: str | Path, lines: Iterable[str]) -> Iterator[None]:
+    """Keep lines elsewhere if a block cannot write them. Arguments and errors as for :func:`save_lines`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except (UsageError, OSError) as error:
-        if str(path) == "-" and isinstance(error, BrokenPipeError):
-            raise
-        reason = error if isinstance(error, UsageError) else f"standard output could not be written: {error.strerror}."
+        name = "standard output" if str(path) == "-" else path
+        reason = error if isinstance(error, UsageError) else f"cannot write {name}: {_cause(error)}."
         raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
+
+
+def _cause(error: OSError) -> str:
+    return "the disk is full" if error.errno in DISK_FULL else str(error.strerror)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -332,7 +371,7 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def _rescue(lines: Sequence[str], may_print: bool) -> str:
+def _rescue(lines: Iterable[str], may_print: bool) -> str:
     """Keep lines that could not be written to their place, and return a sentence that says where they are."""
     for folder in (tempfile.gettempdir(), "/dev/shm"):
         with contextlib.suppress(OSError, UsageError):

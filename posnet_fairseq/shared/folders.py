@@ -30,19 +30,18 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         UsageError: it cannot be written, or the disk is full.
     """
+    temporary = None
     try:
         temporary = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name[:40]}."))
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror}. Choose another place.") from error
-    try:
         yield temporary
         temporary.chmod(0o777 & ~umask())
         temporary.rename(folder)
     except OSError as error:
-        if error.errno in DISK_FULL:
-            raise UsageError(f"cannot write {folder}: the disk is full. Make room, and run it again.") from error
-        if error.filename and not str(error.filename).startswith(str(temporary)):
+        is_full = error.errno in DISK_FULL
+        if temporary and not is_full and error.filename and not str(error.filename).startswith(str(temporary)):
             raise  # of a file that was read
-        raise UsageError(f"cannot write {folder}: {error.strerror}. Choose another place.") from error
+        why = "the disk is full. Make room, and run it again" if is_full else f"{error.strerror}. Choose another place"
+        raise UsageError(f"cannot write {folder}: {why}.") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)

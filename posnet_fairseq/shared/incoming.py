@@ -41,7 +41,7 @@ class IncomingLines:
         self._ended = False
 
     def take(self, most: int) -> list[str]:
-        """The next lines without their ends: one, waited for if necessary, and those that are there already.
+        """Return the next lines without their ends: one, waited for if necessary, and those that are there already.
 
         Args:
             most: most lines to return.

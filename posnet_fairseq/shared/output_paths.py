@@ -46,29 +46,36 @@ def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
         UsageError: nothing can be written there.
     """
     try:
-        if str(path) == "" or str(path).endswith("/"):
-            raise UsageError(f"{given or repr(path)} is the name of a folder, or none. Give the name of a file.")
         place = _followed(Path(path))
         number = descriptor(place)
-        if number is not None:
-            if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-                raise UsageError(f"{given} is open for reading only. Give another name.")
-            return place, True
         mode = place.stat().st_mode if place.exists() else stat.S_IFREG
-        parent = place.absolute().parent
-        if stat.S_ISDIR(mode):
-            raise UsageError(f"{given} is a directory. Give the name of a file in it.")
-        if not parent.is_dir():
-            what = "is no folder" if os.path.lexists(parent) else "is not there. Make it first"
-            raise UsageError(f"{given}: the folder {place.parent} {what}.")
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-            raise UsageError(f"{given} is a disk or a socket. Give the name of a file.")
-        # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
-        if place.exists() and not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
-            raise UsageError(f"{given} is write-protected. Give another name.")
+        fault = _fault(place, mode, number)
     except OSError as error:
         raise UsageError(f"{given}: {error.strerror}. Give another name.") from error
-    return place, not stat.S_ISREG(mode)
+    if str(path) == "" or str(path).endswith("/"):
+        fault = " is the name of a folder, or none. Give the name of a file."
+    if fault:
+        raise UsageError(f"{given or repr(path)}{fault}")
+    return place, number is not None or not stat.S_ISREG(mode)
+
+
+def _fault(place: Path, mode: int, number: int | None) -> str:
+    """Return why nothing can be written to a place of a mode, or to an open file; "" if something can."""
+    if number is not None:
+        is_read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        return " is open for reading only. Give another name." if is_read else ""
+    if stat.S_ISDIR(mode):
+        return " is a directory. Give the name of a file in it."
+    parent = place.absolute().parent
+    if not parent.is_dir():
+        what = "is no folder" if os.path.lexists(parent) else "is not there. Make it first"
+        return f": the folder {place.parent} {what}."
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return " is a disk or a socket. Give the name of a file."
+    # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
+    if place.exists() and not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
+        return " is write-protected. Give another name."
+    return ""
 
 
 def _followed(path: Path) -> Path:

@@ -17,7 +17,7 @@ SHORT = 0.1  # seconds; shorter stages get no line
 
 
 def console(quiet: bool = False) -> Console:
-    """The console of standard error, a terminal only if it is one, whatever FORCE_COLOR says: logs get no bars."""
+    """Return the console of standard error, a terminal if it is one: logs get no bars, whatever FORCE_COLOR says."""
     # file: kept while the messages of a library are redirected
     terminal = sys.stderr.isatty()
     return Console(file=sys.stderr, force_terminal=terminal, highlight=False, soft_wrap=True, quiet=quiet)

@@ -1,18 +1,131 @@
-"""Records of what was made: JSON files with sizes, hashes and versions."""
+"""Records of work that is done once: JSON files that say what was made of what, by which attempts, with hashes."""
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from posnet_fairseq.shared.files import read_small
+from posnet_fairseq.shared.files import read_small, replacing
+from posnet_fairseq.shared.schema import convert, parse_json
+
+
+class FileState(TypedDict):
+    """Size in bytes, time of change in ns, and SHA-256 of a file."""
+
+    bytes: int
+    changed: int
+    sha256: str
+
+
+class _Content(TypedDict):
+    settings: dict[str, Any]
+    attempts: list[dict[str, Any]]
+    finished: bool
+
+
+class _FolderContent(_Content, total=False):
+    seconds: float
+    key: str
+    counts: dict[str, Any]
+    files: dict[str, FileState]
+
+
+class Record:
+    """The record of a stage: what it depends on, every attempt at it, and, of a folder, what it holds.
+
+    Args:
+        path: of the JSON file, which need not be there.
+
+    Attributes:
+        content: ``settings`` by name, ``attempts``, ``finished``; when an attempt has ended, ``seconds`` of all
+            attempts; of a folder also ``key``, ``counts`` and ``files``.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.content: dict[str, Any] = {"settings": {}, "attempts": [], "finished": False}
+        if self.path.exists():
+            what = "record of a stage"
+            advice = "Move it away and run again: a training goes on from its checkpoints, another stage is done again."
+            entries = _of_former(parse_json(read_small(path), path, what, advice))
+            self.content = dict(convert(entries, _FolderContent, path, what, advice))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stage was done to its end."""
+        return self.content["finished"]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all attempts together."""
+        self._measure_killed()
+        return sum(attempt.get("seconds", 0.0) for attempt in self.content["attempts"])
+
+    def differences(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return a clause for each setting that differs from those of earlier attempts; none if there were none."""
+        before = self.content["settings"] if self.content["attempts"] else settings
+        return [_difference(name, before, settings) for name in changed(before, settings)]
+
+    def is_exceeded(self, name: str, value: int) -> bool:
+        """Return whether a setting, a number, was less in earlier attempts than a value is."""
+        before = self.content["settings"].get(name, "")
+        return before.isdecimal() and int(before) < value
+
+    def begin(self, settings: Mapping[str, Any], **attempt: Any) -> None:
+        """Note an attempt before it is made, so that one that is killed leaves its trace."""
+        self._measure_killed()
+        self.content |= {"settings": dict(settings), "finished": False}
+        started = datetime.now().astimezone().isoformat(timespec="seconds")
+        self.content["attempts"].append({"started": started, **attempt, "outcome": "interrupted"})
+        self.write()
+
+    def end(self, outcome: str, **measured: float) -> None:
+        """Note how the attempt ended: ``finished``, or how it failed."""
+        self.content["attempts"][-1] |= {"outcome": outcome, **measured}
+        self.content |= {"finished": outcome == "finished", "seconds": round(self.seconds, 1)}
+        self.write()
+
+    def write(self) -> None:
+        """Write the file, whole or not at all."""
+        with replacing(self.path) as temporary:
+            temporary.write_text(json.dumps(self.content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _measure_killed(self) -> None:
+        """Note how long the last attempt took if it was killed, with nothing measured: until it wrote its last line."""
+        log = self.path.with_suffix(".log")
+        for attempt in self.content["attempts"][-1:]:
+            if "seconds" not in attempt and "started" in attempt and log.exists():
+                started = datetime.fromisoformat(attempt["started"]).timestamp()
+                attempt["seconds"] = round(max(0.0, log.stat().st_mtime - started), 1)
+
+
+def _of_former(entries: Any) -> Any:
+    """Return the entries of a record, of one that version 0.2.0 wrote for a folder in today's form."""
+    if not isinstance(entries, dict) or "options" not in entries:
+        return entries
+    attempt = {name: entries.get(name) for name in ("versions", "seconds")}
+    return entries | {"settings": entries["options"], "attempts": [attempt], "finished": True}
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names whose values differ between two sets of settings, or that only one of them has."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    then, new = (("given" if of[name] == "" else str(of[name])) if name in of else "not given" for of in (before, now))
+    return f"{name}: {then} then, {new} now" if len(then + new) < 200 else f"{name} has changed"
 
 
 def installed_versions(*packages: str) -> dict[str, str]:
-    """Versions of the packages that are installed, by name."""
+    """Return the versions of the packages that are installed, by name."""
     versions = {}
     for package in packages:
         with contextlib.suppress(PackageNotFoundError):
@@ -20,21 +133,8 @@ def installed_versions(*packages: str) -> dict[str, str]:
     return versions
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
-    """The content of a record or card of a dataset, or None if there is none that posnet-prepare wrote."""
-    record = read_json(path)
-    if not isinstance(record, dict) or not {"key", "files"} <= record.keys() or not isinstance(record["files"], dict):
-        return None
-    # A name with a folder in it would be one of another place's files.
-    described = all(
-        Path(name).name == name and isinstance(about, dict) and {"bytes", "changed", "sha256"} <= about.keys()
-        for name, about in record["files"].items()
-    )
-    return record if described else None
-
-
 def read_json(path: Path) -> object:
-    """The content of a JSON file, None if it is not there or damaged, whatever the damage."""
+    """Return the content of a JSON file, None if it is not there or damaged, whatever the damage."""
     try:
         return json.loads(read_small(path))
     except (RecursionError, ValueError):
@@ -42,34 +142,32 @@ def read_json(path: Path) -> object:
 
 
 def sealed(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a JSON object with their hash as the entry ``sha256``, which tells whether one was changed."""
+    """Return the entries of a JSON object with their hash as the entry ``sha256``, which tells if one was changed."""
     others = {name: entry for name, entry in entries.items() if name != "sha256"}
     return others | {"sha256": hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()}
 
 
-def describe(folder: Path) -> dict[str, dict[str, Any]]:
-    """Size, time of change and SHA-256 of every file of a folder, by name."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return {path.name: {**_look(path), "sha256": digest(path, "sha256")} for path in files}
+def describe(paths: Iterable[Path]) -> dict[str, FileState]:
+    """Return the state of files by their names, in order."""
+    looks = {path: path.stat() for path in sorted(paths) if path.is_file()}
+    return {
+        path.name: {"bytes": look.st_size, "changed": look.st_mtime_ns, "sha256": digest(path)}
+        for path, look in looks.items()
+    }
 
 
 def are_intact(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether all files of :func:`describe` are there and unchanged. Only files with another date are read."""
-    for name, about in files.items():
+    """Return whether files are as :func:`describe` saw them. Only those with another date are read."""
+    for name, then in files.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != about["bytes"]:
+        if path.parent != folder or not path.is_file() or path.stat().st_size != then.get("bytes"):
             return False
-        if _look(path)["changed"] != about["changed"] and digest(path, "sha256") != about["sha256"]:
+        if path.stat().st_mtime_ns != then.get("changed") and digest(path) != then.get("sha256"):
             return False
     return True
 
 
-def _look(path: Path) -> dict[str, int]:
-    status = path.stat()
-    return {"bytes": status.st_size, "changed": status.st_mtime_ns}
-
-
-def digest(path: Path | str, algorithm: str) -> str:
-    """The hash of a file, in hexadecimal."""
+def digest(path: Path | str, algorithm: str = "sha256") -> str:
+    """Return the hash of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()

@@ -9,7 +9,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -17,8 +17,7 @@ import yaml
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import decoded, read_small
 
-T = TypeVar("T")
-
+_ADVICE = "Correct it."
 _MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
 _MOST_NODES = 1_000_000  # of YAML, each alias counted as what it stands for
 _DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
@@ -29,16 +28,12 @@ _NAMES = {
 }  # fmt: skip
 
 
-def read_json(
-    path: str | Path, kind: type[T] | Any = Any, what: str = "", advice: str = "Correct it.", most: int = 2**26
-) -> T | Any:
+def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _ADVICE, most: int = 2**26) -> Any:
     """Return the content of a JSON file as a type, such as a :class:`msgspec.Struct` or ``dict[str, int]``.
 
     Args:
         path: of a regular file.
-        kind: type of the content.
-        what: the file should be, for the error's text, such as "card of a dataset".
-        advice: how to get a right one, for the error's text.
+        kind, what, advice: see :func:`convert`.
         most: bytes that the file may have.
 
     Raises:
@@ -48,7 +43,7 @@ def read_json(
     return convert(parse_json(read_small(path, most), path, what, advice), kind, path, what, advice)
 
 
-def parse_json(data: bytes | str, name: object, what: str = "", advice: str = "Correct it.") -> Any:
+def parse_json(data: bytes | str, name: object, what: str = "", advice: str = _ADVICE) -> Any:
     """Return the content of JSON text, refused as by :func:`read_json`; ``name`` is that of the text's file."""
     try:
         return json.loads(
@@ -72,16 +67,11 @@ def _number(text: str) -> int | float:
     raise ValueError(f"{text:.50} is no finite number of at most {_MOST_DIGITS} digits")
 
 
-class UniqueKeys(yaml.composer.Composer):
-    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one."""
+class _StrictComposer(yaml.composer.Composer):
+    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one, and bombs of aliases."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        """Return a mapping as it is written: keys that come from ``<<`` may be there again, with other values.
-
-        Raises:
-            yaml.MarkedYAMLError: a key occurs twice.
-        """
-        node = super().compose_mapping_node(anchor)
+        node = super().compose_mapping_node(anchor)  # keys that come from << may be there again
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if (key.tag, key.value) in seen:
@@ -90,7 +80,6 @@ class UniqueKeys(yaml.composer.Composer):
         return node
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the whole document, unless aliases in aliases make it too large."""
         node = super().get_single_node()
         if node is not None and _size(node, {}) > _MOST_NODES:
             raise yaml.MarkedYAMLError(problem="aliases stand for too many values", problem_mark=node.start_mark)
@@ -107,11 +96,11 @@ def _size(node: yaml.Node, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-class TextLoader(UniqueKeys, yaml.BaseLoader):
+class TextLoader(_StrictComposer, yaml.BaseLoader):
     """Loader that leaves all scalars as they are written: 7e-4, off."""
 
 
-class PlainLoader(UniqueKeys, yaml.SafeLoader):
+class PlainLoader(_StrictComposer, yaml.SafeLoader):
     """Loader of plain data: texts, numbers, switches, lists and mappings. Times and dates are texts."""
 
     def number_or_text(self, node: yaml.ScalarNode) -> object:
@@ -127,19 +116,15 @@ for _kind in ("int", "float", "timestamp"):
 
 
 def read_yaml(
-    path: str | Path,
-    kind: type[T] | Any = Any,
-    loader: type[TextLoader] | type[PlainLoader] = TextLoader,
-    advice: str = "Correct it.",
-) -> T | Any:
+    path: str | Path, kind: Any = Any, loader: type[TextLoader] | type[PlainLoader] = TextLoader, advice: str = _ADVICE
+) -> Any:
     """Return the content of a YAML file as a type.
 
     Args:
         path: of the file; a pipe may be read.
-        kind: type of the content. Scalars that :class:`TextLoader` leaves as text become numbers and switches where
-            the type has them.
+        kind, advice: see :func:`convert`. Text of :class:`TextLoader` becomes numbers and switches where the type has
+            them.
         loader: of the file.
-        advice: how to get a right one, for the error's text.
 
     Raises:
         UsageError: the file is missing, too large or not YAML, has a key twice in a mapping, or its content is not of
@@ -159,19 +144,19 @@ def read_yaml(
 def _problem(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
+    if not isinstance(error, yaml.YAMLError | ValueError):
+        return "it has a value that cannot be read"
     return f"{getattr(error, 'problem', None) or error or type(error).__name__!s:.200}"
 
 
-def convert(
-    data: object, kind: type[T] | Any, path: object, what: str = "", advice: str = "Correct it.", strict: bool = True
-) -> T | Any:
+def convert(data: object, kind: Any, path: object, what: str = "", advice: str = _ADVICE, strict: bool = True) -> Any:
     """Return parsed JSON or YAML as a type.
 
     Args:
         data: lists, dicts, text, numbers, switches and None.
-        kind: type, see the documentation of msgspec.
+        kind: type, see the documentation of msgspec. Two members of a union with a pattern crash msgspec 0.22.
         path: file of the data, for the error's text.
-        what: the file should be, for the error's text.
+        what: the file should be, for the error's text, such as "card of a dataset".
         advice: how to get a right one, for the error's text.
         strict: refuse text where the type has a number or a switch.
 
@@ -209,8 +194,9 @@ def _complaint(data: Any, kind: Any, strict: bool) -> str:
     return f"{place} is {data!r:.50}, it should be {expected}"
 
 
-def _named(kinds: re.Match[str]) -> str:
-    return " or ".join(_NAMES.get(kind, kind) for kind in kinds[1].split(" | "))
+def _named(match: re.Match[str]) -> str:
+    kinds = match[1].split(" | ")
+    return " or ".join(_NAMES.get(kind, kind) for kind in kinds if kind != "int" or "float" not in kinds)
 
 
 def _misfit(value: object, kind: Any, strict: bool) -> str:

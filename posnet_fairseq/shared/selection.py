@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def best_index(valid: Sequence[float | None], maximize: bool = False) -> int:
-    """The index of the best value, the first of several; the number of values if all are None.
+    """Return the index of the best value, the first of several; the number of values if all are None.
 
     Args:
         valid: of each checkpoint, its value on the validation set, None if it has none.
@@ -16,7 +16,7 @@ def best_index(valid: Sequence[float | None], maximize: bool = False) -> int:
 
 
 def best_and_following(valid: Sequence[float | None], number: int, maximize: bool = False) -> range:
-    """Indices of the best checkpoint and the number - 1 that follow it, or of the last ones where fewer follow.
+    """Return indices of the best checkpoint and the number - 1 that follow it, or of the last ones where fewer follow.
 
     The PosNet paper (Schmidt and Di Gangi, WMT 2023, Section 5.3) chooses so. Without validation these are the last
     ones.

@@ -12,10 +12,11 @@ from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.run import run_attached, run_stage, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.records import Record
 from posnet_fairseq.studies import results, update_cost
 
 
@@ -36,7 +37,7 @@ def choose_beam(
         run_stage(settings, data, f"beam-{beam}", MODEL, output, command)
         reference = settings.data_folder / f"valid.{data.target}"
         scored = results.scored({"bleu": bleu}, settings.run / output, reference)["bleu"]
-        found[str(beam)] = round(scored["score"], 2)
+        found[str(beam)] = round(scored.score, 2)
     return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 
@@ -62,7 +63,7 @@ def translated(
 
 
 def model_of(settings: RunSettings) -> dict[str, int]:
-    """The number of parameters with stored energies, and the bytes of the folder of posnet-export."""
+    """Return the number of parameters with stored energies, and the bytes of the folder of posnet-export."""
     with tempfile.TemporaryDirectory(dir=settings.run) as place:
         folder = Path(place, "model")
         run_attached(
@@ -73,7 +74,7 @@ def model_of(settings: RunSettings) -> dict[str, int]:
 
 
 def training_of(run: Path) -> dict[str, Any]:
-    """What a training took and what became of it: its length, time, memory and curves."""
+    """Return what a training took and what became of it: its length, time, memory and curves."""
     log, record = run / "train.log", Record(run / "train.json")
     valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
     train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
@@ -98,7 +99,7 @@ def training_of(run: Path) -> dict[str, Any]:
 def cost_of(
     settings: RunSettings, baseline: RunSettings, data: TranslationData, device: Device
 ) -> dict[str, Any] | None:
-    """What an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
+    """Return what an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
 
     Args:
         settings: of the run.
@@ -112,9 +113,10 @@ def cost_of(
     if device.processes * settings.nodes > 1:
         return None
     out = settings.run / "cost-of-updates.json"
+    report = ProgressReporter()
     # A longer training costs no more for each update.
     trainings = [
-        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), data, device).arguments
+        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), data, device, report).arguments
         for each in (settings, baseline)
     ]
     run_stage(settings, data, "cost", "train.json", out.name, update_cost.measuring(out, *trainings))
@@ -123,6 +125,6 @@ def cost_of(
 
 
 def cpu_seconds(path: Path) -> float | None:
-    """CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
+    """Return CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
     found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
     return None if None in found else round(sum(found), 1)

@@ -1,31 +1,158 @@
 """Results of single runs of a study: small JSON files from which every table and picture is made again."""
 
+import base64
 import json
+import lzma
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta, Struct, to_builtins
 
-from posnet_eval.metrics.base import Metric, Segment
+from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
-from posnet_fairseq.shared.records import read_json
-from posnet_fairseq.studies.compression import pack, unpack
-from posnet_fairseq.studies.form import PRECISIONS, fault
+from posnet_fairseq.shared.schema import read_json
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.text.plain import read_parallel
 
+PRECISIONS = ("float32", "int8")
+_MOST_BYTES, _MEMORY = 2**26, 2**27  # of numbers, and of lzma, which needs half of it at its highest level
+# The highest level with a dictionary of 4 MiB: its own, of 64, takes most of the time and is larger than the numbers.
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 2**22}]
+
+Count = Annotated[int, Meta(gt=0, le=2**62)]
+Positive = Annotated[float, Meta(gt=0, le=2**62)]
+
+
+class Segments(Struct):
+    """Statistics of segments, (N, K) whole numbers below 2³¹, in a form for JSON.
+
+    Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
+    column is written as its difference from an earlier one, byte by byte, most of which are then equal: half of what
+    lzma makes of the numbers themselves.
+
+    Attributes:
+        shape: N and K.
+        step: columns between n-grams of two lengths: 1 in BLEU, 3 in chrF.
+        lzma: (4, K, N) bytes, compressed, in base64.
+    """
+
+    shape: tuple[Count, Count]
+    step: Literal[1, 3]
+    lzma: str
+
+
+def pack(statistics: FloatArray, step: Literal[1, 3]) -> Segments:
+    """Return (N, K) statistics in their small form."""
+    columns = statistics.T.astype("<i4", order="C")
+    columns[step:] = columns[:-step] - columns[step:]
+    planes = columns[..., None].view("u1").transpose(2, 0, 1)
+    data = base64.b64encode(lzma.compress(planes.tobytes(), filters=_FILTERS))
+    return Segments((len(statistics), statistics.shape[1]), step, data.decode("ascii"))
+
+
+def unpack(packed: Segments) -> FloatArray:
+    """Return (N, K) statistics that were packed.
+
+    Raises:
+        ValueError, lzma.LZMAError: they are damaged.
+    """
+    segments, width = packed.shape
+    if 4 * width * segments > _MOST_BYTES:
+        raise ValueError(f"{segments} segments of {width} numbers are too many")
+    unpacker = lzma.LZMADecompressor(memlimit=_MEMORY)
+    data = unpacker.decompress(base64.b64decode(packed.lzma), 4 * width * segments + 1)
+    planes = np.frombuffer(data, "u1").reshape(4, width, segments)
+    columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
+    for column in range(packed.step, width):
+        columns[column] = columns[column - packed.step] - columns[column]
+    return columns.T.astype(np.float64)
+
+
+class Score(Struct):
+    """A score of a translation."""
+
+    score: Annotated[float, Meta(ge=0, le=100)]
+    signature: dict[str, str]
+    segments: Segments
+
+
+class _Translation(Struct):
+    bleu: Score
+    chrf: Score
+    cpu_seconds: Positive | None  # None: not known
+    bleu_literature: Score | None = None
+
+
+class _TestSet(Struct):
+    float32: _Translation
+    int8: _Translation
+
+
+class _Course(Struct):
+    updates: Annotated[list[Count], Meta(min_length=1)]
+    perplexity: list[Positive]  # of the validation set
+
+    def __post_init__(self) -> None:
+        if len(self.updates) != len(self.perplexity):
+            raise ValueError(f"{len(self.perplexity)} perplexities are of {len(self.updates)} updates")
+
+
+class _Cost(Struct):
+    relative: Positive  # of an update, to one of the first baseline
+    other_seconds: Positive  # of one of the first baseline
+
+
+class _Training(Struct):
+    updates: Count
+    best_update: Count
+    best_perplexity: Positive
+    cpu_seconds_per_update: Positive | None
+    attempts: Count
+    validation: _Course
+    cost: _Cost | None = None
+
+
+class _Data(Struct):
+    key: str
+    source: str
+    target: str
+
+
+class _Search(Struct):
+    beam: Count
+
+
+class _Model(Struct):
+    parameters: Count
+    folder_bytes: Count
+
+
+class Result(Struct):
+    """The parts of a result that tables and pictures are made of; a file has more."""
+
+    study: str
+    system: str
+    seed: Annotated[int, Meta(ge=0, le=2**62)]
+    settings: dict[str, Any]
+    data: _Data
+    training: _Training
+    search: _Search
+    model: _Model
+    test_sets: dict[str, _TestSet]
+
 
 def path_of(folder: Path, system: str, seed: int) -> Path:
-    """The file of a run's result in the folder of a study."""
+    """Return the file of a run's result in the folder of a study."""
     return folder / f"{system}_s{seed}.json"
 
 
-def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) -> dict[str, Any]:
-    """Return the scores of a translation by metric, with the statistics of its segments packed."""
+def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) -> dict[str, Score]:
+    """Return the scores of a translation by metric."""
     texts = zip(*read_parallel(hypotheses, references), strict=True)
     segments = [Segment("", line, (reference,)) for line, reference in texts]
     found = {}
@@ -34,59 +161,52 @@ def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) ->
         for part, numbers in metric.statistics(segments):
             rows[list(part)] = numbers
         score = round(float(metric.corpus(rows.sum(0))), 4)
-        found[name] = {"score": score, "signature": metric.details(), "segments": pack(rows)}
+        found[name] = Score(score, metric.details(), pack(rows, 3 if name == "chrf" else 1))
     return found
 
 
 def write(path: Path, result: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all, a part on each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    parts = (f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in result.items())
+    parts = (f'"{name}": {json.dumps(part, ensure_ascii=False)}' for name, part in to_builtins(result).items())
     with replacing(path) as temporary:
         temporary.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
-def read(path: Path, study: Study) -> dict[str, Any]:
-    """A result.
-
-    Args:
-        path: its file.
-        study: of the run.
+def read(path: Path, study: Study) -> Result:
+    """Return the result of a run of a study.
 
     Raises:
         UsageError: the file is damaged, is not named after its run, or is of another study.
     """
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UsageError(f"{path} is no result of a run of a study. Remove it, and run that run again.")
-    if wrong := fault(content, study.metrics):
-        raise UsageError(f"{path} is no result of a run of a study: {wrong}. Remove it, and run that run again.")
-    metrics = metrics_of(content["data"]["target"], study.literature)
-    for name, metric, found in _scores(content, study.metrics):
-        numbers, made = unpack(found["segments"]), metrics[metric]
-        width = numbers.shape[1]
-        if width != made.width or not math.isclose(made.corpus(numbers.sum(0)), found["score"], abs_tol=1e-3):
-            raise UsageError(
-                f"{path}: the {metric} of {name} is {found['score']}, which is not the score of its segments. Copy the "
-                "file again, or remove it and run that run again."
-            )
-    right = path_of(path.parent, content["system"], content["seed"])
+    result: Result = read_json(path, Result, "result of a run of a study", "Remove it, and run that run again.")
+    for metric in metrics_of(result.data.target, study.literature).values():
+        for name, of in result.test_sets.items():
+            for translation in (of.float32, of.int8):
+                if not _is_right(getattr(translation, metric.name), metric, _lines(of)):
+                    raise UsageError(
+                        f"{path}: the {metric.name} of {name} is not the score of as many segments as others have. "
+                        "Copy the file again, or remove it and run that run again."
+                    )
+    right = path_of(path.parent, result.system, result.seed)
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
-    if content["study"] != study.name or content["test_sets"].keys() != study.test_sets.keys():
+    if (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
         raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
-    return content
+    return result
 
 
-def _scores(result: Mapping[str, Any], metrics: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Test set, metric, and the score with its segments."""
-    for name, translated in result["test_sets"].items():
-        for precision in PRECISIONS:
-            yield from ((name, metric, translated[precision][metric]) for metric in metrics)
+def _is_right(score: Score | None, metric: Metric, segments: int) -> bool:
+    try:
+        numbers = unpack(score.segments) if score else np.empty(0)
+    except (ValueError, lzma.LZMAError):
+        return False
+    right = numbers.shape == (segments, metric.width)
+    return right and score is not None and math.isclose(metric.corpus(numbers.sum(0)), score.score, abs_tol=1e-3)
 
 
-def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
-    """The results of a study's systems, by seed; systems without any are left out.
+def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
+    """Return the results of a study's systems, by seed; systems without any are left out.
 
     Args:
         folder: of the results.
@@ -96,35 +216,28 @@ def read_all(folder: Path, study: Study) -> dict[str, list[dict[str, Any]]]:
         UsageError: a file is no result of the study, see :func:`read`, is of other data or other settings than the
             rest, or of a system that the study does not have; or there are none.
     """
-    found: dict[str, dict[Path, dict[str, Any]]] = {system: {} for system in study.seeds}
-    for path in sorted(folder.glob("*_s*.json")):
-        run = read(path, study)
-        if run["system"] not in found:
-            raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
-        found[run["system"]][path] = run
-    found = {system: runs for system, runs in found.items() if runs}
+    found = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
     if not found:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
-    for runs in found.values():
-        _refuse_mixture("settings", lambda run: run["settings"], runs)
-    every = {path: run for runs in found.values() for path, run in runs.items()}
-    _refuse_mixture("data", lambda run: run["data"], every)
-    _refuse_mixture("lines in their test sets", _lines, every)
+    _refuse_mixture("data", found, lambda run: run.data)
+    _refuse_mixture("lines in their test sets", found, lambda run: [_lines(of) for of in run.test_sets.values()])
+    systems = {system: {path: run for path, run in found.items() if run.system == system} for system in study.systems}
+    for path in found.keys() - {path for runs in systems.values() for path in runs}:
+        raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
+    for runs in systems.values():
+        _refuse_mixture("settings", runs, lambda run: run.settings)
     # Not by path, where 10 comes before 2.
-    return {system: sorted(runs.values(), key=lambda run: run["seed"]) for system, runs in found.items()}
+    return {system: sorted(runs.values(), key=lambda run: run.seed) for system, runs in systems.items() if runs}
 
 
-def _lines(run: Mapping[str, Any]) -> dict[str, int]:
-    """The number of lines of each test set."""
-    return {name: found["float32"]["bleu"]["segments"]["shape"][0] for name, found in run["test_sets"].items()}
+def _lines(test_set: _TestSet) -> int:
+    return test_set.float32.bleu.segments.shape[0]
 
 
-def _refuse_mixture(
-    what: str, part: Callable[[Mapping[str, Any]], object], results: Mapping[Path, Mapping[str, Any]]
-) -> None:
-    first, *others = results
-    for path in others:
-        if part(results[path]) != part(results[first]):
+def _refuse_mixture(what: str, results: Mapping[Path, Result], part: Callable[[Result], object]) -> None:
+    for path, run in results.items():
+        first = next(iter(results))
+        if part(run) != part(results[first]):
             raise UsageError(
                 f"{path} and {first.name} were made with different {what}. Keep them in different folders."
             )

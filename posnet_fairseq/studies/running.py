@@ -1,10 +1,14 @@
 """Runs of a study, each of which leaves a result."""
 
 import dataclasses
+import os
+import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.jobs import RunJob, do_all
@@ -14,8 +18,9 @@ from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, refuse, setting
 from posnet_fairseq.runs.values import choose, seed_numbers, switch, whole_number
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.files import check_folder
+from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.studies import measuring, results
 from posnet_fairseq.studies.metrics import metrics_of
@@ -71,9 +76,37 @@ class StudyJob(RunJob):
 
     words: tuple[str, ...] = ()
 
-    def command(self, gpus: int | None) -> list[str]:
-        """The command that does it."""
-        return list(self.words)
+    def do(self, work: Work, gpus: int | None) -> None:
+        """Do it in a process of its own, whose CPU time is measured.
+
+        Raises:
+            UsageError: it failed.
+        """
+        with subprocess.Popen(
+            self.words,
+            env=os.environ | work.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            preexec_fn=ending_with_this(),
+        ) as process:
+            watch = threading.Thread(target=_end_with, args=(process, work.stopped), daemon=True)
+            watch.start()
+            said = [""]
+            for line in map(str.rstrip, process.stderr or ()):
+                said.append(line)
+                work.report.say(line)
+        if process.returncode:
+            raise UsageError(last_error("\n".join(said)) or said[-1] or f"exit code {process.returncode}")
+
+
+def _end_with(process: "subprocess.Popen[str]", stopped: threading.Event) -> None:
+    """End a process when its work is stopped."""
+    while process.poll() is None:
+        if stopped.wait(0.5):
+            process.terminate()
+            return
 
 
 def run_study(settings: StudySettings) -> None:
@@ -106,27 +139,27 @@ def run_study(settings: StudySettings) -> None:
 
 
 def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
-    """Systems and seeds, seed by seed: all systems can be compared as soon as the first is done.
+    """Return systems and seeds, seed by seed: all systems can be compared as soon as the first is done.
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
-    names = settings.only.replace(",", " ").split() or [system.name for system in study.systems]
+    names = settings.only.replace(",", " ").split() or list(study.systems)
     for name in names:
         try:
-            choose(name, [system.name for system in study.systems])
+            choose(name, list(study.systems))
         except ValueError as error:
             refuse("only", name, str(error))
     if settings.seed and settings.only:
         return [(name, seed) for seed in settings.seed for name in names]
-    seeds = settings.seed or sorted({seed for name in names for seed in study.seeds[name]})
-    return [(name, seed) for seed in seeds for name in names if seed in study.seeds[name]]
+    seeds = settings.seed or sorted({seed for name in names for seed in study.systems[name].seeds})
+    return [(name, seed) for seed in seeds for name in names if seed in study.systems[name].seeds]
 
 
 def _run_settings(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
-    its = study.system(system)
+    its = study.systems[system]
     texts = {
         **study.settings,
-        **{"mixer": its.mixer, "name": its.name, "options": its.options, "seed": str(seed)},
+        **{"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)},
         "runs": str(settings.runs or Path.cwd() / "runs" / study.name),
         "data": str(settings.data or ""),
         "dry_run": "1" if settings.dry_run else "0",
@@ -142,7 +175,7 @@ def _words(system: str, seed: int, settings: StudySettings) -> tuple[str, ...]:
 
 
 def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
-    """Whether a run's result is there.
+    """Return whether a run's result is there.
 
     Raises:
         UsageError: it was made under another protocol.
@@ -150,7 +183,7 @@ def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
     if not path.exists():
         return False
-    before, now = results.read(path, study)["settings"], _protocol(study, job)
+    before, now = results.read(path, study).settings, _protocol(study, job)
     different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if different:
         raise UsageError(
@@ -167,7 +200,7 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
     if not data.exists or not any(folder.glob("*_s*.json")):
         return
     (first, *_), *_ = results.read_all(folder, study).values()
-    if first["data"]["key"] != data.key:
+    if first.data.key != data.key:
         raise UsageError(
             f"the results in {shown(folder)} were made with other data than that in {shown(run_settings.data_folder)}, "
             f"so that new ones cannot be compared with them. Give another folder (--results)."
@@ -175,7 +208,7 @@ def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudyS
 
 
 def _protocol(study: Study, job: StudyJob) -> dict[str, Any]:
-    """What the result of a run depends on, by name."""
+    """Return what the result of a run depends on, by name."""
     left_out = (
         *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
         *("cpus", "gpus", "nodes", "master_port", "max_tokens"),
@@ -206,6 +239,6 @@ def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
     }
     results.write(path, result)
     scores = ", ".join(
-        f"{name}: {found['float32']['bleu']['score']:.1f} BLEU" for name, found in result["test_sets"].items()
+        f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items()
     )
     say(f"{shown(path)}: {scores}")

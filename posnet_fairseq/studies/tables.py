@@ -1,30 +1,32 @@
 """Tables of a study in Markdown."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 
 from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
 from posnet_eval.statistics.seeds import Contrast
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
-from posnet_fairseq.studies.form import PRECISIONS
 from posnet_fairseq.studies.protocol import Claim
+from posnet_fairseq.studies.results import PRECISIONS, Result
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
 SIGNIFICANT = 0.05
 
-Row = Sequence[str]
+Column = tuple[str, Callable[[str], str]]  # its title, and its cell for a system
 
 
 def markdown(analysis: Analysis) -> str:
-    """All tables of a study, each below a line in bold that says what it shows."""
+    """Return all tables of a study, each below a line in bold that says what it shows."""
     return "\n\n".join(f"**{title}**\n\n{text}" for title, text in _tables(analysis)) + "\n"
 
 
 def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
-    *others, last = analysis.test_sets
-    for test_set in others:
-        yield f"Scores on {_size(analysis, test_set)}", _scores(analysis, test_set)
-    yield f"Scores on {_size(analysis, last)}", f"{_scores(analysis, last)}\n\n{_about_scores(analysis, last)}"
+    for test_set in analysis.test_sets:
+        size = analysis.statistics(analysis.systems[0], test_set, "bleu").shape[1]
+        about = f"\n\n{_about_scores(analysis, test_set)}" if test_set == analysis.test_sets[-1] else ""
+        yield f"Scores on {analysis.title(test_set)}, {size:,} lines", _scores(analysis, test_set) + about
     yield "Validation perplexity at equal updates and at equal CPU time", _courses(analysis)
     for test_set in analysis.test_sets:
         yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
@@ -34,52 +36,46 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     yield "What the trainings took", _effort(analysis)
 
 
-def _table(head: Row, rows: Sequence[Row]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _size(analysis: Analysis, test_set: str) -> str:
-    size = analysis.statistics(analysis.systems[0], test_set, "bleu").shape[1]
-    return f"{analysis.title(test_set)}, {size:,} lines"
+def _by_system(systems: Iterable[str], *columns: Column) -> str:
+    rows = [[f"`{system}`", *(cell(system) for _, cell in columns)] for system in systems]
+    return _table(["", *(title for title, _ in columns)], rows)
 
 
-def _number(value: float | None, shown: Callable[[float], str] = decimal) -> str:
-    return GAP if value is None else shown(value)
-
-
-def _label(name: str) -> str:
-    return f"`{name}`"
+def _number(value: float | None, form: str = "{:.1f}") -> str:
+    return GAP if value is None else form.format(value)
 
 
 def _scores(analysis: Analysis, test_set: str) -> str:
-    """Scores with intervals and marks, the best system by BLEU first."""
-    head = ["", "seeds", "parameters", "updates", "CPU h", "perplexity"]
-    head += [metric.label for metric in analysis.metrics.values()]
-    scores = {
-        system: [analysis.score(system, test_set, metric) for metric in analysis.metrics] for system in analysis.systems
-    }
-    rows = []
-    for system in sorted(scores, key=lambda name: -scores[name][0].value):
-        hours = analysis.cpu_seconds(system)
-        cells = [
-            _label(system),
-            str(len(analysis.seeds(system))),
-            _number(analysis.mean(system, "model", "parameters"), lambda number: f"{number / 1e6:.2f}M"),
-            _number(analysis.mean(system, "training", "updates"), lambda number: f"{number:,.0f}"),
-            _number(hours and hours / 3600, lambda number: f"{number:.2f}"),
-            _number(analysis.mean(system, "training", "best_perplexity"), lambda number: f"{number:.2f}"),
-        ]
-        for metric, score in zip(analysis.metrics, scores[system], strict=True):
-            parts = [decimal(score.value), f"±{score.half_width:.1f}"]
-            parts += [f"σ{score.deviation:.1f}"] if score.deviation is not None else []
-            cells.append(" ".join([*parts, _marks(analysis, system, test_set, metric)]).strip())
-        rows.append(cells)
-    return _table(head, rows)
+    """Return scores with intervals and marks, the best system by BLEU first."""
+
+    def hours(system: str) -> str:
+        seconds = analysis.cpu_seconds(system)
+        return _number(seconds and seconds / 3600, "{:.2f}")
+
+    def scored(metric: str, system: str) -> str:
+        score = analysis.score(system, test_set, metric)
+        spread = "" if score.deviation is None else f" σ{score.deviation:.1f}"
+        marks = _marks(analysis, system, test_set, metric)
+        return f"{decimal(score.value)} ±{score.half_width:.1f}{spread} {marks}".strip()
+
+    return _by_system(
+        sorted(analysis.systems, key=lambda system: -analysis.score(system, test_set, "bleu").value),
+        ("seeds", lambda system: str(len(analysis.results[system]))),
+        ("parameters", lambda system: f"{analysis.mean(system, lambda run: run.model.parameters) / 1e6:.2f}M"),
+        ("updates", lambda system: f"{analysis.mean(system, lambda run: run.training.updates):,.0f}"),
+        ("CPU h", hours),
+        ("perplexity", lambda system: f"{analysis.mean(system, lambda run: run.training.best_perplexity):.2f}"),
+        *((metric.label, partial(scored, name)) for name, metric in analysis.metrics.items()),
+    )
 
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:
-    marks = ", ".join(f"{symbol} {_label(name)}" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
+    marks = ", ".join(f"{symbol} `{name}`" for symbol, name in zip(SYMBOLS, analysis.baselines, strict=False))
     if marks:
         marks = f" Different with p ≤ .05 (two-sided, as of claims below) from {marks}: ↑ better, ↓ worse."
     signatures = "\n".join(f"`{analysis.signature(test_set, metric)}`" for metric in analysis.metrics)
@@ -87,7 +83,7 @@ def _about_scores(analysis: Analysis, test_set: str) -> str:
         f"Means of the seeds; ±: 95% interval over sentences (paired bootstrap, {RESAMPLES:,} resamples, seed {SEED}); "
         f"σ: standard deviation over seeds.{marks} Perplexity: of the validation set, the least. CPU h: hours of a "
         "core for the updates, without validations, at the cost of an update below. Parameters are those of inference, "
-        "with stored energies.\n" + signatures
+        f"with stored energies.\n{signatures}"
     )
 
 
@@ -102,36 +98,26 @@ def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
 
 
 def _courses(analysis: Analysis) -> str:
-    """Perplexities after equal updates, and after equal CPU time, up to the shortest training."""
+    """Return perplexities after equal updates, and after equal CPU time, up to the shortest training."""
     last = min(float(analysis.course(system)[0][-1]) for system in analysis.systems)
-    updates = [last * part / PARTS for part in range(1, PARTS + 1)]
     least = analysis.least_cpu_seconds
-    seconds = [least * part / PARTS for part in range(1, PARTS + 1)] if least else []
-    head = [
-        "",
-        *(f"{number:,.0f} updates" for number in updates),
-        *(f"{number / 60:.0f} CPU min" for number in seconds),
-    ]
 
-    def end(system: str) -> float:
-        return analysis.perplexity_at(system, last) or float("inf")
+    def perplexity(at: float, of: Callable[[str, float], float | None], system: str) -> str:
+        return _number(of(system, at))
 
-    rows = [
-        [
-            _label(system),
-            *(_number(analysis.perplexity_at(system, number)) for number in updates),
-            *(_number(analysis.perplexity_after(system, number)) for number in seconds),
-        ]
-        for system in sorted(analysis.systems, key=end)
-    ]
-    return _table(head, rows)
+    columns: list[Column] = []
+    for updates in (last * part / PARTS for part in range(1, PARTS + 1)):
+        columns.append((f"{updates:,.0f} updates", partial(perplexity, updates, analysis.perplexity_at)))
+    for seconds in (least * part / PARTS for part in range(1, PARTS + 1) if least):
+        columns.append((f"{seconds / 60:.0f} CPU min", partial(perplexity, seconds, analysis.perplexity_after)))
+    by_end = sorted(analysis.systems, key=lambda name: analysis.perplexity_at(name, last) or float("inf"))
+    return _by_system(by_end, *columns)
 
 
 def _lengths(analysis: Analysis, test_set: str) -> str:
     groups = analysis.by_length(test_set, "bleu")
-    head = ["", *(f"{words} ({size:,})" for words, size, _ in groups)]
-    rows = [[_label(name), *(decimal(scores[name]) for _, _, scores in groups)] for name in analysis.systems]
-    return f"{_table(head, rows)}\n\nIn parentheses: sentences."
+    columns = [(f"{words} ({size:,})", lambda system, of=scores: decimal(of[system])) for words, size, scores in groups]
+    return f"{_by_system(analysis.systems, *columns)}\n\nIn parentheses: sentences."
 
 
 def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
@@ -164,7 +150,7 @@ def _claims(analysis: Analysis) -> str:
         rows.append(
             [
                 f"{claim.says} ({claim.source})",
-                f"{_label(claim.system)} − {_label(claim.other)}",
+                f"`{claim.system}` − `{claim.other}`",
                 signed(found.value, 1),
                 f"{signed(found.low, 1)} … {signed(found.high, 1)}",
                 "< .001" if found.p < 0.001 else f"{found.p:.3f}".removeprefix("0"),
@@ -187,84 +173,88 @@ def _claims(analysis: Analysis) -> str:
 
 
 def _power(analysis: Analysis) -> str:
-    head = ["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"]
+    """Return the errors of differences from a baseline, by the numbers of seeds of both."""
+
+    def seeds(pair: tuple[str, str]) -> tuple[int, int]:
+        return len(analysis.results[pair[0]]), len(analysis.results[pair[1]])
+
+    pairs = [
+        (system, baseline)
+        for place, baseline in enumerate(analysis.baselines)
+        for system in analysis.systems
+        if system not in analysis.baselines[: place + 1]
+    ]
     rows = []
     for test_set in analysis.test_sets:
-        for metric in analysis.metrics:
-            spread = analysis.seed_variance(test_set, metric).deviation
-            contrasts: dict[tuple[int, int], list[Contrast]] = {}
-            for place, baseline in enumerate(analysis.baselines):
-                for system in analysis.systems:
-                    if system not in analysis.baselines[: place + 1]:
-                        seeds = (len(analysis.seeds(system)), len(analysis.seeds(baseline)))
-                        contrast = analysis.contrast(system, baseline, test_set, metric)
-                        contrasts.setdefault(seeds, []).append(contrast)
-            for (some, others), found in sorted(contrasts.items()):
+        for name, metric in analysis.metrics.items():
+            spread = analysis.seed_variance(test_set, name).deviation
+            for (some, others), alike in groupby(sorted(pairs, key=seeds), seeds):
+                found = [analysis.contrast(*pair, test_set, name) for pair in alike]
                 middle = sorted(found, key=lambda contrast: contrast.error)[len(found) // 2]
-                label = analysis.metrics[metric].label
-                cells = [
-                    analysis.title(test_set),
-                    label,
-                    _number(spread, lambda number: f"{number:.2f}"),
-                    f"{some} and {others}",
-                ]
+                cells = [analysis.title(test_set), metric.label, _number(spread, "{:.2f}"), f"{some} and {others}"]
                 rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
     foot = (
         "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
         "difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
     )
+    head = ["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"]
     return f"{_table(head, rows)}\n\n{foot}"
 
 
 def _costs(analysis: Analysis) -> str:
     test_set = analysis.test_sets[0]
-    head = ["", "folder, MiB", "beam", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
-    rows = []
-    for system in analysis.systems:
-        speeds, scores = [], []
-        for precision in PRECISIONS:
-            seconds = analysis.translation_seconds(system, test_set, precision)
-            lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
-            speeds.append(" ".join(_number(each and lines / each) for each in seconds))
-            scores.append(analysis.score(system, test_set, "bleu", precision).value)
-        size = analysis.mean(system, "model", "folder_bytes")
-        beams = " ".join(str(run["search"]["beam"]) for run in analysis.results[system])
-        cells = [_label(system), _number(size and size / 2**20), beams, *speeds, *map(decimal, scores)]
-        rows.append([*cells, signed(scores[1] - scores[0])])
-    baseline = _label(analysis.study.baselines[0])
-    foot = (
-        f"Translation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger beams take "
-        "longer. Seconds of a core, with the start of the program, while other programs ran; as if all machines were "
-        f"equally fast, which updates of {baseline}, timed after each training, tell."
+
+    def speeds(precision: str, system: str) -> str:
+        lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
+        times = analysis.translation_seconds(system, test_set, precision)
+        return " ".join(_number(seconds and lines / seconds) for seconds in times)
+
+    def bleu(precision: str, system: str) -> float:
+        return analysis.score(system, test_set, "bleu", precision).value
+
+    first, second = PRECISIONS
+    table = _by_system(
+        analysis.systems,
+        ("folder, MiB", lambda system: f"{analysis.mean(system, lambda run: run.model.folder_bytes) / 2**20:.1f}"),
+        ("beam", lambda system: _each(analysis, system, lambda run: run.search.beam)),
+        ("sentences a CPU s", partial(speeds, first)),
+        ("int8", partial(speeds, second)),
+        ("BLEU", lambda system: decimal(bleu(first, system))),
+        ("int8", lambda system: decimal(bleu(second, system))),
+        ("difference", lambda system: signed(bleu(second, system) - bleu(first, system))),
     )
-    return f"{_table(head, rows)}\n\n{foot}"
+    return (
+        f"{table}\n\nTranslation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger "
+        "beams take longer. Seconds of a core, with the start of the program, while other programs ran; as if all "
+        f"machines were equally fast, which updates of `{analysis.study.baselines[0]}`, timed after each training, "
+        "tell."
+    )
+
+
+def _each(analysis: Analysis, system: str, figure: Callable[[Result], float | None], form: str = "{}") -> str:
+    return " ".join(_number(figure(run), form) for run in analysis.results[system])
 
 
 def _effort(analysis: Analysis) -> str:
-    baseline = _label(analysis.study.baselines[0])
-    head = ["", "seeds", "updates", "best at", "attempts", "cost of an update", "CPU h spent"]
-    rows, total = [], 0.0
-    for system in analysis.systems:
-        runs = analysis.results[system]
-        hours = (
-            sum((run["training"]["cpu_seconds_per_update"] or 0) * run["training"]["updates"] for run in runs) / 3600
-        )
-        total += hours
-        rows.append(
-            [
-                _label(system),
-                " ".join(str(run["seed"]) for run in runs),
-                " ".join(f"{run['training']['updates']:,}" for run in runs),
-                " ".join(f"{run['training']['best_update']:,}" for run in runs),
-                " ".join(str(run["training"]["attempts"]) for run in runs),
-                " ".join(_number((run["training"].get("cost") or {}).get("relative"), "{:.2f}".format) for run in runs),
-                f"{hours:.2f}",
-            ]
-        )
-    seconds = _number(analysis.baseline_seconds, "{:.2f}".format)
-    foot = (
-        f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; {baseline} "
-        "against itself shows how exact that is. Spent: as the logs say, with validations, on machines with other "
-        f"programs beside the trainings; {total:.1f} hours of a core for all."
+    def hours(system: str) -> float:
+        trainings = [run.training for run in analysis.results[system]]
+        return sum((each.cpu_seconds_per_update or 0) * each.updates for each in trainings) / 3600
+
+    def relative(run: Result) -> float | None:
+        return run.training.cost.relative if run.training.cost else None
+
+    table = _by_system(
+        analysis.systems,
+        ("seeds", lambda system: _each(analysis, system, lambda run: run.seed)),
+        ("updates", lambda system: _each(analysis, system, lambda run: run.training.updates, "{:,}")),
+        ("best at", lambda system: _each(analysis, system, lambda run: run.training.best_update, "{:,}")),
+        ("attempts", lambda system: _each(analysis, system, lambda run: run.training.attempts)),
+        ("cost of an update", lambda system: _each(analysis, system, relative, "{:.2f}")),
+        ("CPU h spent", lambda system: f"{hours(system):.2f}"),
     )
-    return f"{_table(head, rows)}\n\n{foot}"
+    baseline, seconds = f"`{analysis.study.baselines[0]}`", _number(analysis.baseline_seconds, "{:.2f}")
+    return (
+        f"{table}\n\nCost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "
+        f"{baseline} against itself shows how exact that is. Spent: as the logs say, with validations, on machines "
+        f"with other programs beside the trainings; {sum(map(hours, analysis.systems)):.1f} hours of a core for all."
+    )

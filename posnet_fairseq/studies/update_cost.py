@@ -24,7 +24,7 @@ AGAINST = "--against"
 
 
 def measuring(out: Path, own: Sequence[str], other: Sequence[str]) -> list[str]:
-    """The command that measures a training against another.
+    """Return the command that measures a training against another.
 
     Args:
         out: JSON file that it writes.
@@ -34,7 +34,7 @@ def measuring(out: Path, own: Sequence[str], other: Sequence[str]) -> list[str]:
 
 
 def _training(arguments: Sequence[str]) -> Callable[[], object]:
-    """A function that does the next update of a training that begins."""
+    """Return a function that does the next update of a training that begins."""
     from fairseq import tasks
     from fairseq.data.iterators import GroupedIterator
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf

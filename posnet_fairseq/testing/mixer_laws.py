@@ -1,6 +1,7 @@
 """What must hold for every token mixer by itself. Each law takes a mixer, in float64, and raises AssertionError."""
 
 import copy
+import dataclasses
 import functools
 import io
 import pickle
@@ -114,7 +115,7 @@ def tokens_without_positions_are_refused(mixer: TokenMixer) -> None:
         refused(lambda: mixer.step(query[:, -1:], state, vectors[0]), said)
     if cross:
         longer = copy.deepcopy(mixer)
-        longer.max_positions *= 2
+        longer.settings = dataclasses.replace(longer.settings, max_positions=2 * length)
         torch.testing.assert_close(mixer(short, query, **context), longer(short, query, **context), **CLOSE)
     if cross and mixer.reads_memory_positions:
         refused(lambda: mixer(short, short, **context, length_ratio=(5, 1)), "positions: give the vectors of")

@@ -17,23 +17,19 @@ _SETS = {"train": "training", "valid": "validation"}
 _HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
 
 
-def check(path: str | Path) -> np.ndarray | None:
-    """Lengths of the sentences of one side of a set, whose index and data file are checked against each other.
+def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
+    """Check index and data file of one side of a set against each other.
 
     Args:
         path: of the two files, without their endings .idx and .bin.
 
     Returns:
-        (N,) lengths in tokens, the end symbol included; None where the format, an old one, does not tell them.
+        (N,) lengths of the sentences in tokens, the end symbol included, and the type of the token ids; None where the
+        format, an old one, does not tell them.
 
     Raises:
         UsageError: one of the files is damaged, cut short, of other data, or a directory.
     """
-    return _checked(path)[0]
-
-
-def _checked(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
-    """See :func:`check`; also the type of the token ids."""
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     for file in (index, data):
         if file.is_dir():
@@ -64,7 +60,7 @@ def _checked(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
 
 
 def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """The token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
+    """Return the token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
 
     Every sentence ends with the end symbol. The ids are read from the disk when they are used.
 
@@ -74,7 +70,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         UsageError: one of the files is damaged, or of another format than fairseq-preprocess writes by default.
     """
-    sizes, kind = _checked(path)
+    sizes, kind = check(path)
     if sizes is None or kind is None or kind.kind == "f":
         raise UsageError(
             f"{path}.idx is not of the memory-mapped format. Binarise the text again, with --dataset-impl mmap."
@@ -84,7 +80,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def binarised_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
-    """The path that the names of a binarised set begin with, such as ``folder/train.en-de``.
+    """Return the path that the names of a binarised set begin with, such as ``folder/train.en-de``.
 
     Args:
         folder: directory that fairseq-preprocess wrote.

@@ -44,7 +44,7 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``.
+        """Return the dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``.
 
         Raises:
             UsageError: the file cannot be read, is not UTF-8, has no symbols, a line of another form, or a symbol
@@ -102,31 +102,31 @@ class Dictionary:
     __hash__ = None  # type: ignore[assignment]  # a dictionary can change
 
     def index(self, symbol: str) -> int:
-        """The id of a symbol, that of ``<unk>`` if the dictionary does not have it."""
+        """Return the id of a symbol, that of ``<unk>`` if the dictionary does not have it."""
         return self.indices.get(symbol, _UNK)
 
     def bos(self) -> int:
-        """The id of ``<s>``."""
+        """Return the id of ``<s>``."""
         return _BOS
 
     def pad(self) -> int:
-        """The id of ``<pad>``."""
+        """Return the id of ``<pad>``."""
         return _PAD
 
     def eos(self) -> int:
-        """The id of ``</s>``."""
+        """Return the id of ``</s>``."""
         return _EOS
 
     def unk(self) -> int:
-        """The id of ``<unk>``."""
+        """Return the id of ``<unk>``."""
         return _UNK
 
     def encode_line(self, line: str) -> torch.Tensor:
-        """(M,) ids of the tokens of a line, which spaces separate, and of ``</s>`` at the end."""
+        """Return (M,) ids of the tokens of a line, which spaces separate, and of ``</s>`` at the end."""
         return torch.tensor([*map(self.index, line.split()), _EOS])
 
     def string(self, tokens: Iterable[int] | torch.Tensor) -> str:
-        """Symbols of token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``.
+        """Return symbols of token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``.
 
         Args:
             tokens: (N,) ids.
@@ -160,5 +160,5 @@ class Vocabulary:
         return self.source_dictionary, self.target_dictionary
 
     def encode(self, tokens: str) -> torch.Tensor:
-        """(M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
+        """Return (M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
         return self.source_dictionary.encode_line(tokens)

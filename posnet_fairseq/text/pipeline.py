@@ -2,32 +2,31 @@
 
 import hashlib
 from pathlib import Path
-from typing import Protocol
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.text.card import CARD, DatasetCard, bad_card
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 
-class TextPipeline(Protocol):
-    """Converts plain text to tokens, and tokens to plain text."""
+class TextPipeline:
+    """Converts plain text to tokens, and tokens to plain text; this one leaves text that is tokens already as it is."""
 
     def encode(self, line: str) -> str:
-        """Tokens between spaces, of plain text of the source language."""
-        ...
+        """Return tokens between spaces, of plain text of the source language."""
+        return line
 
     def encode_target(self, line: str) -> str:
-        """Tokens between spaces, of plain text of the target language."""
-        ...
+        """Return tokens between spaces, of plain text of the target language."""
+        return line
 
     def decode(self, tokens: str) -> str:
-        """Plain text of tokens of the target language."""
-        ...
+        """Return plain text of tokens of the target language."""
+        return tokens
 
 
-class Pipeline:
+class Pipeline(TextPipeline):
     """Splits plain text into words and these into subwords, and joins them.
 
     Args:
@@ -40,36 +39,20 @@ class Pipeline:
         self._source_pieces, self._target_pieces = source_pieces, target_pieces
 
     def encode(self, line: str) -> str:
-        """Tokens between spaces, of plain text of the source language."""
+        """Return tokens of the source language, see :meth:`TextPipeline.encode`."""
         return self._source_pieces.split(self._source.split(line))
 
     def encode_target(self, line: str) -> str:
-        """Tokens between spaces, of plain text of the target language."""
+        """Return tokens of the target language, see :meth:`TextPipeline.encode_target`."""
         return self._target_pieces.split(self._target.split(line))
 
     def decode(self, tokens: str) -> str:
-        """Plain text of tokens of the target language."""
+        """Return plain text, see :meth:`TextPipeline.decode`."""
         return self._target.join(self._target_pieces.join(tokens))
 
 
-class Pretokenized:
-    """Leaves text that is tokens already as it is."""
-
-    def encode(self, line: str) -> str:
-        """The line itself."""
-        return line
-
-    def encode_target(self, line: str) -> str:
-        """The line itself."""
-        return line
-
-    def decode(self, tokens: str) -> str:
-        """The tokens themselves."""
-        return tokens
-
-
 def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
-    """The pipeline that the card of a prepared dataset describes.
+    """Return the pipeline that the card of a prepared dataset describes.
 
     Args:
         folder: directory of the dataset.
@@ -94,12 +77,14 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
         else:  # text of one language
             tokenizers = [Tokenizer("", "none")] * 2
         names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
-        return Pipeline(*tokenizers, *(kind(_companion(path, name, card)) for name in names))
+        pieces: list[Subwords] = [kind(_companion(path, name, card)) for name in names]
+        return Pipeline(tokenizers[0], tokenizers[1], pieces[0], pieces[1])
     except FileNotFoundError:
         raise UsageError(
-            f"{folder} has no {CARD}, which says how its text was split into tokens. Give --sentencepiece-model FILE, "
-            "--bpe-codes FILE (for Moses words with BPE), --pretokenized for text that is split already, or --data "
-            "with a directory that posnet-prepare made."
+            f"{folder} has no {CARD}, which says how its text was split into tokens. Give "
+            f"{option('sentencepiece_model')}, {option('bpe_codes')} (for Moses words with BPE), "
+            f"{option('pretokenized')} (for text that is split already), or {option('data')}, a directory that "
+            "posnet-prepare made."
         ) from None
     except LookupError as error:
         raise bad_card(path, error) from error
@@ -112,7 +97,7 @@ def choose_pipeline(
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
 ) -> TextPipeline:
-    """The pipeline that the user gives, else the one of :func:`pipeline_of`.
+    """Return the pipeline that the user gives, else the one of :func:`pipeline_of`.
 
     Args:
         folder, languages: see :func:`pipeline_of`.
@@ -125,7 +110,7 @@ def choose_pipeline(
     """
     source, target = languages
     if pretokenized:
-        return Pretokenized()
+        return TextPipeline()
     if sentencepiece_model:
         pieces = SentencePieces(sentencepiece_model)
         return Pipeline(Tokenizer(source, "none"), Tokenizer(target, "none"), pieces, pieces)
@@ -140,12 +125,13 @@ def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None
         model = f"translates from {languages[0]} to {languages[1]}" if all(languages) else "is of one language"
         raise UsageError(
             f"{card_path} says how {known[0]} and {known[1]} are split into tokens, and the model {model}. Give the "
-            "directory that it was trained on by --data, or --bpe-codes, --sentencepiece-model or --pretokenized."
+            f"directory that it was trained on by {option('data')}, or {option('bpe_codes')}, "
+            f"{option('sentencepiece_model')} or {option('pretokenized')}."
         )
 
 
 def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
-    """The path of a file in the card's folder, unchanged since the card was written.
+    """Return the path of a file in the card's folder, unchanged since the card was written.
 
     Raises:
         LookupError: the card lacks its hash.

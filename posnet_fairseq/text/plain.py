@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import is_blank, read_lines
+from posnet_fairseq.shared.files import is_blank, iterate_lines
 
 SEGMENTED = 0.05  # share of lines with marks of subwords from which on a text is not plain
 TOKENIZED = 0.3  # share of lines that end in a space and a full stop from which on a text is tokenized
@@ -24,8 +24,13 @@ _ENTITY = re.compile(r"&(?:quot|apos|amp|lt|gt|#\d+|#x[0-9a-f]+);", re.I)
 
 
 def read_text(path: str | Path) -> list[str]:
-    """Return the lines of a text, see :func:`posnet_fairseq.shared.files.read_lines` and :func:`plain_lines`."""
-    return list(plain_lines(read_lines(path), "standard input" if str(path) == "-" else path))
+    """Return the lines of a text, see :func:`iterate_text`."""
+    return list(iterate_text(path))
+
+
+def iterate_text(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a text as they are asked for, see :func:`iterate_lines` and :func:`plain_lines`."""
+    return plain_lines(iterate_lines(path), "standard input" if str(path) == "-" else path)
 
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
@@ -101,11 +106,13 @@ def _shown(text: tuple[str, ...]) -> str:
 
 
 def _refuse_table(lines: Iterable[str], name: object) -> Iterator[str]:
-    """Yield lines, and refuse them in the end if each has a tab."""
+    """Yield lines, and refuse them if each of all, or of the first thousand, has a tab."""
     tabs, plain = 0, False
     for line in lines:
         if not plain and not is_blank(line):
             tabs, plain = tabs + 1, "\t" not in line
+            if tabs == 1000 and not plain:
+                break
         yield line
     if tabs > 1 and not plain:
         raise UsageError(
@@ -145,5 +152,5 @@ class PlainText:
 
 
 def has_subwords(line: str) -> bool:
-    """Whether a line has marks of BPE or SentencePiece."""
+    """Return whether a line has marks of BPE or SentencePiece."""
     return ("@@" in line or "▁" in line) and bool(_MARKED.search(line))

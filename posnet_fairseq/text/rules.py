@@ -61,7 +61,7 @@ def write_rules(
 
 
 def _each(files: FileNames, languages: Iterable[str], name: str, copied: Callable[[str, str], str]) -> FileNames:
-    """New names of a file of all languages, or of one for each."""
+    """Return new names of a file of all languages, or of one for each."""
     if isinstance(files, str):
         return copied(files, name.format(""))
     return {language: copied(files[language], name.format(f".{language}")) for language in languages}

@@ -3,7 +3,6 @@
 import contextlib
 import io
 from pathlib import Path
-from typing import Protocol
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain_damaged_codes
@@ -12,18 +11,6 @@ from posnet_fairseq.shared.files import read_small
 ANOTHER_FILE = "Copy it again, or give the file that the training data was made with."
 # Words whose pieces BPE remembers. Without a limit they would fill the memory on a large corpus.
 _REMEMBERED = 200_000
-
-
-class Subwords(Protocol):
-    """Splits words into pieces, and joins pieces to words."""
-
-    def split(self, words: str) -> str:
-        """Pieces between spaces, of words between single spaces."""
-        ...
-
-    def join(self, pieces: str) -> str:
-        """Words of pieces."""
-        ...
 
 
 class Merges:
@@ -52,13 +39,13 @@ class Merges:
             raise UsageError(explain_damaged_codes("it is empty or has empty pieces", path))
 
     def split(self, words: str) -> str:
-        """Pieces between spaces, of words between single spaces; ``@@`` ends all pieces of a word but its last."""
+        """Return pieces between spaces, of words between single spaces; ``@@`` ends all but the last of a word."""
         if len(self._bpe.cache) > _REMEMBERED:
             self._bpe.cache.clear()
         return self._bpe.process_line(words)
 
     def join(self, pieces: str) -> str:
-        """Words of pieces."""
+        """Return words of pieces."""
         return (pieces + " ").replace("@@ ", "").rstrip()
 
 
@@ -88,9 +75,12 @@ class SentencePieces:
             raise UsageError(f"{path} is damaged or no sentencepiece model. {ANOTHER_FILE}") from error
 
     def split(self, words: str) -> str:
-        """Pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``."""
+        """Return pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``."""
         return " ".join(self._model.encode(words, out_type=str))
 
     def join(self, pieces: str) -> str:
-        """Words of pieces."""
+        """Return words of pieces."""
         return pieces.replace(" ", "").replace("▁", " ").strip()
+
+
+Subwords = Merges | SentencePieces

@@ -52,11 +52,11 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_lowercase(self) -> bool:
-        """Whether words are in lower case."""
+        """Return whether words are in lower case."""
         return self.lowercase or self.lowercase_first
 
     def split(self, line: str) -> str:
-        """Words of a line of plain text, between single spaces; "" for a blank line."""
+        """Return words of a line of plain text, between single spaces; "" for a blank line."""
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
         if self.lowercase_first:
@@ -75,7 +75,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return line.lower() if self.lowercase else line
 
     def join(self, words: str) -> str:
-        """Plain text of words between spaces."""
+        """Return plain text of words between spaces."""
         if self.tokenizer == "moses":
             return _moses_joiner(self.language).detokenize(words.split())
         return words if self.tokenizer == "none" else _SPACE_AT_CHARACTER.sub("", words)

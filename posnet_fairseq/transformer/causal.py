@@ -1,7 +1,7 @@
 """What the decoders of translation and language models share."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.linear import Linear
-from posnet_fairseq.transformer.layers import DecoderLayer, LanguageModelLayer
 from posnet_fairseq.transformer.placement import position_kind, position_readers
 
 
@@ -62,7 +61,7 @@ class CausalDecoder(nn.Module):
         cfg: options of the model.
         embed_tokens: embedding of the predicted words.
         padding_idx: id of the padding symbol.
-        layer: class of the layers.
+        layers: made when they are iterated over, after the positions.
         shared_output: whether the output projection is the embedding too.
     """
 
@@ -76,7 +75,7 @@ class CausalDecoder(nn.Module):
         cfg: Any,
         embed_tokens: nn.Embedding,
         padding_idx: int,
-        layer: type[DecoderLayer] | type[LanguageModelLayer],
+        layers: Iterable[nn.Module],
         shared_output: bool,
     ) -> None:
         super().__init__()
@@ -91,7 +90,7 @@ class CausalDecoder(nn.Module):
             for_mixers=bool(position_readers(cfg, "decoder")),
         )
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = nn.ModuleList(layer(cfg, index) for index in range(cfg.decoder_layers))
+        self.layers = nn.ModuleList(layers)
         self.final_norm = nn.LayerNorm(cfg.decoder_embed_dim)
         self.output_projection: Any = Linear(cfg.decoder_embed_dim, embed_tokens.num_embeddings, bias=False)
         if shared_output:

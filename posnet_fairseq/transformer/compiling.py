@@ -5,7 +5,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 # Layers of all kinds share a count of graphs, and each kind has some: with padding, without, for the first step.
 _MOST_GRAPHS = 64
@@ -25,8 +25,8 @@ def check_compiler(device: str) -> None:
     except Exception as error:
         needed = "a C++ compiler and Python's headers" if device == "cpu" else "Triton and a C compiler"
         raise UsageError(
-            f"--compile: torch could not compile a function on this machine, which takes {needed}. Install them (on "
-            "Debian and Ubuntu: build-essential and python3-dev), or leave --compile out."
+            f"{option('compile')}: torch could not compile a function on this machine, which takes {needed}. Install "
+            f"them (on Debian and Ubuntu: build-essential and python3-dev), or leave {option('compile')} out."
         ) from error
 
 

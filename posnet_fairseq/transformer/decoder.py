@@ -1,10 +1,12 @@
 """The decoder of a translation model."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.layout import inverse, reorder
 from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
@@ -23,13 +25,20 @@ class Decoder(CausalDecoder):
         padding_idx: id of the padding symbol.
         length_ratio: γ as source tokens, target tokens, which becomes part of the checkpoint; None where the
             cross-attention does not read it.
+        mixers: settings of the layers' mixers, by place.
     """
 
     def __init__(
-        self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, length_ratio: tuple[int, int] | None
+        self,
+        cfg: Any,
+        embed_tokens: nn.Embedding,
+        padding_idx: int,
+        length_ratio: tuple[int, int] | None,
+        mixers: Mapping[str, Iterable[MixerSettings]],
     ) -> None:
         shared_output = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
-        super().__init__(cfg, embed_tokens, padding_idx, DecoderLayer, shared_output)
+        pairs = zip(mixers["decoder"], mixers["cross"], strict=True)
+        super().__init__(cfg, embed_tokens, padding_idx, (DecoderLayer(cfg, *pair) for pair in pairs), shared_output)
         # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
         self.length_ratio_version: Tensor | None
         self.register_buffer("length_ratio_version", None if length_ratio is None else torch.tensor(length_ratio))

@@ -1,5 +1,6 @@
 """The encoder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.transformer.layers import EncoderLayer
@@ -94,9 +96,10 @@ class Encoder(nn.Module):
         cfg: options of the model.
         embed_tokens: embedding of the source's words.
         padding_idx: id of the padding symbol.
+        mixers: settings of the layers' mixers.
     """
 
-    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int) -> None:
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
         super().__init__()
         self.padding_idx = padding_idx
         self.embed_tokens = embed_tokens
@@ -109,7 +112,7 @@ class Encoder(nn.Module):
             for_mixers=bool(position_readers(cfg, "encoder")),
         )
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
-        self.layers = nn.ModuleList(EncoderLayer(cfg, layer) for layer in range(cfg.encoder_layers))
+        self.layers = nn.ModuleList(EncoderLayer(cfg, mixer) for mixer in mixers)
         self.final_norm = nn.LayerNorm(cfg.encoder_embed_dim)
 
     def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:

@@ -1,9 +1,11 @@
 """The decoder of a language model."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.transformer.causal import CausalDecoder, DecoderState, Features
 from posnet_fairseq.transformer.layers import LanguageModelLayer
 
@@ -15,12 +17,14 @@ class LanguageModel(CausalDecoder):
         cfg: options of the model.
         embed_tokens: embedding of the words.
         padding_idx: id of the padding symbol.
+        mixers: settings of the layers' mixers.
     """
 
     length_option = "--tokens-per-sample"
 
-    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int) -> None:
-        super().__init__(cfg, embed_tokens, padding_idx, LanguageModelLayer, cfg.share_decoder_input_output_embed)
+    def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
+        layers = (LanguageModelLayer(cfg, mixer) for mixer in mixers)
+        super().__init__(cfg, embed_tokens, padding_idx, layers, cfg.share_decoder_input_output_embed)
         if cfg.add_bos_token:
             self.first_symbol = 0  # <s>
 

@@ -5,11 +5,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.initialization import linear
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.compiling import CompilableLayer
-from posnet_fairseq.transformer.placement import build_mixer
 
 
 class FeedForward(nn.Module):
@@ -35,15 +36,13 @@ class _SelfAttentionLayer(CompilableLayer):
 
     Args:
         cfg: options of the model.
-        side: ``encoder`` or ``decoder``.
-        layer: its number, from 0.
-        projection_bias: whether projections to queries, keys and values have biases.
+        mixer: of the self-attention.
     """
 
-    def __init__(self, cfg: Any, side: str, layer: int, projection_bias: bool = True) -> None:
+    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
         super().__init__()
-        self.self_attn = build_mixer(cfg, side, layer, projection_bias)
-        self.self_attn_norm = nn.LayerNorm(getattr(cfg, f"{side}_embed_dim"))
+        self.self_attn = get_mixer(mixer.mixer)(mixer)
+        self.self_attn_norm = nn.LayerNorm(mixer.embed_dim)
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
 
     def add_feed_forward(self, cfg: Any, side: str) -> None:
@@ -65,8 +64,8 @@ class _SelfAttentionLayer(CompilableLayer):
 class EncoderLayer(_SelfAttentionLayer):
     """Self-attention by the encoder's mixer, then feed-forward."""
 
-    def __init__(self, cfg: Any, layer: int) -> None:
-        super().__init__(cfg, "encoder", layer)
+    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
+        super().__init__(cfg, mixer)
         self.add_feed_forward(cfg, "encoder")
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
@@ -75,13 +74,10 @@ class EncoderLayer(_SelfAttentionLayer):
 
 
 class LanguageModelLayer(_SelfAttentionLayer):
-    """Causal self-attention by the decoder's mixer, then feed-forward.
+    """Causal self-attention by the decoder's mixer, then feed-forward."""
 
-    As in the GPTs of the Translution paper, projections to queries, keys and values have no biases.
-    """
-
-    def __init__(self, cfg: Any, layer: int) -> None:
-        super().__init__(cfg, "decoder", layer, projection_bias=False)
+    def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
+        super().__init__(cfg, mixer)
         self.add_feed_forward(cfg, "decoder")
 
     def forward(
@@ -94,9 +90,9 @@ class LanguageModelLayer(_SelfAttentionLayer):
 class DecoderLayer(_SelfAttentionLayer):
     """Causal self-attention and cross-attention by the decoder's mixers, then feed-forward."""
 
-    def __init__(self, cfg: Any, layer: int) -> None:
-        super().__init__(cfg, "decoder", layer)
-        self.cross_attn = build_mixer(cfg, "cross", layer)
+    def __init__(self, cfg: Any, mixer: MixerSettings, cross: MixerSettings) -> None:
+        super().__init__(cfg, mixer)
+        self.cross_attn = get_mixer(cross.mixer)(cross)
         # A norm of queries that the mixer does not read would be trained in vain.
         self.cross_attn_norm = nn.LayerNorm(cfg.decoder_embed_dim) if self.cross_attn.reads_queries else nn.Identity()
         self.add_feed_forward(cfg, "decoder")

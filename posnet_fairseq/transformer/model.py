@@ -47,11 +47,11 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
     Raises:
         UsageError: the options make no model.
     """
-    check(cfg)
+    mixers = check(cfg)
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
     ratio = (parse(cfg.length_ratio) or UNKNOWN) if mixer_at(cfg, "cross").reads_length_ratio else None
-    return Transformer(Encoder(cfg, source, PADDING), Decoder(cfg, target, PADDING, ratio))
+    return Transformer(Encoder(cfg, source, PADDING, mixers["encoder"]), Decoder(cfg, target, PADDING, ratio, mixers))
 
 
 def build_language_model(cfg: Any, words: int) -> LanguageModel:
@@ -64,8 +64,8 @@ def build_language_model(cfg: Any, words: int) -> LanguageModel:
     Raises:
         UsageError: the options make no model.
     """
-    check(cfg)
-    return LanguageModel(cfg, word_embedding(words, cfg.decoder_embed_dim), PADDING)
+    mixers = check(cfg)
+    return LanguageModel(cfg, word_embedding(words, cfg.decoder_embed_dim), PADDING, mixers["decoder"])
 
 
 def word_embedding(words: int, embed_dim: int) -> nn.Embedding:

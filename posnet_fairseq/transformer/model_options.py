@@ -14,8 +14,6 @@ from posnet_fairseq.mixers.bases.positions import PositionEmbedding
 from posnet_fairseq.registry import close_registry, option_fields
 from posnet_fairseq.transformer.activations import Activation
 
-PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
-
 
 def _option(help_text: str, default: Any = None) -> Any:
     return field(default=default, metadata={"help": help_text})

@@ -1,15 +1,15 @@
-"""Which mixer stands where in a model, and how it is built there."""
+"""Which mixer stands where in a model, and with which settings."""
 
 import dataclasses
 import re
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, MixerSettings, side_of
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS, per_layer
+from posnet_fairseq.transformer.model_options import per_layer
 
 
 def places(cfg: Any) -> list[str]:
@@ -21,11 +21,6 @@ def mixer_at(cfg: Any, place: str) -> type[TokenMixer]:
     """The mixer class that the options put at `place`."""
     option = PLACE_OPTIONS[place]
     return get_mixer(getattr(cfg, option), flag(option))
-
-
-def side_of(place: str) -> str:
-    """The side of the model, ``encoder`` or ``decoder``, that has the mixers of a place."""
-    return "encoder" if place == "encoder" else "decoder"
 
 
 def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
@@ -50,18 +45,30 @@ def gate_at(cfg: Any, place: str) -> str:
     return str(cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer_at(cfg, place).default_gate)
 
 
-def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> MixerSettings:
-    """The settings of the mixer at `place` in layer `layer`, counted from 0."""
+def layer_mixers(cfg: Any) -> dict[str, list[MixerSettings]]:
+    """Return the settings of every mixer of a model: for each place, those of its layers in their order.
+
+    Raises:
+        UsageError: an option makes no mixer.
+    """
+    return {
+        place: [_mixer_settings(cfg, place, layer) for layer in range(getattr(cfg, f"{side_of(place)}_layers"))]
+        for place in places(cfg)
+    }
+
+
+def _mixer_settings(cfg: Any, place: str, layer: int) -> MixerSettings:
+    """Return the settings of the mixer at `place` in layer `layer`, counted from 0."""
     mixer, side = mixer_at(cfg, place), side_of(place)
     chosen = {}
     for option in dataclasses.fields(mixer.Config):
         value = getattr(cfg, option.name)
         if value is not None and per_layer(option):
-            name = flag(option.name)
-            value = of_layer(name, value, layer, getattr(cfg, f"{side}_layers"))
+            value = of_layer(flag(option.name), value, layer, getattr(cfg, f"{side}_layers"))
         if value is not None:
             chosen[option.name] = value
-    return MixerSettings(
+    settings = MixerSettings(
+        mixer=mixer.name,
         place=place,
         embed_dim=getattr(cfg, f"{side}_embed_dim"),
         memory_dim=cfg.encoder_embed_dim if place == "cross" else getattr(cfg, f"{side}_embed_dim"),
@@ -70,20 +77,14 @@ def mixer_settings(cfg: Any, place: str, layer: int, projection_bias: bool = Tru
         dropout=cfg.attention_dropout,
         gate=gate_at(cfg, place),
         options=configure(mixer.Config, chosen),
-        projection_bias=projection_bias,
+        projection_bias="encoder" in places(cfg),  # language models have none, as the GPTs of the Translution paper
         shared_dropout=cfg.shared_attention_dropout,
     )
-
-
-def build_mixer(cfg: Any, place: str, layer: int, projection_bias: bool = True) -> TokenMixer:
-    """The mixer module that stands at `place` in layer `layer`, counted from 0."""
-    settings = mixer_settings(cfg, place, layer, projection_bias)
-    for option in dataclasses.fields(mixer_at(cfg, place).Config):
-        layers = getattr(settings.options, option.name)
-        if option.metadata.get("first_layers") and layers is not None and layer >= layers:
-            attention = get_mixer("attention")
-            return attention(dataclasses.replace(settings, options=attention.Config()))
-    return mixer_at(cfg, place)(settings)
+    for option in dataclasses.fields(mixer.Config):
+        first = getattr(settings.options, option.name) if option.metadata.get("first_layers") else None
+        if first is not None and layer >= first:
+            return dataclasses.replace(settings, mixer="attention", options=get_mixer("attention").Config())
+    return settings
 
 
 def position_readers(cfg: Any, side: str) -> list[type[TokenMixer]]:

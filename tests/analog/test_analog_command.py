@@ -58,6 +58,7 @@ def test_without_noise_and_with_enough_bits_translations_are_the_digital_ones(
     assert (tmp_path / "y").read_text() == translated["digital.txt"]
 
 
+@pytest.mark.thorough  # 7 s: 17 translations
 def test_the_same_seed_gives_the_same_report(folder, tmp_path):
     options = "--programmings 2 --time 25s 1h --adc-bits 6 8".split()
     for name in ("one", "two"):

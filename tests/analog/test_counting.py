@@ -9,9 +9,9 @@ from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.bench import counting
 from posnet_fairseq.bench.crossbars import Count, count, mixing
 from posnet_fairseq.cli import mixers
+from posnet_fairseq.costs import counting
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.decoding import Decoding
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
@@ -49,6 +49,7 @@ def on_crossbars(name, parts, tile_size):
 
 
 @pytest.mark.parametrize("name", mixer_names())
+@pytest.mark.thorough  # 25 s; quick: test_mixing_weights_on_several_crossbars
 def test_reads_and_conversions_are_those_of_decoding(name, monkeypatch):
     parts = PARTS if issubclass(get_mixer(name), PositionBasedMixer) else PARTS[1:]
     seen = counted(on_crossbars(name, parts, TILE_SIZE), monkeypatch)
@@ -72,7 +73,7 @@ def of_mixing(name, tile_size):
     """The count of a model's position-based mixing alone."""
     model = counting.build(name, "tiny", WORDS, LENGTH)
     mixers = [module for module in model.modules() if isinstance(module, PositionBasedMixer)]
-    return sum((mixing(m, counting.mixing_size(m, LENGTH, "tiny"), tile_size) for m in mixers), start=Count())
+    return sum((mixing(m, LENGTH, tile_size) for m in mixers), start=Count())
 
 
 @pytest.mark.parametrize(("name", "pairs"), [("attention", 2), ("shaw", 2), ("relative", 2), ("rposnet", 0)])

@@ -46,6 +46,7 @@ def on_ideal_crossbars(case, renormalise=False):
     ],
     ids=lambda law: law.__name__,
 )
+@pytest.mark.thorough  # 40 s; quick: test_without_noise_and_with_enough_bits_a_model_is_the_digital_one
 def test_law(case, law, monkeypatch):
     monkeypatch.setattr(laws, "TOLERANCE", {"rtol": 0, "atol": 1e-4})
     model, _ = on_ideal_crossbars(case)

@@ -60,6 +60,13 @@ def test_rooms_import_only_what_they_may(copied):
             "text.new -> posnet_fairseq.inf",
         ),
         ("layers", "posnet_fairseq/new_room.py", "", "new_room"),
+        (
+            "core-layers",
+            "posnet_fairseq/registry.py",
+            "import posnet_fairseq.mixers.bases.token_mixer",
+            "registry -> posnet_fairseq.mixers.bases.token_mixer",
+        ),
+        ("acyclic", "posnet_fairseq/ops/offsets.py", "import posnet_fairseq.ops.band", ".offsets -> .band"),
         ("no-fairseq", "posnet_fairseq/ops/heads.py", "from fairseq import utils", "ops.heads -> fairseq"),
         ("no-fairseq", "posnet_fairseq/text/new.py", "def f():\n    import hydra", "text.new -> hydra"),
         (

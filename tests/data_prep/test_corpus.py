@@ -28,9 +28,13 @@ def write(path, lines, compress=bytes):
     return path
 
 
+def write_pairs(folder, pairs=PAIRS, stem="my", languages=("en", "de")):
+    return [write(folder / f"{stem}.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(languages)]
+
+
 @pytest.fixture
 def files(tmp_path):
-    return [write(tmp_path / f"my.{name}", [pair[i] for pair in PAIRS]) for i, name in enumerate(("en", "de"))]
+    return write_pairs(tmp_path)
 
 
 def make(folder, *arguments, name="data"):
@@ -81,22 +85,9 @@ def test_several_files_and_sets_of_ones_own(files, tmp_path):
 
 @pytest.mark.parametrize("tokenizer", ["jieba", "characters"])
 def test_chinese(tmp_path, tokenizer):
-    pairs = archives.sentences("en", "zh", 80, 1)
-    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "zh"))]
-    data = make(
-        tmp_path,
-        "--train",
-        *given,
-        "--valid-every",
-        "5",
-        "--tokenizer",
-        tokenizer,
-        "--merges",
-        "90",
-        "30",
-        "--max-ratio",
-        "4",
-    )
+    given = write_pairs(tmp_path, archives.sentences("en", "zh", 80, 1), languages=("en", "zh"))
+    options = f"--valid-every 5 --tokenizer {tokenizer} --merges 90 30 --max-ratio 4".split()
+    data = make(tmp_path, "--train", *given, *options)
     words = text_of(data / "stages/tokenise", "train.zh").split("\n")[0].split()
     assert (max(map(len, words)) == 1) == (tokenizer == "characters")
     lines = text_of(data, "valid.zh").split("\n")[:-1]
@@ -105,21 +96,11 @@ def test_chinese(tmp_path, tokenizer):
 
 
 def test_sentencepiece_takes_the_text_as_it_is(files, tmp_path):
-    prepare.main(
-        ["corpus", "--train", *map(str, files), "--valid-every", "9", "--subwords", "sentencepiece", "--pieces", "60"]
-        + ["--out", str(tmp_path / "data")]
-    )
+    options = "--valid-every 9 --subwords sentencepiece --pieces 60 --out".split()
+    prepare.main(["corpus", "--train", *map(str, files), *options, str(tmp_path / "data")])
     pieces = text_of(tmp_path / "data", "valid.bpe.de").split("\n")[:-1]
     pipeline = pipeline_of(tmp_path / "data", ("en", "de"))
     assert [pipeline.decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
-
-
-def test_processes_change_nothing(tmp_path):
-    pairs = archives.sentences("en", "de", 9000, 3)
-    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "de"))]
-    one = make(tmp_path, "--train", *given, "--valid-every", "23", name="one")
-    many = make(tmp_path, "--train", *given, "--valid-every", "23", "--workers", "3", name="many")
-    assert contents(one) == contents(many)
 
 
 def test_a_monstrous_line_is_dropped(files, tmp_path, capsys):
@@ -201,23 +182,17 @@ def test_odd_names(tmp_path, capsys):
     """Brackets, that rich would read, and bytes that are no UTF-8."""
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a [new] [/b] \xe9"))
     folder.mkdir(parents=True)
-    given = [write(folder / f"caf\udce9.{name}", [pair[i] for pair in PAIRS]) for i, name in enumerate(("en", "de"))]
+    given = write_pairs(folder, stem="caf\udce9")
     make(folder, "--train", *given, "--valid-every", "23", "--dry-run")
     assert "[new] [/b]" in capsys.readouterr().out
     data = make(folder, "--train", *given, "--valid-every", "23")
     assert "caf\ufffd.en" in json.loads(text_of(data, "dataset.json"))["files_read"]["train"][0]
 
 
-@pytest.mark.parametrize("card", ["[1]", '{"key": "x"}', "{"])
-def test_damaged_records(files, tmp_path, card, capsys):
+def test_a_damaged_card_is_not_ours(files, tmp_path, capsys):
     data = make(tmp_path, "--train", *files, "--valid-every", "23")
-    before = contents(data)
-    (data / "stages/split/stage.json").write_text(card)
-    (data / "dataset.json").write_text(card)
-    make(tmp_path, "--train", *files, "--valid-every", "23")
-    assert contents(data) == before
     shutil.rmtree(data / "stages")
-    (data / "dataset.json").write_text(card)
+    (data / "dataset.json").write_text('{"key": "x"}')
     assert "exists already" in refused(capsys, tmp_path, "--train", *files, "--valid-every", "23", card=True)
 
 
@@ -258,10 +233,10 @@ def test_too_little_disk(files, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.thorough  # 11 s: data are prepared until each of the stages fails
 def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
     """On a real small disk, where this user may mount one: one sentence, and with room it goes on to the same end."""
-    pairs = archives.sentences("en", "de", 4000, 3)
-    given = [write(tmp_path / f"my.{name}", [pair[i] for pair in pairs]) for i, name in enumerate(("en", "de"))]
+    given = write_pairs(tmp_path, archives.sentences("en", "de", 4000, 3))
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
@@ -276,80 +251,51 @@ def test_a_disk_that_fills_up(tmp_path, capsys, monkeypatch):
         subprocess.run(["umount", "-l", disk], check=True)
 
 
-def test_bad_input(files, tmp_path, capsys):
-    english, german = files
-    short = write(tmp_path / "short.de", ["eins", "zwei"])
-    empty = [write(tmp_path / f"empty.{name}", []) for name in ("en", "de")]
-    latin = tmp_path / "latin.de"
-    latin.write_bytes("Müll\n".encode("latin-1") * 60)
-    utf16 = tmp_path / "wide.de"
-    utf16.write_bytes(("x\n" * 60).encode("utf-16-le"))
-    three = write(tmp_path / "three.tsv", ["a\tb\tc"])
-    table = write(tmp_path / "table.de", ["\t".join(pair) for pair in PAIRS])
-    split = write(tmp_path / "split.de", [line.replace("tz", "t@@ z") for _, line in PAIRS])
-    pieces = write(tmp_path / "pieces.tsv", [f"{line}\t▁{line.replace(' ', ' ▁')}" for line, _ in PAIRS])
-    texts = [write(tmp_path / f"{name}.txt", ["a"]) for name in ("source", "target")]
-    tiny = [write(tmp_path / "tiny.en", ["one", "ab"]), write(tmp_path / "tiny.de", ["xyz", "q"])]
-    cut = tmp_path / "cut.de.gz"
-    cut.write_bytes(gzip.compress(os.urandom(100).hex().encode() * 600)[:-30])
-    every = ("--valid-every", "23")
-    for arguments, said in {
-        (english, short, *every): "short.de has 2 lines, ",
-        (english, latin, *every): "latin.de is not UTF-8: line 1 has an invalid byte at its offset 1",
-        (english, utf16, *every): "wide.de has a NUL byte in line 1",
-        (*empty, *every): "empty.de: there is no text in it",
-        (english, tmp_path / "none.de", *every): "none.de: there is no such file",
-        (english, *every): "--train has 1 files that are not in pairs. Give SOURCE TARGET",
-        (three, "-s", "en", "-t", "de", *every): "three.tsv: line 1 has 3 columns",
-        (english, table, *every): "table.de is a table: each line has a tab",
-        (english, split, *every): "split.de is split into subwords (60 of 60 lines have @@ or ▁)",
-        (pieces, "-s", "en", "-t", "de", *every): "pieces.tsv is split into subwords",
-        (three, *every): "the files' names do not tell the language. Give --source-lang",
-        (english, english, *every): "source and target are both en",
-        (english, german, german, english, *every): "my.de stands for the source, en, and ends in de",
-        (english, german, "-t", "zho", *every): "--target-lang zho: Chinese is called zh here",
-        (
-            *texts,
-            *every,
-        ): "the ending 'txt' is taken for no language, as only those of two letters are. Give --source-lang",
-        (*tiny, "--valid-every", "2"): "no subwords can be learnt: no two letters stand together twice",
-        (english, Path("/dev/null"), "-t", "de", *every): "/dev/null is a folder or a pipe",
-        (
-            english,
-            short.with_suffix(".TXT2"),
-            *every,
-        ): "the ending 'TXT2' is taken for no language, as only those of two letters are. Give --target-lang",
-        (english, german, "-t", "gswx", *every): "--target-lang gswx: give a code of two or three letters, such as de",
-        (english, cut, *every): "cut.de.gz is damaged behind line",
-        (english, german): "a validation set comes from one place",
-        (english, german, "--valid", english, german, *every): "a validation set comes from one place",
-        (english, german, "--valid-every", "1"): "--valid-every 1: no training pair would be left",
-        (english, german, "--valid-every", "61"): "no sentences are left in the valid set",
-        (english, german, "--max-length", "2", *every): "no sentences are left in the train set",
-        (
-            english,
-            german,
-            "--max-length",
-            "2",
-            "--min-length",
-            "3",
-            *every,
-        ): "--min-length 3 is more than --max-length 2",
-        (english, german, "--max-ratio", "0.5", *every): "--max-ratio 0.5: give 1 or more",
-        (
-            english,
-            german,
-            "--merges",
-            "5",
-            "6",
-            "7",
-            *every,
-        ): "--merges 5 6 7: give one number, or",
-        (english, german, "--pieces", "50", *every): "--pieces has no meaning with --subwords bpe",
-        (english, german, "--tokenizer", "jieba", *every): "--tokenizer is for Chinese, the languages are en and de",
-        (english, german, "--workers", "0", *every): "--workers 0: give 1 or more",
-    }.items():
-        assert said in refused(capsys, tmp_path, "--train", *arguments), said
+EVERY = "--valid-every 23"
+BOTH = f"my.en my.de {EVERY}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        # files
+        (f"my.en latin.de {EVERY}", "latin.de is not UTF-8: line 1 has an invalid byte at its offset 1"),
+        (f"my.en table.de {EVERY}", "table.de is a table: each line has a tab"),
+        (f"my.en split.de {EVERY}", "split.de is split into subwords (60 of 60 lines"),
+        (f"pieces.tsv -s en -t de {EVERY}", "pieces.tsv is split into subwords (60 of 60 lines"),
+        # pairs and languages
+        (f"my.en {EVERY}", "--train has 1 files that are not in pairs. Give SOURCE TARGET"),
+        (f"my.en my.de my.de my.en {EVERY}", "my.de stands for the source, en, and ends in de"),
+        (f"my.en my.en {EVERY}", "source and target are both en"),
+        (f"source.txt target.txt {EVERY}", "--source-lang txt: give a code of two or three letters, such as de or gsw"),
+        (f"{BOTH} -t zho", "--target-lang zho: give a code of two or three letters, such as de or gsw, zh for Chinese"),
+        (f"pieces.tsv {EVERY}", "--source-lang: give a code of two or three letters"),
+        # what is left
+        ("tiny.en tiny.de --valid-every 2", "no subwords can be learnt: no two letters stand together twice"),
+        (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),
+        # options
+        ("my.en my.de", "a validation set comes from one place"),
+        (f"{BOTH} --valid my.en my.de", "a validation set comes from one place"),
+        (f"{BOTH} --merges 5 6 7", "--merges 5 6 7: give one number, or"),
+        (f"{BOTH} --pieces 50", "--pieces has no meaning with --subwords bpe"),
+        (f"{BOTH} --tokenizer jieba", "--tokenizer has no meaning with en and de, only with Chinese (zh)"),
+    ],
+)
+def test_bad_input(files, tmp_path, capsys, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    lines = {
+        "table.de": ["\t".join(pair) for pair in PAIRS],
+        "split.de": [line.replace("tz", "t@@ z") for _, line in PAIRS],
+        "pieces.tsv": [f"{line}\t▁{line.replace(' ', ' ▁')}" for line, _ in PAIRS],
+        "source.txt": ["a"],
+        "target.txt": ["a"],
+        "tiny.en": ["one", "ab"],
+        "tiny.de": ["xyz", "q"],
+    }
+    for name, content in lines.items():
+        write(tmp_path / name, content)
+    (tmp_path / "latin.de").write_bytes("Müll\n".encode("latin-1") * 60)
+    assert said in refused(capsys, tmp_path, "--train", *arguments.split())
 
 
 @pytest.mark.parametrize("kind", [("--subwords", "bpe", "--merges", "30"), ("--subwords", "sentencepiece")])
@@ -357,22 +303,8 @@ def test_like_another_dataset(files, tmp_path, kind):
     """The subwords and dictionaries are the other's, also for words that it did not have."""
     pieces = ["--pieces", "60"] if "sentencepiece" in kind else []
     general = tmp_path / "general"
-    prepare.main(
-        [
-            "corpus",
-            *kind,
-            *pieces,
-            "--lowercase",
-            "--train",
-            *map(str, files),
-            "--valid-every",
-            "23",
-            "--workers",
-            "1",
-            "--out",
-            str(general),
-        ]
-    )
+    options = [*kind, *pieces, "--lowercase", "--valid-every", "23", "--workers", "1", "--out", str(general)]
+    prepare.main(["corpus", "--train", *map(str, files), *options])
     special = [
         write(tmp_path / f"special.{name}", [f"Zebras {n} and old houses." for n in range(30)]) for name in ("en", "de")
     ]
@@ -393,8 +325,8 @@ def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
     data = make(tmp_path, "--train", *files, "--valid-every", "23")
     arguments = ["corpus", "--like", str(data), "--out", str(tmp_path / "x"), "--valid-every", "10", "--train"]
     for more, sentence in (
-        ([*files, "--merges", "20"], "--merges with --like"),
-        ([*reversed(files)], "it is from en to de, the text from de to en"),
+        ([*files, "--merges", "20"], "--merges has no meaning with --like"),
+        ([*reversed(files)], "a whole dataset of posnet-prepare from de to en. This one is from en to de."),
     ):
         with pytest.raises(SystemExit):
             prepare.main([*arguments, *map(str, more)])
@@ -402,4 +334,4 @@ def test_like_is_refused_where_it_cannot_be(files, tmp_path, capsys):
     arguments[2] = str(tmp_path)
     with pytest.raises(SystemExit):
         prepare.main([*arguments, *map(str, files)])
-    assert "it has no card (dataset.json)" in capsys.readouterr().err
+    assert "This one has no card that says how text became tokens" in capsys.readouterr().err

@@ -6,24 +6,25 @@ import json
 import lzma
 import os
 import random
-from dataclasses import replace
 
 import pytest
 
-from posnet_data_prep import preparation, prepare
+from posnet_data_prep import prepare
+from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources import apt
 from posnet_data_prep.sources import debian as reading
 from posnet_data_prep.sources.archives import AptIndex
+from posnet_data_prep.sources.debian import paragraphs, read_descriptions
 from posnet_data_prep.sources.document_sets import (
+    LEAST,
     MOST_HELD_OUT,
     Document,
+    NearDuplicates,
     drop_near_duplicates,
     split_families,
     write_documents,
 )
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.near_duplicates import LEAST, NearDuplicates
-from posnet_data_prep.sources.package_descriptions import paragraphs, read_descriptions
 from posnet_fairseq.shared.errors import UsageError
 from support.package_indexes import NAME, install_apt_get, invented, record, serving, write_indexes
 
@@ -51,7 +52,6 @@ def test_texts_have_the_hash_of_their_english(tmp_path):
         (record("a", "de", "Kurz") + "Package: b\nVersion: 1\n\n", "line 5 .*Give an index Translation-de"),
         (record("a", "fr", "Court"), "line 1 .*language de"),
         ("no index\n", "line 1 .*Description-md5"),
-        ("", "is empty"),
         (b"Package: \xff\n", "is not UTF-8"),
         (
             record("a", "de", "Kurz") + record("b", "de", "Lang")[:-1],
@@ -96,9 +96,9 @@ def test_a_folder_of_indexes_as_apt_keeps_them(tmp_path, report, ending, compres
 def test_lz4_without_apt_and_damaged(tmp_path, monkeypatch):
     path = tmp_path / "index"
     path.write_bytes(lz4(b"text")[:-6])
-    if apt.HELPER.exists():
-        with pytest.raises(UsageError, match="is damaged"):
-            apt.decompress_lz4(path, tmp_path / "plain")
+    with pytest.raises(UsageError, match="is compressed by lz4, and damaged"):
+        apt.decompress_lz4(path, tmp_path / "plain")
+    path.write_bytes(lz4(b"text"))
     monkeypatch.setattr(apt, "HELPER", tmp_path / "none")
     with pytest.raises(UsageError, match="no apt to read it"):
         apt.decompress_lz4(path, tmp_path / "plain")
@@ -233,10 +233,9 @@ def test_documents_keep_their_order(tmp_path):
 
 def test_the_dataset(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(reading, "HELD_OUT", {"valid": 9, "test": 18})
-    monkeypatch.setattr(preparation, "PARAGRAPHS", replace(preparation.PARAGRAPHS, pieces=60))
     lists, data = write_indexes(tmp_path / "lists"), tmp_path / "data"
     command = ["debian.en-de", "--out", str(data), "--mirror", str(lists), "--workers", "1"]
-    command += ["--downloads", str(tmp_path / "downloads")]
+    command += ["--downloads", str(tmp_path / "downloads"), "--pieces", "60"]
     prepare.main(command)
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"] == {"train": 153, "valid": 9, "test": 18}
@@ -270,18 +269,19 @@ def test_translations_that_are_none_are_left_out(tmp_path, report):
     assert counts == {"documents": 2, "other paragraphs": 1, "pairs": 3, "unusable": 1}
 
 
-def test_indexes_without_text_for_training(tmp_path, report):
-    downloads = Downloads(tmp_path, str(write_indexes(tmp_path / "lists")), report)
-    with pytest.raises(
-        UsageError, match=r"^180 pairs are too few .*, which have 3,000, and a training set\. --mirror needs"
-    ):
-        reading.debian(("en", "de"), downloads).make(tmp_path, report)
-
-
-def test_indexes_of_different_suites(tmp_path, report):
-    lists = write_indexes(tmp_path / "lists", en=record("a", "en", "x"), de=record("a", "de", "x", english="y"))
-    with pytest.raises(UsageError, match="share no description"):
-        reading.read_documents(("en", "de"), Downloads(tmp_path, str(lists), report), tmp_path, report)
+@pytest.mark.parametrize(
+    ("pairs", "indexes"),
+    [
+        (180, {}),
+        (0, {"en": record("a", "en", "x"), "de": record("a", "de", "x", english="y")}),
+        (0, {"en": "", "de": ""}),
+    ],
+)
+def test_indexes_without_text_for_training(tmp_path, report, pairs, indexes):
+    downloads = Downloads(tmp_path, str(write_indexes(tmp_path / "lists", **indexes)), report)
+    said = rf"^{pairs} pairs are too few .*, which have 3,000, and a training set\. --mirror needs"
+    with pytest.raises(UsageError, match=said):
+        DATASETS["debian.en-de"].read(tmp_path, downloads).make(tmp_path, report)
 
 
 def test_two_test_sets(monkeypatch, tmp_path):
@@ -293,10 +293,9 @@ def test_two_test_sets(monkeypatch, tmp_path):
     }
     monkeypatch.setattr(reading, "HELD_OUT", {"valid": 9, "test": 18})
     monkeypatch.setattr(reading, "read_interface_texts", lambda language, downloads, report: interface)
-    monkeypatch.setattr(preparation, "PARAGRAPHS", replace(preparation.PARAGRAPHS, pieces=90))
     data = tmp_path / "data"
     command = ["study.en-de", "--out", str(data), "--mirror", str(write_indexes(tmp_path / "lists")), "--workers", "1"]
-    prepare.main([*command, "--downloads", str(tmp_path / "downloads")])
+    prepare.main([*command, "--downloads", str(tmp_path / "downloads"), "--pieces", "90"])
     card = json.loads((data / "dataset.json").read_text())
     assert card["sentences"] == {"train": 153 + 1, "valid": 9 + 1, "test": 18, "test1": 2}
     assert card["test_sets"].keys() == {"test", "test1"}

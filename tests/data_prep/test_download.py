@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from posnet_data_prep.datasets import WHEELS
 from posnet_data_prep.sources import download, transfer
-from posnet_data_prep.sources.archives import Archive, Wheel
+from posnet_data_prep.sources.archives import WHEELS, Archive, Wheel
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
@@ -47,32 +46,23 @@ def test_a_connection_that_breaks_half_way_goes_on_there(server, archive, downlo
     assert gets(server) == [("/a.tgz", None), ("/a.tgz", f"bytes={len(CONTENT) // 2}-")]
 
 
-def test_an_interrupted_download_goes_on_in_the_next_run(server, archive, downloads):
+@pytest.mark.parametrize(
+    ("part", "digest", "ranges", "asked"),
+    [
+        (CONTENT[:1000], DIGEST, True, "bytes=1000-"),
+        (CONTENT, DIGEST, True, "bytes=300000-"),
+        (b"x" * 1000, DIGEST, False, "bytes=1000-"),
+        (b"of another file", None, True, None),
+    ],
+    ids=["interrupted", "ended", "a server without ranges", "no known hash"],
+)
+def test_what_an_interrupted_run_left_is_used(server, archive, downloads, part, digest, ranges, asked):
+    server.ranges = ranges
     downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(CONTENT[:1000])
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-    assert gets(server) == [("/a.tgz", "bytes=1000-")]
+    (downloads.folder / "a.tgz.part").write_bytes(part)
+    assert downloads.fetch(Archive("a.tgz", archive.urls, len(CONTENT), digest)).read_bytes() == CONTENT
+    assert gets(server) == [("/a.tgz", asked)]
     assert not (downloads.folder / "a.tgz.part").exists()
-
-
-def test_a_download_that_had_ended_is_only_checked(server, archive, downloads):
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(CONTENT)
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-
-
-def test_a_server_without_ranges_is_asked_for_all(server, archive, downloads):
-    server.ranges = False
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(b"x" * 1000)
-    assert downloads.fetch(archive).read_bytes() == CONTENT
-
-
-def test_without_a_known_hash_nothing_is_resumed(server, archive, downloads):
-    downloads.folder.mkdir()
-    (downloads.folder / "a.tgz.part").write_bytes(b"of another file")
-    assert downloads.fetch(Archive("a.tgz", archive.urls)).read_bytes() == CONTENT
-    assert gets(server) == [("/a.tgz", None)]
 
 
 @pytest.mark.parametrize("cut", [None, 50_000, 120_000])
@@ -224,10 +214,12 @@ def test_bad_mirrors(archive, tmp_path, report):
     for url in ("http://[::1", "http://127.0.0.1:9/ä b", "http://127.0.0.1:x/"):
         with pytest.raises(UsageError, match=r"a.tgz could not be downloaded: http://"):
             Downloads(tmp_path / "downloads", url, report).fetch(archive)
-    with pytest.raises(UsageError, match=r"--mirror .*: a.tgz is not there\. Put it into that folder, or leave"):
+    with pytest.raises(UsageError, match=r"--mirror .*: a.tgz is not there\. Put the right a.tgz into that folder"):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     (tmp_path / "a.tgz").write_bytes(b"w" * len(CONTENT))
-    with pytest.raises(UsageError, match=r"a.tgz is not the a.tgz that is needed: it has another content\. Replace"):
+    with pytest.raises(
+        UsageError, match=r"--mirror .*/a.tgz has another content\. Put the right a.tgz into that folder"
+    ):
         Downloads(tmp_path / "downloads", str(tmp_path), report).fetch(archive)
     assert (tmp_path / "a.tgz").exists(), "what is not ours is left alone"
 

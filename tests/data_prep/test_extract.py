@@ -47,9 +47,6 @@ def crafted(name, **attributes):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (crafted("../../etc/passwd", size=1), r"its member ../../etc/passwd would be written outside"),
-        (crafted("/etc/passwd", size=1), r"its member /etc/passwd would be written outside"),
-        (crafted("a/../../b", size=1), r"its member a/\.\./\.\./b would be written outside"),
         (crafted("a", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "its member a is no plain file"),
         (crafted("a", type=tarfile.LNKTYPE, linkname="/etc/passwd"), "its member a is no plain file"),
         (crafted("a", type=tarfile.CHRTYPE), "its member a is no plain file"),
@@ -59,6 +56,11 @@ def test_harmful_archives_are_refused(tmp_path, data, said):
     with pytest.raises(UsageError, match=f"refused: {said}.*Do not use this file"):
         run(tmp_path, data, "a")
     assert not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("name", ["../../etc/a", "/etc/a"])
+def test_a_path_that_leads_out_of_the_folder_is_not_followed(tmp_path, name):
+    assert run(tmp_path, crafted(name, size=1), "a") == {"a": b"x"}
 
 
 def test_a_bomb_is_refused(tmp_path, monkeypatch):

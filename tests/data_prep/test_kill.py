@@ -16,20 +16,21 @@ from support import archives
 from support.commands import ROOT
 from support.signals import default_signals
 
+pytestmark = pytest.mark.thorough  # 70 s: data are prepared once for each stage that is killed
+
 # A posnet-prepare that kills itself in a stage, when its bar has moved so often.
 PROGRAM = """
 import json, os, signal, sys
-from posnet_data_prep import datasets, prepare
+from posnet_data_prep import prepare
 from posnet_data_prep.sources import transfer
 from posnet_data_prep.pipeline import lines
 from posnet_data_prep.pipeline import publish
-from posnet_data_prep.sources import published
+from posnet_data_prep.sources import archives, published
 from posnet_fairseq.shared import progress
-from posnet_data_prep.sources.archives import Archive
 
 entries, at, moves, name = json.loads(sys.argv[1])
 for key, entry in entries.items():
-    datasets.ARCHIVES[key] = Archive(**entry | {"urls": tuple(entry["urls"])})
+    archives.ARCHIVES[key] = archives.Archive(**entry | {"urls": tuple(entry["urls"])})
 transfer.CHUNK, published.BYTES_PER_PAIR, lines.BLOCK, lines.SECONDS_BETWEEN_SAVES = 1000, 1, 50, 0
 main_process = os.getpid()
 

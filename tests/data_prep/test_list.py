@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from posnet_data_prep import display, prepare
-from posnet_data_prep.datasets import DATASETS, DEBIAN, QUICKSTART, STUDY, WHEELS
+from posnet_data_prep.datasets import DATASETS
+from posnet_data_prep.sources.archives import WHEELS
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
@@ -17,17 +18,30 @@ def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")
     prepare.main(["--list", "--downloads", str(tmp_path)])
     rows = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if line.startswith("│")}
-    assert set(rows) >= {*DATASETS, *QUICKSTART, *DEBIAN, *STUDY}
+    assert set(rows) >= {*DATASETS}
     assert "1 of 3 files" in rows["quickstart.en-fr"]
     assert "0 of 1 files" in rows["iwslt14.de-en"]
     assert "CC BY-NC-ND" in rows["iwslt14.de-en"]
     assert "3,961,179" in rows["wmt14.en-de"]
 
 
-def test_without_a_dataset(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "name a dataset, or give --list"),
+        (
+            "quickstart.en-de --out data --max-ratio 3",
+            "--max-ratio has no meaning with quickstart.en-de, whose pairs are",
+        ),
+        ("debian.en-de --out data --merges 50", "--merges has no meaning with --subwords sentencepiece"),
+        ("multi30k.en-de --out data --valid-every 9", "a validation set comes from one place"),
+    ],
+)
+def test_options_without_meaning(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
-        prepare.main([])
-    assert "name a dataset, or give --list" in capsys.readouterr().err
+        prepare.main(arguments.split())
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", ["--list", "--help", "corpus --help", "wmt14.en-fr --out data --dry-run"])

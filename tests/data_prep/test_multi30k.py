@@ -8,8 +8,8 @@ import regex
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from posnet_data_prep import prepare
-from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.sources import published
+from posnet_data_prep.sources.archives import ARCHIVES
 from posnet_fairseq.runs.dataset import TranslationData
 from support import archives
 from support.archives import sentences, text
@@ -82,10 +82,13 @@ def test_a_folder_of_its_files_is_a_mirror(pairs, server, tmp_path, capsys):
     command = ["multi30k.en-de", "--mirror", str(mirror), "--downloads", str(tmp_path / "downloads"), *SIZE]
     (mirror / "val.de.gz").rename(tmp_path / "val.de.gz")
     said = fails(capsys, prepare.main, *command, "--out", str(tmp_path / "a"))
-    assert "val.de.gz is not there. Put it into that folder, or leave out --mirror to download it." in said
+    assert (
+        "val.de.gz is not there. Put the right val.de.gz into that folder, or leave out --mirror to download it."
+        in said
+    )
     (mirror / "val.de.gz").write_bytes((mirror / "val.en.gz").read_bytes())
     said = fails(capsys, prepare.main, *command, "--out", str(tmp_path / "a"))
-    assert f"{mirror / 'val.de.gz'} is not the val.de.gz that is needed: it has another content." in said
+    assert f"--mirror {mirror}: {mirror / 'val.de.gz'} has another content. Put the right val.de.gz" in said
     assert (mirror / "val.de.gz").exists()
     (tmp_path / "val.de.gz").replace(mirror / "val.de.gz")
     prepare.main([*command, "--out", str(tmp_path / "a")])

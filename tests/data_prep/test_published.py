@@ -11,8 +11,8 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_data_prep import prepare
-from posnet_data_prep.datasets import ARCHIVES
 from posnet_data_prep.sources import published
+from posnet_data_prep.sources.archives import ARCHIVES
 from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
 from posnet_fairseq.text.pipeline import pipeline_of
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -93,6 +93,7 @@ def test_iwslt14_is_what_its_script_makes(made, tmp_path):
 
 
 @pytest.mark.parametrize("made", ["wmt14.en-de", "wmt14.en-fr"], indirect=True)
+@pytest.mark.thorough  # 10 s; quick: test_iwslt14_is_what_its_script_makes
 def test_wmt14_is_what_its_script_makes(made):
     """Normalise, tokenise, every 100th (1333rd) line, BPE, clean."""
     every = 100 if made.languages[1] == "de" else 1333
@@ -122,6 +123,7 @@ def written_out(language):
 
 
 @pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
+@pytest.mark.thorough  # 6 s
 def test_wmt18_splits_chinese_by_jieba_and_learns_apart(made):
     import jieba
 
@@ -143,6 +145,7 @@ def test_wmt18_splits_chinese_by_jieba_and_learns_apart(made):
 
 
 @pytest.mark.parametrize("made", MADE, indirect=True)
+@pytest.mark.thorough  # 15 s
 def test_card_and_translation_agree_with_the_data(made):
     """The card counts what is there, and posnet-translate splits the test set as the data has it."""
     for name, count in made.card["sentences"].items():
@@ -186,12 +189,13 @@ def test_once_made_it_is_left_alone(made, server, capsys):
 
 
 @pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
+@pytest.mark.thorough  # 6 s
 def test_another_option_makes_only_what_depends_on_it(made, server, capsys):
     server.requests.clear()
     kept = (made.out / "stages/split/train.sets").stat()
     prepare.main([*made.arguments, "--merges", "40"])
     said = capsys.readouterr().err
-    assert "learn is made anew: merges: [60] → [40]" in said
+    assert "learn is made anew: merges: [60] then, [40] now" in said
     assert (made.out / "stages/split/train.sets").stat() == kept
     assert len(lines_of(made.out / "codes.bpe")) == 41
     prepare.main([*made.arguments, "--subwords", "sentencepiece", "--pieces", "70"])
@@ -204,6 +208,7 @@ def test_another_option_makes_only_what_depends_on_it(made, server, capsys):
 
 
 @pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
+@pytest.mark.thorough  # 9 s
 def test_text_that_needs_a_registration_is_used_where_it_is(made, tmp_path, capsys):
     prepare.main([*made.arguments, "--dry-run"])
     assert "CWMT, which one must register for, is left out" in " ".join(capsys.readouterr().out.split())

@@ -1,5 +1,6 @@
 """Stages: done once, again when something has changed."""
 
+import json
 import os
 import shutil
 
@@ -7,26 +8,31 @@ import pytest
 
 from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import PROGRESS, Stage, StageRunner, exclusive_lock
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage, exclusive_lock, run
 
 
 class Line:
     """first → second → third, which count how often they are made."""
 
     def __init__(self, folder, report, options=(), temporary=False):
-        self.workshop, self.made = StageRunner(folder, report), []
+        self.report, self.made, self.stages = report, [], {}
         options = {"first": 1, "second": 2, "third": 3} | dict(options)
-        stages = {}
         for name in options:
-            before = tuple(stages.values())[-1:]
-            make = self._make(name, before)
-            stages[name] = Stage(name, make, {name: options[name]}, before, 10, temporary and name == "first")
-        self.stages, self.goal = stages, stages["third"]
+            before = tuple(self.stages.values())[-1:]
+            stage = FolderStage(
+                folder / name,
+                self._make(name, before),
+                {name: options[name]},
+                before,
+                10,
+                temporary and name == "first",
+            )
+            self.stages[name] = self.goal = stage
 
     def _make(self, name, before):
         def make(folder, report):
             self.made.append(name)
-            texts = [(self.workshop.of(stage) / "text").read_text() for stage in before]
+            texts = [(stage.folder / "text").read_text() for stage in before]
             (folder / "text").write_text("".join(texts) + name)
             (folder / f"x{PROGRESS}").write_text("a note for resuming")
             (folder / ".text.abc").write_text("what an interrupted run was writing")
@@ -35,8 +41,8 @@ class Line:
         return make
 
     def run(self):
-        self.workshop.run(self.goal)
-        assert (self.workshop.of(self.goal) / "text").read_text() == "firstsecondthird"
+        run(self.goal, self.report, 0)
+        assert (self.goal.folder / "text").read_text() == "firstsecondthird"
         made, self.made = self.made, []
         return made
 
@@ -49,22 +55,24 @@ def line(tmp_path, report):
 def test_each_is_made_once(line):
     assert line().run() == ["first", "second", "third"]
     assert line().run() == []
-    record = line().workshop.record(line().goal)
+    record = line().goal.record
     assert record["counts"] == {"made": 1}
+    assert [attempt["outcome"] for attempt in record["attempts"]] == ["finished"]
     assert list(record["files"]) == ["text"]
 
 
 def test_an_option_makes_what_depends_on_it_anew(line, report):
     line().run()
     assert line(("second", 7)).run() == ["second", "third"]
-    assert report.said == "second is made anew: second: 2 → 7"
-    assert line(("second", 7)).run() == []
+    assert report.said == "second is made anew: second: 2 then, 7 now"
+    assert line(("second", (7,))).run() == ["second", "third"]
+    assert line(("second", (7,))).run() == []
 
 
 @pytest.mark.parametrize("harm", ["removed", "shortened", "changed"])
 def test_damage_is_noticed(line, harm, report):
     line().run()
-    text = line().workshop.of(line().goal) / "text"
+    text = line().goal.folder / "text"
     if harm == "removed":
         text.unlink()
     else:
@@ -73,15 +81,29 @@ def test_damage_is_noticed(line, harm, report):
     assert report.said == "third is made anew: its files were changed after they had been made"
 
 
+def test_a_record_of_version_0_2_0_is_as_good(line, report):
+    line().run()
+    for stage in line().stages.values():
+        path, record = stage.folder / "stage.json", stage.record
+        former = {"key": record["key"], "stage": stage.name, "options": record["settings"], "counts": {"made": 1}}
+        former |= {"seconds": 0.1, "versions": {"posnet": "0.2.0"}, "files": record["files"]}
+        path.write_text(json.dumps(former, indent=2))
+    assert line().run() == []
+    record = line().goal.record
+    assert (record["seconds"], record["attempts"][-1]["versions"]) == (0.1, {"posnet": "0.2.0"})
+    assert line(("third", 4)).run() == ["third"]
+    assert report.said == "third is made anew: third: 3 then, 4 now"
+
+
 def test_a_copy_is_as_good(line):
     line().run()
-    os.utime(line().workshop.of(line().goal) / "text")
+    os.utime(line().goal.folder / "text")
     assert line().run() == []
 
 
 def test_earlier_stages_may_go(line):
     line().run()
-    shutil.rmtree(line().workshop.of(line().stages["first"]))
+    shutil.rmtree(line().stages["first"].folder)
     assert line().run() == []
     assert line(("third", 4)).run() == ["third"]
     assert line(("second", 4)).run() == ["first", "second", "third"]
@@ -89,42 +111,39 @@ def test_earlier_stages_may_go(line):
 
 def test_a_temporary_stage_goes_when_it_is_used(line):
     todo = line(temporary=True)
-    assert todo.workshop.needed(todo.goal) == 20
+    assert todo.goal.needed() == 20
     assert todo.run() == ["first", "second", "third"]
-    assert not todo.workshop.of(todo.stages["first"]).exists()
+    assert not todo.stages["first"].folder.exists()
     assert line(temporary=True).run() == []
 
 
-def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line):
+def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, report):
     def interrupted(folder, report):
         (folder / "half").write_text("done")
         raise KeyboardInterrupt
 
-    todo = line()
-    stopped = Stage("third", interrupted, {"third": 3}, todo.goal.after)
+    goal = line().goal
+    stopped = FolderStage(goal.folder, interrupted, {"third": 3}, goal.after)
     for option, there in ((3, True), (4, False)):
         with pytest.raises(KeyboardInterrupt):
-            todo.workshop.run(stopped)
+            run(stopped, report, 0)
         found = []
 
         def look(folder, report, found=found):
             found.append((folder / "half").exists())
             return {}
 
-        again = Stage("third", look, {"third": option}, todo.goal.after)
-        todo.workshop.run(again)
+        again = FolderStage(goal.folder, look, {"third": option}, goal.after)
+        run(again, report, 0)
         assert found == [there]
-        shutil.rmtree(todo.workshop.of(again))
+        assert [of["outcome"] for of in again.record["attempts"]] == ["interrupted"] * there + ["finished"]
+        shutil.rmtree(again.folder)
 
 
 def test_what_is_begun_need_not_find_room_again(line, tmp_path):
-    todo = line()
     (tmp_path / "stages/first.partial").mkdir(parents=True)
     (tmp_path / "stages/first.partial/text").write_text("1234567")
-    assert todo.workshop.needed(todo.goal) == 23
-    (tmp_path / "stages/other.partial").mkdir()
-    todo.run()
-    assert sorted(path.name for path in (tmp_path / "stages").iterdir()) == ["first", "second", "third"]
+    assert line().goal.needed() == 23
 
 
 def test_one_at_a_time(tmp_path):

@@ -49,7 +49,7 @@ def test_merges_are_subword_nmt_s(files, tmp_path):
 def test_nothing_to_learn_from(tmp_path):
     with (
         ProgressReporter().stage("learn") as bar,
-        pytest.raises(UsageError, match="no words are left to learn subwords from"),
+        pytest.raises(UsageError, match="no subwords can be learnt: no two letters stand together twice"),
     ):
         learn_merges({"a": 3}, 5, tmp_path / "codes", bar)
 

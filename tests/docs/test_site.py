@@ -11,9 +11,11 @@ from matplotlib.mathtext import MathTextParser
 
 from posnet_fairseq import registry
 from posnet_fairseq.registry import mixer_names
-from posnet_fairseq.transformer import options as model_config  # noqa: F401  (the first registers the mixers)
+from posnet_fairseq.transformer import model_options as model_config  # noqa: F401  (the first registers the mixers)
 from support import documents
 from support.commands import ROOT
+
+pytestmark = pytest.mark.thorough  # 20 s: builds the site
 
 DOCS = ROOT / "docs"
 

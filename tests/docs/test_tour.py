@@ -28,6 +28,7 @@ def outputs(notebook):
     return "".join(output.get("text", "") for output in found), [kind for one in found for kind in one.get("data", {})]
 
 
+@pytest.mark.thorough  # 90 s: prepares, trains, translates, draws
 def test_every_cell_runs(tour):
     notebook, folder = tour
     text, kinds = outputs(notebook)

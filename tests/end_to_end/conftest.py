@@ -23,7 +23,10 @@ def data(tmp_path_factory):
     return binary
 
 
-@pytest.fixture(scope="session", params=["rposnet_tiny", "aposnet_tiny", "transformer_pos_tiny"])
+OTHERS = [pytest.param(arch, marks=pytest.mark.thorough) for arch in ("aposnet_tiny", "transformer_pos_tiny")]
+
+
+@pytest.fixture(scope="session", params=["rposnet_tiny", *OTHERS])
 def trained(request, data, tmp_path_factory):
     """Folder of a training run with its last four checkpoints, 64 updates apart; an epoch has 32 updates."""
     run = tmp_path_factory.mktemp(request.param)

@@ -87,6 +87,7 @@ def reader(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(EXECUTED)), ids=[f"{each.document}:{each.line}" for each in EXECUTED])
+@pytest.mark.thorough  # 3 minutes; quick: every option that documents mention is known
 def test_command_works(reader, number):
     """Commands run in the order of the documents, since they read files that earlier ones write."""
     reader.type(EXECUTED[number], before=EXECUTED[:number])

@@ -46,6 +46,7 @@ def updates_of(run):
     ("batches", "interval", "updates"),
     [(TEN, 10, 30), (FOUR, 4, 12), (FOUR, 5, 20), (SEVEN, 4, 28)],
 )
+@pytest.mark.thorough  # 5 s
 def test_every_interval_has_its_checkpoint(monkeypatch, data, tmp_path, batches, interval, updates):
     train(monkeypatch, data, tmp_path, updates, *batches, *SAVING, interval)
     assert updates_of(tmp_path) == list(range(interval, updates + 1, interval))
@@ -83,6 +84,7 @@ def test_only_updates_that_are_due_are_numbered(monkeypatch, data, tmp_path):
 
 
 @pytest.mark.parametrize(("frequency", "updates"), [("2", 4), ("1", 6), ("2", 7), ("1", 8)])
+@pytest.mark.thorough  # 11 s
 def test_resuming_changes_nothing(monkeypatch, data, tmp_path, frequency, updates):
     """Resumes at the end of epoch 1, in the middle of epoch 2, before its last update and at its end, with dropout."""
     batches = [*("--batch-size", str(60 // int(frequency))), *("--update-freq", frequency), *("--dropout", "0.1")]
@@ -95,6 +97,7 @@ def test_resuming_changes_nothing(monkeypatch, data, tmp_path, frequency, update
         assert_same_weights(whole / name, cut / name, rtol=0, atol=0)
 
 
+@pytest.mark.thorough  # 3 s
 def test_resuming_a_language_model_changes_nothing(monkeypatch, data, tmp_path):
     prepare.main(["text", "--train", str(data.parent / "train.xx"), "--pieces", "35", "--out", str(tmp_path / "data")])
     settings = (

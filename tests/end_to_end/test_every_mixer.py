@@ -32,6 +32,7 @@ def train_and_translate(monkeypatch, capsys, data, run, arch, *more):
 
 
 @pytest.mark.parametrize("name", mixer_names())
+@pytest.mark.thorough  # 80 s; quick: the trained model of test_translation
 def test_arch_trains_resumes_and_translates(monkeypatch, capsys, data, tmp_path, name):
     state = train_and_translate(monkeypatch, capsys, data, tmp_path, f"{get_mixer(name).arch}_tiny")
     assert state["cfg"]["model"]["encoder_self_mixer"] == name
@@ -39,6 +40,7 @@ def test_arch_trains_resumes_and_translates(monkeypatch, capsys, data, tmp_path,
 
 
 @pytest.mark.parametrize("name", CROSS)
+@pytest.mark.thorough  # 11 s
 def test_cross_mixer_measures_the_length_ratio_and_keeps_it(monkeypatch, capsys, data, tmp_path, name):
     state = train_and_translate(monkeypatch, capsys, data, tmp_path, "rposnet_tiny", "--cross-mixer", name)
     stored = state["model"].get("decoder.length_ratio_version")
@@ -64,6 +66,7 @@ def test_cross_mixer_measures_the_length_ratio_and_keeps_it(monkeypatch, capsys,
         "--arch shaw_tiny --cross-mixer irpe --length-ratio 1.5 --cross-gate glu",
     ],
 )
+@pytest.mark.thorough  # 10 s
 def test_options_train_and_translate(monkeypatch, capsys, data, tmp_path, options):
     _, arch, *more = options.split()
     train_and_translate(monkeypatch, capsys, data, tmp_path, arch, *more)

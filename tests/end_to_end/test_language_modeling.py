@@ -49,6 +49,7 @@ def test_text_to_perplexity(monkeypatch, caplog, data, tmp_path, mixer):
     assert 1.4 < float(perplexity) < 1.9
 
 
+@pytest.mark.thorough  # 2 s
 def test_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     train(monkeypatch, data, whole, "translution", 6)
@@ -81,6 +82,7 @@ def test_posnet_generate_continues_texts(monkeypatch, capsys, data, tmp_path):
             assert capsys.readouterr().out == "c d e f g h i\nk l m n o p q\nm n o p q r s\n"
 
 
+@pytest.mark.thorough  # 6 s
 def test_hydra(data, tmp_path):
     (tmp_path / "counting.yaml").write_text(
         f"""# @package _global_

@@ -13,6 +13,7 @@ from support.checkpoints import assert_same_weights, weights
 SHORT = "--max-update 24 --save-interval-updates 4 --no-epoch-checkpoints --disable-validation".split()
 
 
+@pytest.mark.thorough  # 7 s
 def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     commands.call(monkeypatch, "train", *commands.train_arguments(data, whole, *SHORT))
@@ -24,6 +25,7 @@ def test_killed_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path
     assert_same_weights(whole / "checkpoint_last.pt", cut / "checkpoint_last.pt", rtol=0, atol=0)
 
 
+@pytest.mark.thorough  # 12 s; quick: tests/test_chunked_loss.py
 def test_a_training_goes_on_with_its_loss_in_chunks_and_back(monkeypatch, data, tmp_path):
     """Sums in another order are all that changes."""
     plain, mixed = tmp_path / "plain", tmp_path / "mixed"
@@ -49,6 +51,7 @@ def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
     assert_same_weights(*(run / "checkpoint_last.pt" for run in runs), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough  # 20 s: traces layers; quick: tests/test_compile.py
 def test_compiled_layers_train_alike_and_resume(monkeypatch, data, tmp_path):
     """The backend runs graphs as they are. Validation and translation are as without --compile."""
     graphs = []
@@ -80,6 +83,7 @@ def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch,
     assert last.read_bytes() == whole
 
 
+@pytest.mark.thorough  # 17 s
 def test_two_processes_train_like_one(monkeypatch, data, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     sgd = "--max-update 6 --no-epoch-checkpoints --disable-validation --optimizer sgd --lr 0.1 --lr-scheduler fixed"
@@ -110,6 +114,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@pytest.mark.thorough  # 8 s
 def test_hydra(data, tmp_path):
     """A hydra configuration gives the model that a command line gives."""
     (tmp_path / "reversal.yaml").write_text(

@@ -51,6 +51,7 @@ def generated(data, averaged):
     return [hypotheses[i] for i in range(61)]
 
 
+@pytest.mark.thorough  # 25 s: trains a model; quick: test_translate_equals_generate
 def test_generate_reaches_the_floor(data, generated):
     assert bleu(generated, lines(data / "test.yy")) > FLOOR
 
@@ -143,6 +144,7 @@ def test_tables_too_small_for_the_data_are_refused(averaged, precomputed, capsys
     assert "a sentence of 7 tokens (its end symbol counted). Give that or more" in capsys.readouterr().err
 
 
+@pytest.mark.thorough  # 6 s
 def test_training_does_not_go_on_from_a_precomputed_model(data, precomputed, tmp_path):
     arch = f"{precomputed.parent.name.split('_tiny')[0]}_tiny"
     more = ["--restore-file", precomputed, "--reset-optimizer", "--max-update", "710"]

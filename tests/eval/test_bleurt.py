@@ -164,6 +164,7 @@ def test_details(bleurt, tmp_path):
     assert metric(bleurt).requested_model == str(bleurt)
 
 
+@pytest.mark.thorough  # 6 s: starts processes
 def test_details_imports_no_network_and_nothing_is_printed(copy):
     program = (
         "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"

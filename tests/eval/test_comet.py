@@ -187,6 +187,7 @@ def test_details_imports_no_network(comet):
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+@pytest.mark.thorough  # 8 s: starts a process
 def test_nothing_is_printed(comet):
     """In a process of its own, where the libraries' warnings are still to come."""
     program = (

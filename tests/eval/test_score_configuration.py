@@ -41,8 +41,8 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         # of another form
         ({"sytems": ["a"]}, "comparison.yaml: it has the unknown key sytems; there are systems, test_sets,"),
         ({"resamples": "many"}, "resamples is 'many', it should be a whole number or null. Correct it."),
-        ({"systems": ["base", {"good": "x"}]}, "systems[1] is {'good': 'x'}, it should be a whole number"),
-        ({"columns": {"params": {"base": True}}}, "columns.params.base is True, it should be a whole number"),
+        ({"systems": ["base", {"good": "x"}]}, "systems[1] is {'good': 'x'}, it should be a number or text"),
+        ({"columns": {"params": {"base": True}}}, "columns.params.base is True, it should be a number or text"),
         ({"columns": {"params": {"base": float("nan")}}}, "columns.params.base is nan, it should be a number >= -1.79"),
         ({"test_sets": {}}, "test_sets is {}, it should be a mapping of length >= 1"),
         ({"test_sets": {"x": {"reference": "test.de"}}}, "test_sets.x lacks outputs"),

@@ -174,6 +174,7 @@ def test_latex_compiles(data, capsys):
         assert Path("report", f"{name}.pdf").exists()
 
 
+@pytest.mark.thorough  # 8 s
 def test_a_hundred_thousand_lines(data, capsys):
     reference = text(1000) * 100
     write(data / "large.de", reference)

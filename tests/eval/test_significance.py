@@ -69,6 +69,7 @@ def part(wmt, systems, lines):
 @pytest.mark.parametrize(("name", "lines"), [("bleu", 3004), ("chrf", 1500), ("ter", 300)])
 @pytest.mark.parametrize("test", ["bs", "ar"])
 @pytest.mark.parametrize("count", [2, 10])
+@pytest.mark.thorough  # 28 s; quick: test_small_corpora_and_ties
 def test_p_of_real_systems_is_sacrebleus(wmt, name, lines, count, test):
     if count == 10:
         lines //= 3
@@ -110,6 +111,7 @@ MOSES_AND_MULTEVAL = {
 
 
 @pytest.mark.parametrize(("test", "resamples", "column"), [("bs", 2000, 0), ("ar", 10_000, 1)])
+@pytest.mark.thorough  # thousands of resamples of real outputs
 def test_p_is_that_of_other_tools(wmt, test, resamples, column):
     reference, systems = wmt
     # sacreBLEU made these comparisons on text as it stands

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.gpu import SIMULATED
 
 HERE = Path(__file__).parent
@@ -24,5 +26,6 @@ def test_one_mixer_and_the_faults():
     run_simulated("-k", "faults or one_by_one or (test_law and (training or search) and rposnet-encoder-gelu)")
 
 
+@pytest.mark.thorough  # 4 minutes; quick: one mixer, and the faults
 def test_everything():
     run_simulated()

@@ -5,7 +5,7 @@ import shutil
 import torch
 
 from support.damaged import changed, put
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 TWO = "posnet-average run --num 2 --out out.pt"
 FIRST, SECOND, THIRD = (f"run/checkpoint_{name}.pt" for name in ("1_5", "2_10", "3_15"))
@@ -32,19 +32,11 @@ def removed(*names):
     return lambda folder: [(folder / name).unlink() for name in names]
 
 
-def written(name, content=b""):
-    return lambda folder: (folder / name).write_bytes(content)
-
-
 def filled(name, number, dtype=torch.float32):
     def change(state):
         state["model"][NAME] = torch.full_like(state["model"][NAME], number, dtype=dtype)
 
     return changed(change, name, name)
-
-
-def both(*changes):
-    return lambda folder: [change(folder) for change in changes]
 
 
 def another_of_ten(state):
@@ -56,71 +48,39 @@ def best_was_after_five(state):
     state["extra_state"]["val_loss"] = 1.5
 
 
-def best_was_after_seven(state):
-    state["optimizer_history"][-1]["num_updates"] = 7
-    state["extra_state"]["val_loss"] = 1.5
-
-
 UNCLEAR = "does not say its intervals and its validation"
 ROWS = [
     Row("no such folder", "posnet-average runs --num 2 --out out.pt", "runs: there is no such directory"),
-    Row("a file as the folder", f"posnet-average {LAST} --num 2 --out out.pt", "there is no such directory"),
     Row("a folder without checkpoints", "posnet-average text --num 2 --out out.pt", "text holds no numbered"),
     Row("more checkpoints than there are", "posnet-average run --num 9 --out out.pt", "there are only 3"),
-    Row("none at all", "posnet-average run --num 0 --out out.pt", "--num 0: give 1 or more"),
-    Row("fewer than none", "posnet-average run --num -1 --out out.pt", "--num -1: give 1 or more"),
-    Row("no number", "posnet-average run --num two --out out.pt", "invalid int value: 'two'"),
-    Row("number left out", "posnet-average run --out out.pt", "required: --num"),
     Row("a folder as the result", "posnet-average run --num 1 --out text", "text is a directory"),
     quietly("one", lambda folder: None, "posnet-average run --num 1 --out out.pt"),
-    quietly("all", lambda folder: None, "posnet-average run --num 3 --out out.pt"),
     # Gaps.
     made("one is missing in the middle", "after updates 10 are not there", removed(SECOND)),
     made("the last is missing", "after updates 15 are not there", removed(THIRD)),
     quietly("one before those that are averaged is missing", removed(FIRST)),
-    quietly("no copies", removed(BEST, LAST)),
     # The best.
     made(
         "the best was removed",
         r"best checkpoint of the run \(ppl 1.5000 after 5 updates\) was not kept",
-        both(changed(best_was_after_five, BEST, BEST), removed(FIRST)),
+        then(changed(best_was_after_five, BEST, BEST), removed(FIRST)),
     ),
-    quietly("the best ended an epoch and had no number", changed(best_was_after_seven, BEST, BEST)),
-    quietly("the best is damaged", written(BEST, b"PK")),
-    quietly("the last is damaged", written(LAST, b"PK")),
+    quietly("the best is damaged", write(BEST, b"PK")),
+    quietly("the last is damaged", write(LAST, b"PK")),
     # Several runs in one folder.
     refused(
         "another direction",
         "checkpoint_3_15.pt was trained with the source language yy and .*checkpoint_2_10.pt with xx",
-        both(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
-    ),
-    refused(
-        "another target language",
-        "checkpoint_3_15.pt was trained with the target language zz and .*checkpoint_2_10.pt with yy",
-        both(put("cfg", "task", "source_lang", "xx"), put("cfg", "task", "target_lang", "zz")),
-    ),
-    refused(
-        "another task",
-        "checkpoint_3_15.pt was trained with the task denoising and .*checkpoint_2_10.pt with translation",
-        put("cfg", "task", "_name", "denoising"),
+        then(put("cfg", "task", "source_lang", "yy"), put("cfg", "task", "target_lang", "xx")),
     ),
     made(
         "other data that are not there",
         "checkpoint_2_10.pt was trained with the data one and .*checkpoint_3_15.pt was trained with the data other",
-        both(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
+        then(put("cfg", "task", "data", "data-bin/other"), put("cfg", "task", "data", "/job.1/one", name=SECOND)),
     ),
-    refused(
-        "other data that are there",
-        "checkpoint_3_15.pt was trained with the data text and .*checkpoint_2_10.pt with data",
-        both(written("text/dict.xx.txt", b"a 1\n"), put("cfg", "task", "data", "text")),
-    ),
-    quietly("data that were moved", put("cfg", "task", "data", "/elsewhere/data")),
     quietly(
         "data that were copied",
-        both(
-            lambda folder: shutil.copytree(folder / "data", folder / "copy"),
-            put("cfg", "task", "data", "copy"),
-        ),
+        then(lambda folder: shutil.copytree(folder / "data", folder / "copy"), put("cfg", "task", "data", "copy")),
     ),
     made(
         "another seed",
@@ -130,12 +90,6 @@ ROWS = [
     refused("another option", "differ in the option dropout", put("cfg", "model", "dropout", 0.5)),
     refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
     refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),
-    refused("a weight more", "differ in the size of encoder.more", put("model", "encoder.more", torch.zeros(3))),
-    refused(
-        "another metric",
-        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
-        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
-    ),
     refused(
         "as many updates of another run",
         r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
@@ -148,45 +102,21 @@ ROWS = [
     ),
     # Weights.
     refused("no numbers", f"checkpoint_3_15.pt: the weight {NAME} is infinite or NaN", filled(THIRD, torch.nan)),
-    refused("infinite", f"checkpoint_2_10.pt: the weight {NAME} is infinite or NaN", filled(SECOND, torch.inf)),
     refused(
         "too large a sum",
         f"the mean of .*: the weight {NAME} is infinite",
-        both(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
+        then(*(filled(name, 1.7e308, torch.float64) for name in (FIRST, SECOND, THIRD))),
     ),
-    quietly("no numbers in one that is not averaged", filled(FIRST, torch.nan)),
     # Damaged and invented files.
-    refused("half a checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD, b"PK\x03\x04")),
-    refused("an empty checkpoint", "checkpoint_3_15.pt is damaged", written(THIRD)),
-    refused("a text", "checkpoint_3_15.pt is damaged", written(THIRD, b"hello\n")),
+    refused("half a checkpoint", "checkpoint_3_15.pt is damaged", write(THIRD, b"PK\x03\x04")),
     refused("a folder of that name", "is a directory", lambda folder: (folder / "run/checkpoint7.pt").mkdir()),
     refused("a link to nowhere", "there is no such checkpoint", lambda f: (f / "run/checkpoint7.pt").symlink_to("no")),
-    refused("a foreign model", "holds the model lstm", put("cfg", "model", "_name", "lstm")),
     refused("no history", "lacks optimizer_history", put("optimizer_history", [])),
-    refused("an empty history", "does not tell how many updates were done", put("optimizer_history", [{}])),
-    refused("a history of nothing", "does not tell how many updates were done", put("optimizer_history", [None])),
-    refused("a history in words", "does not tell how many updates were done", put("optimizer_history", "long")),
-    refused(
-        "a history by name", "does not tell how many updates were done", put("optimizer_history", {"num_updates": 15})
-    ),
-    refused(
-        "updates in words",
-        "does not tell how many updates were done",
-        put("optimizer_history", [{"num_updates": "15"}]),
-    ),
     refused("no state", UNCLEAR, put("extra_state", None)),
-    refused("another kind of state", UNCLEAR, put("extra_state", [1])),
     refused("a loss in words", UNCLEAR, put("extra_state", "val_loss", "low")),
-    refused("a list of losses", UNCLEAR, put("extra_state", "val_loss", [1.0])),
-    refused("no saving options", UNCLEAR, put("cfg", "checkpoint", None)),
-    refused("an interval in words", UNCLEAR, put("cfg", "checkpoint", "save_interval_updates", "5")),
-    refused("no task", "lacks its task", put("cfg", "task", None)),
     refused("no weights", "lacks model", put("model", {})),
-    refused("a list of weights", "its model is a list", put("model", [1])),
     refused("weights in words", "is a str", put("model", NAME, "heavy")),
-    quietly("a place in the data in words", put("extra_state", "train_iterator", "somewhere")),
-    quietly("a loss that is no number", put("extra_state", "val_loss", float("nan"))),
-    quietly("foreign files beside", written("run/checkpoint_notes.pt", b"hello")),
+    quietly("foreign files beside", write("run/checkpoint_notes.pt", b"hello")),
 ]
 
 

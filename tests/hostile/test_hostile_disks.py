@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli import _translating
+from posnet_fairseq.inference import translating
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
 from support.bad_paths import node
@@ -49,8 +49,8 @@ def test_translations_are_kept_when_their_folder_goes(folder, monkeypatch, capfd
         yield from original(*arguments)
         shutil.rmtree(folder / "gone")
 
-    original = _translating.in_order
-    monkeypatch.setattr(_translating, "in_order", in_order)
+    original = translating.in_order
+    monkeypatch.setattr(translating, "in_order", in_order)
     with pytest.raises(SystemExit):
         translated(folder, monkeypatch, "--output", "gone/new")
     said = capfd.readouterr().err
@@ -106,9 +106,9 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
         raise AssertionError("something was done first")
 
     for place in (
-        *("posnet_fairseq.fairseq_plugin.averaging.average", "posnet_fairseq.cli._precomputing.precompute"),
-        *("posnet_fairseq.cli._translating.TranslationModel", "posnet_eval.score.compare"),
-        "posnet_data_prep.prepare.Preparation",
+        *("posnet_fairseq.fairseq_plugin.averaging.average", "posnet_fairseq.inference.precomputing.precompute"),
+        *("posnet_fairseq.inference.translating.SearchableModel", "posnet_eval.score.compare"),
+        "posnet_data_prep.prepare.preparation",
     ):
         monkeypatch.setattr(place, work)
     monkeypatch.chdir(folder)

@@ -1,6 +1,5 @@
 """All that can be wrong with a model folder, and with the place that one is written to."""
 
-import math
 import os
 import shutil
 import struct
@@ -29,8 +28,6 @@ from support.hostile import Row, play, table
 
 TRANSLATE = "posnet-translate model/ --input text/test.xx --beam 1 --max-len-b 2"
 INNER = "encoder.layers.0.feed_forward.inner.weight"
-TABLE = "encoder.layers.0.self_attn.energies.0.stored"
-EMBEDDING = "encoder.embed_tokens.weight"
 NO_WEIGHTS = "model/model.safetensors is damaged or no file of safetensors"
 NO_FILE = "there is no such file. Check the path, or copy it again"
 
@@ -77,77 +74,36 @@ FOLDERS = [
         config(format=None),
         "config.json is no JSON as posnet-export writes it: it lacks format",
     ),
-    ("a format that is none", config(format="one"), "format is 'one', it should be a whole number"),
     ("the folder of data", put("data"), "model/? is a directory. Give a checkpoint in it.*, or a model folder"),
     ("the folder of a run", put("run"), "model/? is a directory. Give a checkpoint in it"),
     ("a circle of links", put("model"), "model/?: .*(there is no such checkpoint|symbolic links)"),
-    ("another program's configuration", content("config.json", b'{"model_type": "marian"}'), "it lacks format"),
     ("no JSON", content("config.json", b"format: 1"), "config.json is no JSON as posnet-export writes it"),
-    ("half of the JSON", content("config.json", b'{"format": 1, "opt'), "config.json is no JSON"),
     ("no UTF-8", content("config.json", b'{"format": "\xff"}'), "config.json is no JSON"),
-    (
-        "a list",
-        content("config.json", b"[1]"),
-        "config.json is no JSON as posnet-export writes it: it is .1., it should be a mapping",
-    ),
-    ("a deep list", content("config.json", b"[" * 10**5), "config.json is no JSON"),
-    ("a long number", content("config.json", b'{"format": ' + b"9" * 10**5 + b"}"), "config.json is no JSON"),
     ("a link to itself", circle("config.json"), "model/? is a directory. Give a checkpoint"),
     ("no such architecture", config(architecture="bert"), "there is no architecture 'bert'"),
-    ("a list for the architecture", config(architecture=["rposnet_tiny"]), "architecture is .*, it should be text"),
-    ("no options", config(options=None), "it lacks options. Copy the folder again"),
-    ("a text for a divergence", config(divergence={"int8": "0"}), "divergence.int8 is '0', it should be a number"),
-    ("an infinite divergence", config(divergence={"int8": 1e999}), "Infinity is no finite number"),
     ("an unknown option", option("rotate", True), "no model of posnet has the option rotate"),
     ("a text for a number", option("encoder_layers", "six"), "encoder_layers is 'six', not a whole number"),
-    ("a trillion layers", option("encoder_layers", 10**12), "encoder_layers is too large a number"),
-    ("a million layers", option("encoder_layers", 10**6), "1000000 layers of the encoder, and it has weights of 2"),
-    ("a width of a trillion", option("encoder_embed_dim", 10**12), "encoder_embed_dim is too large a number"),
     ("a width without weights", option("encoder_ffn_embed_dim", 2**17), "does not fit the options: it has encoder.lay"),
-    ("no number", option("dropout", math.nan), "NaN is no finite number"),
     ("a language that is a path", config(source_lang="../xx"), "the language '../xx' is no name such as de"),
     ("no language", config(target_lang=None), "the language None is no name such as de"),
     ("another language", config(target_lang="zz"), r"model \(the model's folder\) has no dict.zz.txt"),
-    ("no weights", gone("model.safetensors"), f"model.safetensors: {NO_FILE}"),
     ("weights that are a circle of links", circle("model.safetensors"), f"model.safetensors: {NO_FILE}"),
     ("a pickle", pickled, NO_WEIGHTS),
-    ("an empty file", content("model.safetensors", b""), NO_WEIGHTS),
-    ("a text", content("model.safetensors", b"hello world"), NO_WEIGHTS),
     ("a header without end", content("model.safetensors", struct.pack("<Q", 2**63) + b"{}"), NO_WEIGHTS),
     ("a larger shape", header(lambda h: h[INNER].update(shape=[10**12, 10**12])), NO_WEIGHTS),
-    ("another type", header(lambda h: h[INNER].update(dtype="F64")), NO_WEIGHTS),
     ("a type that is none", header(lambda h: h[INNER].update(dtype="PY")), NO_WEIGHTS),
     ("numbers beyond the end", header(lambda h: h[INNER].update(data_offsets=[0, 10**15])), NO_WEIGHTS),
-    ("numbers of another weight", header(lambda h: h[INNER].update(h[EMBEDDING])), NO_WEIGHTS),
     ("a missing weight", weights(lambda w: w.pop(INNER)), f"does not fit the options: it lacks {INNER}"),
-    ("a weight too much", weights(lambda w: w.update(new=torch.zeros(2))), r"it has new \(2,\), which the model lacks"),
     ("another shape", weight(lambda w: w.T.contiguous()), f"does not fit the options: it has {INNER}"),
     ("whole numbers", weight(torch.Tensor.int), "inner.weight has numbers of the type torch.int32"),
-    ("8-bit numbers", weight(lambda w: w.to(torch.float8_e4m3fn)), "has numbers of the type torch.float8_e4m3fn"),
-    ("complex numbers", weight(lambda w: w.to(torch.complex64)), "has numbers of the type torch.complex64"),
-    ("a weight that is no number", weight(one(math.nan)), "inner.weight is infinite or NaN"),
-    (
-        "a table of other heads",
-        weight(lambda w: w[:1].clone(), "encoder.layers.0.self_attn.energies.0.stored"),
-        "table",
-    ),
     ("no dictionary", gone("dict.xx.txt"), r"model \(the model's folder\) has no dict.xx.txt"),
-    (
-        "a dictionary of another size",
-        words,
-        "one dictionary for both languages, and those that are there differ",
-    ),
+    ("a dictionary of another size", words, "one dictionary for both languages, and those that are there differ"),
     ("no rules of tokenisation", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
     ("rules that are none", content("dataset.json", b"[]"), "dataset.json is no card of a dataset"),
     ("a card without hashes", card(files=None, posnet="0.2.0"), "dataset.json is no card .*it lacks the hash of codes"),
-    ("a card with an empty hash", card(files={"codes.xx.bpe": {}}), "dataset.json is no card .*it lacks the hash"),
     ("both kinds of subwords", card(sentencepiece_model="a"), "it names both bpe_codes and a sentencepiece_model"),
     ("no codes", gone("codes.xx.bpe"), "codes.xx.bpe: there is no such file"),
-    (
-        "other codes",
-        content("codes.xx.bpe", b"#version: 0.2\na b\n"),
-        "codes.xx.bpe is not the file that",
-    ),
+    ("other codes", content("codes.xx.bpe", b"#version: 0.2\na b\n"), "codes.xx.bpe is not the file that"),
 ]
 
 
@@ -192,8 +148,6 @@ CHANGED = [
     ("a changed option", option("decoder_attention_heads", 1), NO_HASH),
     ("a changed search", config(search={"beam": 1}), NO_HASH),
     ("no hashes", config(files=None), NO_HASH),
-    ("no hash of the configuration", config(sha256=None), NO_HASH),
-    ("a list of hashes", config(files=[]), NO_HASH),
     ("an older format with hashes", config(format=1), NO_HASH),
 ]
 # What no small file may be; the memory of a process is a file that ends in an error of input and output.
@@ -218,7 +172,7 @@ COMMANDS = {
     "plot": "posnet-plot weights model --out figures",
     "plot of a sentence": "posnet-plot weights model --sentence 'a1 a2' --out figures",
 }
-SAMPLE = ("a newer format", "no weights", "a pickle", "a text for a number", "another shape")
+SAMPLE = ("a newer format", "a pickle", "another shape")
 ROWS += [
     Row(f"{row.name}: {name}", command, row.says, before=row.before)
     for row in ROWS
@@ -227,13 +181,7 @@ ROWS += [
 ]
 AFTER = ("figures", "figures/*")
 ROWS += [
-    Row(
-        "a folder of posnet 0.2.0",
-        TRANSLATE,
-        "12 sentences",
-        code=0,
-        before=config(format=1, files=None, sha256=None),
-    ),
+    Row("an older folder", TRANSLATE, "12 sentences", 0, before=config(format=1, files=None, sha256=None)),
     Row("a whole folder", TRANSLATE, "12 sentences", code=0),
     Row("a folder and its checkpoint", f"{TRANSLATE.replace('model/', 'model/ model.pt')}", "12 sentences", code=0),
     Row("an output in the folder", f"{TRANSLATE} --output model/config.json", "is the same file as model/config.json"),
@@ -241,11 +189,6 @@ ROWS += [
     Row("precompute", "posnet-precompute model --out new.pt", "model is a model folder, not a checkpoint"),
     Row("average", "posnet-average model --num 1 --out new.pt", "model holds no numbered checkpoints"),
     Row("an output that is there", "posnet-export model.pt --out data", "--out data is there already"),
-    Row(
-        "an output in a file",
-        "posnet-export model.pt --out model.pt/new",
-        "--out model.pt/new: .*no folder",
-    ),
     Row("an output in no folder", "posnet-export model.pt --out none/new", "none is not there. Make it first"),
     Row("other data", "posnet-export model.pt --out new --data text", "text .--data. has no dict.xx.txt"),
 ]

@@ -47,17 +47,6 @@ NAMES = [
         (RAW, f"{RAW}/*"),
     ),
     Row(
-        "a translation with it",
-        f"posnet-translate {RAW}.pt --beam 1 --max-len-b 2 --input {RAW}/test.xx --output {RAW}/new",
-        "12 sentences",
-        0,
-        lambda folder: [
-            (folder / "model.pt").rename(folder / f"{RAW}.pt"),
-            (folder / "text").rename(folder / RAW),
-        ],
-        (f"{RAW}/new",),
-    ),
-    Row(
         "pieces whose name is not UTF-8",
         f"{TRANSLATE} --sentencepiece-model {RAW}.model",
         "12 sentences",
@@ -74,10 +63,6 @@ NAMES = [
         makes=REPORT,
     ),
     Row("a data directory that is not UTF-8", f"posnet-length-ratio {RAW}", "there is no such directory"),
-    Row("a log that is not UTF-8", f"posnet-plot curves {RAW}", "there is no such log"),
-    Row("an output of 256 letters", f"{AVERAGE} {'x' * 256}", "File name too long"),
-    Row("an empty output", f"{TRANSLATE} --output ''", "'' is no path"),
-    Row("an empty directory of data", f"{TRANSLATE} --data '' --output x", "'' is no path"),
 ]
 
 

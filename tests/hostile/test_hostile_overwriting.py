@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from posnet_fairseq.shared.errors import UsageError
-from support.hostile import Row, run, table
+from support.hostile import Row, run, table, write
 from support.hostile_files import (
     AVERAGE,
     CORPUS,
@@ -20,7 +20,6 @@ from support.hostile_files import (
     after,
     linked,
     play_and_find_no_temporary_files,
-    written,
 )
 from support.training_log import training_log
 
@@ -50,76 +49,49 @@ def _move(folder, place, link=False):
         folder.symlink_to(place)
 
 
+def works(name, command, says, makes, before=lambda folder: None):
+    """A row that replaces what posnet wrote before, or what is nobody's."""
+    return Row(name, command, says, 0, before, makes)
+
+
+REPORTED = after(f"{SCORE} --out report")
+DRAW = "posnet-plot weights model.pt --out figures"
+WITHIN = "is in data, where files will be replaced"
+CONFIG = '{"systems": ["a"], "test_sets": {"t": {"reference": "text/test.yy", "outputs": {"a": "text/test.xx"}}}}'
 LOST = [
     *(
         Row(f"average onto {name}", f"{AVERAGE} {name}", "name of a checkpoint of the training")
-        for name in (
-            "run/checkpoint_last.pt",
-            "run/checkpoint_best.pt",
-            "./run//checkpoint_1_5.pt",
-            "run/checkpoint99.pt",
-        )
+        for name in ("run/checkpoint_last.pt", "./run//checkpoint_1_5.pt", "run/checkpoint99.pt")
     ),
-    Row(
-        "average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "checkpoint of a training", before=lambda f: _copy(f)
-    ),
-    Row(
-        "precompute onto a copy", f"{PRECOMPUTE} a.pt", "checkpoint of a training", before=lambda folder: _copy(folder)
-    ),
+    Row("average onto a copy of a checkpoint", f"{AVERAGE} a.pt", "checkpoint of a training", before=_copy),
     Row("precompute onto the run", f"{PRECOMPUTE} run/checkpoint_last.pt", "checkpoint of a training"),
     Row("average onto another program's", f"{AVERAGE} other.pt", "of another program", before=other_program),
-    Row("average onto objects", f"{AVERAGE} objects.pt", "of another program", before=other_program),
-    Row(
-        "average onto a link to the run",
-        f"{AVERAGE} link.pt",
-        "same file as run/checkpoint_1_5.pt",
-        before=linked("link.pt", "run/checkpoint_1_5.pt"),
-    ),
-    Row(
-        "average onto a hard link of the run",
-        f"{AVERAGE} link.pt",
-        "same file as run/checkpoint_1_5.pt",
-        before=hard_linked("link.pt", "run/checkpoint_1_5.pt"),
-    ),
-    Row("average onto an old average", f"{AVERAGE} model.pt", "averaged into", 0, makes=("model.pt",)),
-    Row("average onto text", f"{AVERAGE} old", "averaged into", 0, written("old"), ("old",)),
-    Row(
-        "precompute onto an old result",
-        f"{PRECOMPUTE} fast.pt",
-        "parameters",
-        0,
-        after(f"{PRECOMPUTE} fast.pt"),
-        ("fast.pt",),
-    ),
     *(
-        Row(f"translate onto data/{name}", f"{TRANSLATE} --output data/{name}", "would be lost")
-        for name in ("dict.xx.txt", "dict.yy.txt", "dataset.json", "test.xx-yy.xx.bin", "codes.bpe", "test.yy")
+        Row(f"average onto a {what}", f"{AVERAGE} link.pt", "same file as run/checkpoint_1_5.pt", before=before)
+        for what, before in {
+            "link to the run": linked("link.pt", "run/checkpoint_1_5.pt"),
+            "hard link of the run": hard_linked("link.pt", "run/checkpoint_1_5.pt"),
+        }.items()
     ),
-    Row("translate onto the model", f"{TRANSLATE} --output model.pt", "same file as model.pt, which would be lost"),
+    works("average onto an old average", f"{AVERAGE} model.pt", "averaged into", ("model.pt",)),
+    works("average onto text", f"{AVERAGE} old", "averaged into", ("old",), write("old")),
+    works("precompute again", f"{PRECOMPUTE} fast.pt", "parameters", ("fast.pt",), after(f"{PRECOMPUTE} fast.pt")),
+    *(
+        Row(f"translate onto {name}", f"{TRANSLATE} --output {name}", "would be lost")
+        for name in ("model.pt", "data/dict.xx.txt", "data/dataset.json", "data/test.yy", "./text/../text/test.xx")
+    ),
     Row(
         "translate onto one of an ensemble",
         TRANSLATE.replace("model.pt", "model.pt run/checkpoint_last.pt") + " --output run/checkpoint_last.pt",
         "would be lost",
     ),
-    Row("translate onto its input", f"{TRANSLATE} --output ./text/../text/test.xx", "would be lost"),
-    Row("translate onto its codes", f"{TRANSLATE} --bpe-codes data/codes.bpe --output data/codes.bpe", "lost"),
-    Row(
-        "translate onto an old translation",
-        f"{TRANSLATE} --output data/mine",
-        "12 sentences",
-        0,
-        written("data/mine"),
-        ("data/mine",),
-    ),
-    *(
-        Row(f"a {name} of one's own", f"{SCORE} --out mine", f"mine/{name} is there", before=written(f"mine/{name}"))
-        for name in ("report.html", "report.md", "report.tex", "report.csv", "report.json")
-    ),
+    works("translate again", f"{TRANSLATE} --output data/my", "12 sentences", ("data/my",), write("data/my")),
+    Row("a report of one's own", f"{SCORE} --out mine", "mine/report.md is there", before=write("mine/report.md")),
     Row(
         "a report that was written into",
         f"{SCORE} --out report",
         "report.md is there, and posnet-score did not write it, or it was changed",
-        before=after(f"{SCORE} --out report", then=written("report/report.md")),
+        before=after(f"{SCORE} --out report", then=write("report/report.md")),
         makes=SCORES,
     ),
     Row(
@@ -128,55 +100,28 @@ LOST = [
         "report.tex is there",
         before=after(f"{SCORE} --out report", then=lambda folder: _into_link(folder / "report/report.tex")),
     ),
-    Row("a report again", f"{SCORE} --seed 3 --out report", "report:", 0, after(f"{SCORE} --out report"), REPORT),
-    Row(
-        "a report again, without one of its files",
-        f"{SCORE} --seed 3 --out report",
-        "report:",
-        0,
-        after(f"{SCORE} --out report", then=lambda folder: (folder / "report/report.csv").unlink()),
-        REPORT,
-    ),
-    Row(
-        "the reference is called as a report",
-        SCORE.replace("text/test.yy", "mine/report.md") + " --out mine",
-        "mine/report.md",
-        before=lambda folder: [(folder / "mine").mkdir(), (folder / "text/test.yy").rename(folder / "mine/report.md")],
-    ),
+    works("a report again", f"{SCORE} --seed 3 --out report", "report:", REPORT, REPORTED),
     Row(
         "a report in a configuration's folder",
         "posnet-score --config report.json --out .",
         "report.json",
-        before=written(
-            "report.json",
-            '{"systems": ["a"], "test_sets": {"t": {"reference": "text/test.yy", "outputs": {"a": "text/test.xx"}}}}',
-        ),
+        before=write("report.json", CONFIG),
     ),
     *(
         Row(
-            f"figures/{name} of one's own",
-            "posnet-plot weights model.pt --out figures",
-            f"figures/{name} is there, and this posnet-plot did not make it",
-            before=written(f"figures/{name}"),
+            f"{name} of one's own",
+            command,
+            f"{name} is there, and this posnet-plot did not make it",
+            before=write(name),
         )
-        for name in ("weights.html", "weights.encoder.1.png", "weights.decoder.2.svg", "profile.encoder.png")
+        for name, command in {
+            "figures/weights.html": DRAW,
+            "figures/weights.decoder.2.svg": DRAW,
+            "mine.svg": "posnet-plot curves log --out mine",
+        }.items()
     ),
-    Row("a curve of one's own", "posnet-plot curves log --out mine", "mine.svg is there", before=written("mine.svg")),
-    Row(
-        "pictures again",
-        "posnet-plot curves log --out again",
-        "again.png",
-        0,
-        after("posnet-plot curves log --out again"),
-        ("again.*",),
-    ),
-    Row(
-        "a page again",
-        "posnet-plot weights model.pt --sentence 'a1' --out again",
-        "again/weights.html",
-        0,
-        after("posnet-plot weights model.pt --sentence 'a1 a2' --out again"),
-        ("again/*",),
+    works(
+        "a page again", f"{DRAW} --sentence a1", "figures/weights.html", ("figures/*",), after(f"{DRAW} --sentence a2")
     ),
     Row("a model in an old folder", "posnet-export model.pt --out text", "text is there already"),
     Row("a model in a link", "posnet-export model.pt --out a", "a is there already", before=linked("a", "nothing")),
@@ -184,31 +129,25 @@ LOST = [
     Row(
         "a dataset around its text, below",
         CORPUS.replace("text/train", "data/stages/mine/train") + " --out data",
-        "train.xx is in data, where files will be replaced",
+        f"train.xx {WITHIN}",
         before=lambda folder: _move(folder / "text", folder / "data/stages/mine"),
     ),
     Row(
         "a dataset around its text, by a link",
         f"{CORPUS} --out data",
-        "is in data, where files will be replaced",
+        WITHIN,
         before=lambda folder: _move(folder / "text", folder / "data/mine", link=True),
-    ),
-    Row(
-        "a text for language models within its dataset",
-        "posnet-prepare text --train data/mine/train.xx --out data",
-        "is in data, where files will be replaced",
-        before=lambda folder: _move(folder / "text", folder / "data/mine"),
     ),
     *(
         Row(f"downloads in {place}", f"posnet-prepare quickstart.en-de --downloads {place} --out data", "is in data")
-        for place in ("data", "data/stages", "data/../data/new")
+        for place in ("data", "data/../data/new")
     ),
     Row(
         "a file of one's own in a dataset",
         CORPUS.replace("--merges 5", "--subwords sentencepiece --pieces 20")
         + " --test text/test.xx text/test.yy --out data",
         "data/sentencepiece.model is there, and this posnet-prepare did not make it",
-        before=written("data/sentencepiece.model"),
+        before=write("data/sentencepiece.model"),
         makes=("data/stages/*", "data/stages/*/*"),
     ),
 ]

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 CORPUS = "posnet-prepare corpus --workers 1 --merges 20 --out out"
 TRAIN = f"{CORPUS} --train text/train.xx text/train.yy"
@@ -13,11 +13,6 @@ EVERY = f"{TRAIN} --valid-every 9"
 TEXT = "posnet-prepare text --workers 1 --pieces 60 --out out"
 MADE = ("out", "out/*", "out/stages/*", "out/stages/*/*")
 DEEP = "[" * 100_000
-
-
-def write(name, data):
-    """What writes a file into the folder."""
-    return lambda folder: (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
 def append(pairs):
@@ -29,16 +24,6 @@ def append(pairs):
                 file.writelines(f"{line}\n".encode() for line in lines)
 
     return add
-
-
-def then(*changes):
-    """Several changes, one after the other."""
-
-    def change(folder):
-        for one in changes:
-            one(folder)
-
-    return change
 
 
 def pipe(name):
@@ -104,9 +89,7 @@ def damaged_in_the_middle(name, data):
         shutil.rmtree(folder / "out/stages/binarise")
         partial = folder / "out/stages/apply.partial"
         (folder / "out/stages/apply").rename(partial)
-        key = json.loads((partial / "stage.json").read_text())["key"]
-        (partial / "stage.json").unlink()
-        (partial / "key").write_text(f"{key}\n")
+        (partial / "stage.json").write_text((partial / "stage.json").read_text().replace("true", "false"))
         (partial / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
     return change
@@ -120,31 +103,23 @@ def whole(folder):
 
 AGAIN = f"{TRAIN} --valid text/valid.xx text/valid.yy --test text/test.xx text/test.yy"
 HIDDEN = [("\u200b", "a"), ("a1 a2", "\u00ad \u2060"), ("\ufeff", "\ufeff"), ("\u200b\u200e", "\u200b"), ("", "b1")]
-BREAKS = [("a1\u2028a2", "b1 b2"), ("a1\ra2", "b1\x0bb2"), ("a1 \ufeffa2", "b1\x85b2"), ("a1 a2\x1c", "b1 b2")]
 
 ROWS = [
     # names that fairseq cannot be given
     Row("a colon", EVERY.replace("--out out", "--out a:b"), r"--out a:b: fairseq takes a colon for the end"),
-    Row("a comma above", EVERY.replace("--out out", "--out a,b/out"), "--out a,b/out: fairseq takes a comma for"),
     Row("a leading dash", EVERY.replace("--out out", "--out=-out"), "--out -out: other commands take it for an option"),
     Row("braces", EVERY.replace("--out out", "--out '${out}'"), r"--out \$\{out\}: fairseq reads \$\{"),
     Row("a last backslash", EVERY.replace("--out out", "--out 'out\\'"), "and a last backslash in its own way"),
-    Row("a file as the folder", EVERY, "out is a file. Choose another --out", before=write("out", "precious")),
+    Row("a file as the folder", EVERY, "--out out: File exists. Choose another", before=write("out", "precious")),
     # numbers
     Row("a ratio that is none", f"{EVERY} --max-ratio nan", "--max-ratio nan: give 1 or more"),
-    Row("a ratio without end", f"{EVERY} --max-ratio inf", "--max-ratio inf: give 1 or more"),
-    Row("a negative ratio", f"{EVERY} --max-ratio=-2", "--max-ratio -2.0: give 1 or more"),
     Row(
         "too few pairs for validation", f"{TRAIN} --valid-every 1000000",
-        "--valid-every 1000000: the training text has 300 pairs, so no sentences are left in the valid set", makes=MADE,
+        r"no sentences are left in the valid set \(300 train, 0 valid\)", makes=MADE,
     ),
-    Row("absurdly few pairs for validation", f"{TRAIN} --valid-every {10**12}", "--valid-every 1000000000000: give 1"),
-    Row("no pairs for training", f"{TRAIN} --valid-every 1", "no training pair would be left"),
+    Row("absurdly few pairs for validation", f"{TRAIN} --valid-every {10**12}", "--valid-every 1000000000000: give 2"),
+    Row("no pairs for training", f"{TRAIN} --valid-every 1", "--valid-every 1: give 2 or more"),
     Row("a trillion merges", f"{EVERY} --merges {10**12}", "--merges 1000000000000: give 1 or more, and at most"),
-    Row("no merges", f"{EVERY} --merges 0", "--merges 0: give 1 or more"),
-    Row("a million processes", f"{EVERY} --workers {10**6}", "--workers 1000000: give 1 or more, up to 1,000"),
-    Row("no processes", f"{EVERY} --workers 0", "--workers 0: give 1 or more"),
-    Row("a trillion pieces", f"{TEXT} --train text/train.xx --pieces {10**12}", "--pieces 1000000000000: give 1 or"),
     Row("long and short", f"{EVERY} --min-length 9 --max-length 3", "--min-length 9 is more than --max-length 3"),
     # said: fewer pieces, pairs twice, normal forms
     Row(
@@ -153,21 +128,12 @@ ROWS = [
         after=notes("of 100,000 pieces could be learnt from the training text", "of the valid set"),
     ),
     Row(
-        "more merges than the text has", f"{EVERY} --merges 5000", r"note: only \d+ of 5,000 merges could be learnt", 0,
-        makes=MADE,
-    ),
-    Row(
         "a test set out of the training set", f"{EVERY} --test text/train.xx text/train.yy",
         r"note: \d+ of 300 pairs of the test set are in the training set, too", 0, makes=MADE,
         before=lambda folder: [(folder / f"text/train.{name}").write_text(
             "".join(f"{letter}{n // 7} {letter}{n % 7} {letter}{n % 9}\n" for n in range(300)))
             for name, letter in (("xx", "a"), ("yy", "b"))],
         after=notes("267 of 300 pairs of the test set are in the training set, too"),
-    ),
-    Row(
-        "one side alone is no pair", f"{AGAIN} --max-ratio 9", "lines: 301 train", 0, makes=MADE,
-        before=lambda folder: append([((folder / "text/test.xx").read_text().split("\n")[0], "b1 b2 b3")])(folder),
-        after=notes("1 of 20 pairs of the valid set are in the training set, too"),
     ),
     Row(
         "another normal form", f"{EVERY}", "pairs that are not in Unicode's normal form NFC, and stay so: 2 train", 0,
@@ -179,31 +145,13 @@ ROWS = [
         "lines that show nothing", f"{EVERY} --max-ratio 9", "lines: 267 train, 33 valid", 0, before=append(HIDDEN),
         makes=MADE, after=dropped("empty", 5),
     ),
-    Row(
-        "a test set of lines that show nothing", f"{EVERY} --test text/hidden.xx text/hidden.yy", "3 test", 0,
-        before=then(write("text/hidden.xx", "\u200b\n\n\u00ad\n"), write("text/hidden.yy", "b1\n\ufeff\ufeff\nb2\n")),
-        makes=MADE, after=lines("test", 3),
-    ),
-    Row(
-        "what ends lines elsewhere", f"{EVERY} --max-ratio 9", "lines: 271 train, 33 valid", 0, before=append(BREAKS),
-        makes=MADE, after=then(lines("train", 271), lines("train.bpe", 271)),
-    ),
-    Row(
-        "text that shows nothing", f"{TEXT} --train text/hidden", "hidden has 0 lines with text, too few",
-        before=write("text/hidden", "\u200b\n\u00ad\n" * 50), makes=MADE,
-    ),
     # inputs that are none
-    Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a folder or a pipe"),
-    Row("a pipe", f"{TEXT} --train pipe", "pipe is a folder or a pipe", before=pipe("pipe")),
-    Row("a device", f"{TEXT} --train /dev/zero", "/dev/zero is a folder or a pipe"),
-    Row("a text that is not there", f"{TEXT} --train none", "none: there is no such file"),
+    Row("a folder", f"{TRAIN} text text --valid-every 9 -s xx -t yy", "text is a directory. Give a file in it"),
+    Row("a pipe", f"{TEXT} --train pipe", "pipe: it is no regular file", before=pipe("pipe")),
+    Row("a device", f"{TEXT} --train /dev/zero", "/dev/zero: it is no regular file"),
     Row(
         "a NUL byte", f"{EVERY}", r"text/train.xx has a NUL byte in line 301", before=append([("a\0", "b")]),
         makes=MADE,
-    ),
-    Row(
-        "a name of gzip's, other bytes", f"{CORPUS} --train my.xx.gz text/train.yy -s xx --valid-every 9",
-        "my.xx.gz is not UTF-8: line 1", before=write("my.xx.gz", b"\xff\xfe\xfd" * 100), makes=MADE,
     ),
     Row(
         "gzip, cut short", f"{CORPUS} --train my.xx.gz text/train.yy --valid-every 9", "my.xx.gz is damaged behind",
@@ -214,19 +162,15 @@ ROWS = [
         before=write("my.tsv", "a\tb\nc\n"), makes=MADE,
     ),
     Row(
-        "three columns", f"{CORPUS} --train my.tsv -s xx -t yy --valid-every 9", "line 1 has 3 columns",
-        before=write("my.tsv", "a\tb\tc\n"), makes=MADE,
-    ),
-    Row(
         "sides of unequal length", EVERY, "text/train.xx has 300 lines, text/train.yy has more", makes=MADE,
         before=lambda folder: (folder / "text/train.yy").open("a").write("b1\n") and None,
     ),
     Row(
-        "no lines", EVERY, "there is no text in it", makes=MADE,
+        "no lines", EVERY, r"no sentences are left in the train set \(0 train, 0 valid\)", makes=MADE,
         before=then(write("text/train.xx", ""), write("text/train.yy", "")),
     ),
     Row(
-        "one line", f"{TRAIN} --valid-every 2", "has 1 pairs, so no sentences are left", makes=MADE,
+        "one line", f"{TRAIN} --valid-every 2", r"are left in the valid set \(1 train, 0 valid\)", makes=MADE,
         before=then(write("text/train.xx", "a1\n"), write("text/train.yy", "b1\n")),
     ),
     Row(
@@ -246,16 +190,6 @@ ROWS = [
             "with paths": '{"key": "x", "files": {"../../text/train.xx": {"bytes": 1, "changed": 1, "sha256": ""}}}',
         }.items()
     ),
-    Row(
-        "notes of names, not UTF-8", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-        before=then(damaged("stages/published", b"\xff"), lambda folder: (folder / "out/train.xx").unlink()),
-    ),
-    Row(
-        "notes of names, with those of other folders", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-        before=then(
-            damaged("stages/published", "../text/train.xx\n"), lambda folder: (folder / "out/train.xx").unlink()
-        ),
-    ),
     *(
         Row(
             f"a note of progress, {what}", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
@@ -266,8 +200,8 @@ ROWS = [
             "beyond the files": '{"read": [1, 1, 1, 1, 1], "written": [999999, 9, 9, 9], "lines": 7, "counts": {}}',
         }.items()
     ),
-    Row("a key that is no text", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
-        before=damaged_in_the_middle("key", b"\xff")),
+    Row("a record of a stage that is no text", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
+        before=damaged_in_the_middle("stage.json", b"\xff")),
     Row(
         "a file in place of a stage's folder", AGAIN, "lines: 300 train", 0, makes=MADE, after=whole,
         before=then(

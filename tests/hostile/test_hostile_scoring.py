@@ -14,7 +14,7 @@ from posnet_fairseq.inference.translator import BLANK, Translator
 from posnet_fairseq.runs.quickstart import show_samples
 from posnet_fairseq.shared.errors import visible
 from support import commands
-from support.hostile import Row, play, table
+from support.hostile import Row, play, table, then, write
 
 CACHE = (("XDG_CACHE_HOME", "cache"), ("COLUMNS", "140"))
 KEPT = ("cache", "cache/*", "cache/*/*")
@@ -25,16 +25,6 @@ SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresampl
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
 DEEP = "[" * 100_000
 LAUGHS = "plan.yaml is not YAML in line 1: aliases stand for too many values"
-
-
-def write(name, data):
-    """What writes a file into the folder."""
-
-    def change(folder):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-
-    return change
 
 
 def outputs(folder):
@@ -52,16 +42,6 @@ def output(change):
         (folder / "text/a").write_bytes("".join(f"{line}\n" for line in lines).encode())
 
     return make
-
-
-def then(*changes):
-    """Several changes, one after the other."""
-
-    def change(folder):
-        for one in changes:
-            one(folder)
-
-    return change
 
 
 def replaced(number, text):
@@ -160,9 +140,6 @@ def database(*statements):
     return make
 
 
-STATISTICS = "CREATE TABLE statistics (key BLOB PRIMARY KEY, numbers BLOB) WITHOUT ROWID"
-DETAILS = "CREATE TABLE details (given TEXT PRIMARY KEY, details TEXT) WITHOUT ROWID"
-COMET = "comet Unbabel/wmt20-comet-da"
 TRANSLATE = "posnet-translate model.pt --cpu --beam 1 --max-len-b 5 --input in"
 ROWS = [
     scored("as it should be", r"a +\d+\.\d ±", before=outputs),
@@ -171,24 +148,13 @@ ROWS = [
         scored(f"a line of U+{ord(sign):04X}", r"note: a on test: 1 line empty \(3\)", before=replaced(2, sign * 2))
         for sign in "\u200b\u00ad\ufeff\u2060\u200e\u3164"
     ),
-    scored("several and white space", r"1 line empty \(3\)", before=replaced(2, " \u200b\t\u00ad\ufeff ")),
     scored("what ends lines elsewhere", "test, yy, 12 lines", before=replaced(2, "b1\u2028b\x0bb\x85b4\rb5 \ufeffb6")),
     refused("a NUL byte", r"text/a has a NUL byte in line 4, so it is no text in UTF-8", before=replaced(3, "b1\0")),
-    refused(
-        "a NUL byte in the reference", r"text/test.yy has a NUL byte in line 1",
-        before=then(outputs, write("text/test.yy", "\0\n")),
-    ),
     # logs of fairseq
     scored(
         "a line as fairseq's in plain text", "test, yy, 12 lines", before=replaced(5, "H-0\t-0.5\tfoo"),
     ),
-    scored("a last line as fairseq's", "test, yy, 12 lines", before=replaced(11, "D-7\t-0.5\tfoo")),
     scored("a log", r"a +\d+\.\d ±", before=output(log)),
-    scored(
-        "hypotheses of a log", r"a +\d+\.\d ±",
-        before=output(lambda lines: [f"D-{number}\t-0.5\t{line}" for number, line in enumerate(lines)]),
-    ),
-    refused("a log that ends early", r"has 6 lines, the reference 12", before=output(lambda lines: log(lines[:6]))),
     refused(
         "a log that ends in its last translation", r"text/a is a log of fairseq's that is cut short: .* sentence 11",
         before=output(lambda lines: log(lines)[:-1]),
@@ -199,13 +165,8 @@ ROWS = [
     ),
     refused("two logs", "holds sentence 0 of two runs", before=output(lambda lines: log(lines) * 2)),
     # numbers
-    refused("no resamples", "resamples 0: give 40 or more", f"{SCORE} --resamples 0"),
-    refused("a trillion resamples", r"resamples 1000000000000: give 40 or more", f"{SCORE} --resamples {10**12}"),
-    refused("a trillion trials", r"trials 1000000000000: give 1 or more", f"{SCORE} --test ar --trials {10**12}"),
-    refused("a seed below zero", "seed -1: give 0 or more", f"{SCORE} --seed -1"),
+    refused("no resamples", "resamples 0: give 40 or more, and at most 1,000,000", f"{SCORE} --resamples 0"),
     scored("a huge seed", r"seed:10{30}\|", before=outputs, command=f"{SCORE} --seed {10**30}"),
-    refused("a million processes", "--workers 1000000: give 1 or more, up to 1,000", f"{SCORE} --workers {10**6}"),
-    refused("no processes", "--workers 0: give 1 or more", f"{SCORE} --workers 0"),
     # what reports and terminals are given
     scored(
         "formulas", "label|=cmd", command=f"{PLAN} --out report", before=then(outputs, write("plan.yaml", FORMULAS)),
@@ -220,17 +181,11 @@ ROWS = [
         "control characters in a path", r"missing: b on test: there is no text/\\x1b\]0;x\\x07",
         command=f"{SCORE} b=text/\x1b]0;x\x07 --skip-missing --out report", before=outputs, after=no_escapes,
     ),
-    refused("control characters in another path", r"text/\\x1b\[2J\\u202e", f"{SCORE} b=text/\x1b[2J\u202e"),
-    refused("control characters in a language", r"language pair 'en-\\x1bde'", f"{SCORE} -l en-\x1bde"),
-    plan("control characters in a key", r"unknown key \\x1b\[2J", 'systems: [a]\n"\\e[2J": 1\n' + SETS),
     # configuration files
     plan("nested deeply", "plan.yaml is not YAML: it is nested too deeply", DEEP),
-    plan("nested deeply, as mappings", "plan.yaml is not YAML: it is nested too deeply", "{a: " * 5000),
     plan("a billion laughs", LAUGHS, f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
     plan("a billion laughs, merged", LAUGHS, merged_laughs()),
     plan("an anchor in itself", LAUGHS, "&a [*a]"),
-    plan("a date that is none", r"plan.yaml: it lacks test_sets", "systems: [2024-13-45]"),
-    plan("a number that is none", r"plan.yaml is not YAML: ", "systems: [!!int '']"),
     plan("a number without end", "plan.yaml: it lacks systems", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
@@ -241,7 +196,6 @@ ROWS = [
         then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
     ),
     refused("a cache that is a folder", "Choose another place with --cache", f"{SCORE} --cache text"),
-    refused("a cache in a file", "Choose another place with --cache", f"{SCORE} --cache text/a/b"),
     refused(
         "a cache of another version", r"no such column.*Choose another place with --cache",
         before=then(outputs, database("CREATE TABLE statistics (a, b)")),
@@ -251,24 +205,7 @@ ROWS = [
         f"{SCORE} --cache cache/posnet/scores.sqlite",
         then(outputs, locked),
     ),
-    refused(
-        "a cache with details that are nested deeply", "COMET with .* is not in the cache",
-        f"{SCORE} --metrics comet --source text/test.xx --cached-only",
-        then(outputs, database(STATISTICS, DETAILS, f"INSERT INTO details VALUES ('{COMET}', '{DEEP}')")),
-    ),
     # other readers of text
-    Row(
-        "a report that is nested deeply", "posnet-plot compare in", "in is no report.json of posnet-score",
-        before=write("in", DEEP),
-    ),
-    Row(
-        "a card that is nested deeply", TRANSLATE, r"dataset.json is no card of a dataset",
-        before=then(write("in", "a1\n"), write("data/dataset.json", DEEP)),
-    ),
-    Row(
-        "a sentence that shows nothing", "posnet-plot weights model.pt --sentence '\u200b \u00ad' --out figures",
-        "--sentence is empty",
-    ),
     Row("a NUL byte to translate", TRANSLATE, "in has a NUL byte in line 2", before=write("in", "a1\na\0\n")),
     Row(
         "lines that show nothing to translate", f"{TRANSLATE} --output out", "posnet-translate: 2 sentences", 0,

@@ -104,6 +104,7 @@ def test_pipes_on_both_sides(folder, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.thorough  # 12 s: every command in a process of its own
 def test_streams_of_every_command(script, monkeypatch, capfd, folder):
     """Nobody reads, nothing can be written, the terminal knows ASCII only, an interrupt."""
     monkeypatch.setattr("tempfile.tempdir", str(folder))  # where translations are kept
@@ -162,6 +163,7 @@ def test_standard_input_is_closed(folder, monkeypatch, capfd):
         ("posnet-mixers nothing 2> /dev/full", 2, ""),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_redirections(redirected, code, says):
     """In a shell, where the interpreter could print more errors when it exits."""
     done = subprocess.run(
@@ -180,6 +182,7 @@ def test_redirections(redirected, code, says):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
+@pytest.mark.quick_cases(1)
 def test_nobody_reads(arguments):
     """As with | head, in a process of its own, up to its exit."""
     with no_reader() as pipe:

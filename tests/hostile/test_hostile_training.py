@@ -32,45 +32,30 @@ DIVERGED = "posnet: error: the training diverged"
 ROWS = [
     # It diverges; fairseq keeps crash.pt.
     refused("--lr 1e30", DIVERGED, makes=MADE),
-    refused("--lr 1e15 --warmup-updates 1 --clip-norm 1", DIVERGED, makes=MADE),
     refused("--lr 1e30 --amp", DIVERGED, makes=MADE),
-    refused("--adam-eps 0", DIVERGED, makes=MADE),
     # Half precision without a GPU.
     refused("--fp16", "--fp16: fairseq trains with it on a GPU, and --cpu was given"),
-    refused("--bf16", "--bf16: fairseq trains with it on a GPU"),
     refused("--fp16 --memory-efficient-fp16", "--fp16: fairseq trains with it on a GPU"),
     # Nothing to train on.
     refused("--max-tokens 1", "no sentence pair is left"),
-    refused("--max-tokens 0", "no sentence pair is left"),
-    refused("--max-tokens -5", "no sentence pair is left"),
     refused("--max-source-positions 2", "no sentence pair is left"),
     refused("--max-tokens-valid 1", "a sentence is longer than the 1 tokens that a batch may have"),
     refused("--skip-remainder-batch --update-freq 9", "an epoch has not a single update"),
     # Out of range.
     refused("--update-freq 0", "--update-freq 0: give 1 or more"),
     refused("--update-freq 2,-1", "--update-freq -1: give 1 or more"),
-    refused("--log-interval 0", "--log-interval 0: give 1 or more"),
-    refused("--save-interval 0", "--save-interval 0: give 1 or more"),
-    refused("--validate-interval 0", "--validate-interval 0: give 1 or more"),
     refused("--required-batch-size-multiple 0", "--required-batch-size-multiple 0: give 1 or more"),
-    refused("--num-workers -1", "--num-workers -1: give 0 or more"),
     refused("--max-update -1", "--max-update -1: give 0 or more"),
-    refused("--max-epoch -1", "--max-epoch -1: give 0 or more"),
-    refused("--lr -1", "--lr -1.0: give 0 or more"),
     refused("--lr 0.1,-0.1", "--lr -0.1: give 0 or more"),
     refused("--lr 0.1,0.01", "--lr: give one value, from which --lr-scheduler inverse_sqrt makes its own"),
     refused("--warmup-updates 0", "--warmup-updates 0: give 1 or more"),
-    refused("--warmup-updates -5", "--warmup-updates -5: give 0 or more"),
     refused("--seed -1", "--seed: give a number from 0"),
     refused("--label-smoothing 1", "--label-smoothing 1.0: give 0 or more and less than 1"),
-    refused("--adam-betas 0.9", r"--adam-betas 0.9: give two numbers"),
     refused("--adam-betas '(0.9,1)'", r"--adam-betas \(0.9,1\): give two numbers"),
-    refused("--adam-betas oops", "--adam-betas oops: give two numbers"),
     refused("--optimizer fused_adam --fp16-adam-stats", "--fp16-adam-stats: --optimizer fused_adam has no such state"),
     # What is not there.
     refused("--best-checkpoint-metric bleu", "--best-checkpoint-metric bleu: the validation does not measure it"),
     refused("--restore-file none.pt", "--restore-file none.pt: there is no such checkpoint"),
-    refused("--finetune-from-model none.pt", "--finetune-from-model none.pt: there is no such checkpoint"),
     refused("--distributed-world-size 2000", "this machine has .* GPUs", makes=()),
     # What was begun otherwise.
     refused(
@@ -80,7 +65,6 @@ ROWS = [
     refused("--optimizer sgd", "made with another --criterion or --optimizer", begun, ()),
     refused("--max-update 20", "made with other data or batches", begun_elsewhere_in_the_epoch, ()),
     # These are right.
-    trains("--max-update 3"),
     trains("--lr-scheduler cosine --warmup-updates 0"),
     trains("--restore-file run/checkpoint_1_5.pt --max-update 7"),
     trains("--finetune-from-model run/checkpoint_1_5.pt"),

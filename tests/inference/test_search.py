@@ -69,6 +69,7 @@ def trained(mixer):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("beam", BEAMS)
 @pytest.mark.parametrize("mixer", TRAINED)
+@pytest.mark.quick_cases(3)
 def test_trained_models(mixer, beam, name):
     """Whose hypotheses end by themselves, at different steps."""
     chosen = {"attention": True, "max_len_b": 14} | SETTINGS[name]

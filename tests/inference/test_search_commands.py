@@ -7,7 +7,7 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
-from posnet_fairseq.cli._search import lines_of
+from posnet_fairseq.inference.translating import lines_of
 from posnet_fairseq.inference.translator import Translation, Translator
 from support.checkpoints import checkpoint
 
@@ -66,6 +66,7 @@ def test_alignments(translated, python):
     assert listed[0].split(" ||| ")[1::2] == printed[0].split(" ||| ")
 
 
+@pytest.mark.thorough  # 10 s: starts two processes
 def test_processes_find_the_same(translated):
     options = ["--nbest", "3", "--print-alignment", "--max-tokens", "5"]
     assert translated(*options, "--processes", "2") == translated(*options)

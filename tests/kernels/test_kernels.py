@@ -35,11 +35,13 @@ def run(file, chosen, tmp_path, **environment):
 @needs_triton
 @pytest.mark.parametrize("chosen", ["quick", "not quick"])
 @pytest.mark.parametrize("file", ["interpreted_band.py", "interpreted_attention.py"])
+@pytest.mark.quick_cases(1)
 def test_results_in_the_interpreter(file, chosen, tmp_path):
     run(str(Path(__file__).with_name(file)), chosen, tmp_path, TRITON_INTERPRET="1")
 
 
 @needs_triton
+@pytest.mark.thorough  # 60 s of CPU time: compiles every program
 def test_they_compile_for_gpus(tmp_path):
     run(str(Path(__file__).with_name("compiled.py")), "", tmp_path, TRITON_INTERPRET="0")
 

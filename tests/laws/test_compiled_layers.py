@@ -10,6 +10,8 @@ from posnet_fairseq.registry import get_mixer
 from support.building import MAX_POSITIONS, build_case, mixer_cases, usual_gate
 from support.laws import TOLERANCE
 
+pytestmark = pytest.mark.thorough  # tracing takes seconds; quick: one mixer compiled by itself, in test_build_mixer
+
 CASES = [case for case in mixer_cases() if not case.options and case.gate == usual_gate(case)]
 STEPS = 5
 

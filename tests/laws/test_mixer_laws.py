@@ -16,9 +16,18 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
 from support import laws
-from support.building import MAX_POSITIONS, build_case, build_mixer, build_model, mixer_cases, pad, sentences
+from support.building import (
+    MAX_POSITIONS,
+    build_case,
+    build_mixer,
+    build_model,
+    mixer_cases,
+    pad,
+    sentences,
+    usual_gate,
+)
 
-CASES = [case for case in mixer_cases() if case.options or case.gate == get_mixer(case.mixer).default_gate]
+CASES = [case for case in mixer_cases() if case.options or case.gate == usual_gate(case)]
 STEPPING = [case for case in CASES if case.place != "encoder"]
 
 PLAIN = [
@@ -97,7 +106,7 @@ BEYOND = [
     (case, option.name)
     for case in mixer_cases()
     for option in dataclasses.fields(get_mixer(case.mixer).Config)
-    if option.metadata.get("reach") and (case.gate == "gelu" or case.options)
+    if option.metadata.get("reach") and (case.gate == usual_gate(case) or case.options)
 ]
 
 

@@ -112,6 +112,7 @@ def language_model(path, mixer):
     return path
 
 
+@pytest.mark.quick_cases(1)
 def test_language_models(capsys, tmp_path):
     model = language_model(tmp_path / "model" / "model.pt", "shaw")
     plot(capsys, "weights", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
@@ -255,7 +256,7 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
 def test_no_report(capsys, tmp_path, text):
     (tmp_path / "report.json").write_text(text)
     assert "is no report.json of posnet-score" in fails(capsys, main, "compare", tmp_path / "report.json")
-    assert "none.json: No such file or directory" in fails(capsys, main, "compare", tmp_path / "none.json")
+    assert "none.json: there is no such file" in fails(capsys, main, "compare", tmp_path / "none.json")
 
 
 def test_nothing_to_draw_scores_against(capsys, tmp_path):
@@ -337,9 +338,9 @@ def test_crossbars_by_time_and_by_bits(tmp_path, capsys):
     ("rows", "sentence"),
     [
         ([DIGITAL, ("1d", 86400, 8, 24.0)], "one time and one number of bits make no line."),
-        ([DIGITAL], "has no report.json of posnet-analog."),
-        ([DIGITAL, ("1d", None, 8, 24.0)], "has no report.json of posnet-analog."),
-        ([DIGITAL, ("1d", 1, 8, "high")], "has no report.json of posnet-analog."),
+        ([DIGITAL], "has no scores by time and bits."),
+        ([DIGITAL, ("1d", None, 8, 24.0)], "has no scores by time and bits."),
+        ([DIGITAL, ("1d", 1, 8, "high")], "is no report of posnet-analog: scores[1].score is 'high', it"),
     ],
 )
 def test_crossbars_that_cannot_be_drawn(tmp_path, capsys, rows, sentence):

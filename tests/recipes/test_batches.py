@@ -2,23 +2,32 @@
 
 import pytest
 
-from posnet_fairseq.bench import counting
-from posnet_fairseq.bench.counting import trained_parameters
-from posnet_fairseq.bench.training_memory import training_memory
 from posnet_fairseq.cli.run import find_target
+from posnet_fairseq.costs import counting
+from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.runs import commands, machine
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.machine import Device
-from posnet_fairseq.runs.record import Record
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.records import Record
 
 DATA = TranslationData("en", "de", "key")
 
 
 def settings(*words):
     return find_target("wmt14.en-de").read("corpus", ["--size", "tiny", "--mixer", "transformer_pos", *words])
+
+
+def tokens_of(run, device):
+    return batch_tokens(run, DATA, device, device.processes, ProgressReporter())
+
+
+def planned(run, device):
+    return commands.training(run, DATA, device, ProgressReporter())
 
 
 def gpu(step, processes=1):
@@ -40,57 +49,67 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_batch_of_a_cpu_is_that_of_the_size():
-    assert batch_tokens(settings(), DATA, Device("cpu", 1), 1) == 1200
-    assert batch_tokens(settings("--size", "base"), DATA, Device("cpu", 2), 2) == 3400
+    assert tokens_of(settings(), Device("cpu", 1)) == 1200
+    assert tokens_of(settings("--size", "base"), Device("cpu", 2)) == 3400
 
 
 def test_batch_that_was_given_is_taken(capsys):
-    assert batch_tokens(settings("--max-tokens", "300"), DATA, gpu(0), 1) == 300
+    assert tokens_of(settings("--max-tokens", "300"), gpu(0)) == 300
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough  # 10 s: ten simulated training steps
 def test_batch_of_a_gpu_is_what_its_memory_holds(capsys):
     whole, run = gpu(estimate(20_000)), settings("--tokens", "20000")
-    assert batch_tokens(run, DATA, whole, 1) == 20_000
+    assert tokens_of(run, whole) == 20_000
     line = capsys.readouterr().err
     assert f"batches of 20000 tokens: a training step takes about {estimate(20_000) / GIB:.1f} GiB" in line
     assert f"the GPU has {whole.memory / GIB:.1f} (--max-tokens chooses other batches)" in line
     assert line.count("\n") == 1
-    most = batch_tokens(run, DATA, gpu(estimate(8000)), 1)
+    most = tokens_of(run, gpu(estimate(8000)))
     assert 7000 < most <= 8000
     assert (
-        batch_tokens(settings("--tokens", "20000", "--options=--decoder-layers 1"), DATA, gpu(estimate(8000)), 1) > most
+        tokens_of(
+            settings("--tokens", "20000", "--options=--decoder-layers 1"),
+            DATA,
+            gpu(estimate(8000)),
+            1,
+            ProgressReporter(),
+        )
+        > most
     )
 
 
-def test_processes_share_an_update_and_have_buffers(monkeypatch):
-    monkeypatch.setattr(commands, "say", lambda text: None)
+@pytest.mark.thorough  # 10 s: starts two processes
+def test_processes_share_an_update_and_have_buffers():
     parameters = trained_parameters(counting.build("attention", "tiny", words=1000))
     assert estimate(4000, distributed=True) == estimate(4000) + 2 * parameters
     for more, expected in ((0, ["2000", "2"]), (2 * parameters, ["4000", "1"])):
-        found = commands.training(settings("--tokens", "8000"), DATA, gpu(estimate(4000) + more, 2)).arguments
+        found = planned(settings("--tokens", "8000"), gpu(estimate(4000) + more, 2)).arguments
         assert [found[found.index(flag) + 1] for flag in ("--max-tokens", "--update-freq")] == expected
 
 
+@pytest.mark.thorough  # 10 s
 def test_criterion_of_the_options_is_estimated():
     shape, at_once = ("--tokens", "20000"), estimate(8000, chunked=False)
     for words in ("--criterion label_smoothed_cross_entropy", "--criterion=label_smoothed_cross_entropy"):
-        most = batch_tokens(settings(*shape, f"--options={words}"), DATA, gpu(at_once), 1)
+        most = tokens_of(settings(*shape, f"--options={words}"), gpu(at_once))
         assert 7000 < most <= 8000
-    assert batch_tokens(settings(*shape), DATA, gpu(at_once), 1) > 8000
+    assert tokens_of(settings(*shape), gpu(at_once)) > 8000
 
 
 @pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.thorough  # 8 s: trains twice
 def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys):
     run = settings("--tokens", "10000")
-    first = commands.training(run, DATA, gpu(estimate(2600)))
+    first = planned(run, gpu(estimate(2600)))
     batch = [option(first.arguments, flag) for flag in ("--max-tokens", "--update-freq")]
     assert batch == ["2500", "4"]
     record = Record(run.run / "train.json")
     record.path.parent.mkdir(parents=True)
-    record.begin(first.command, {})
+    record.begin({}, command=first.command)
     # What failed before its first checkpoint, maybe for want of memory, has not begun.
-    assert batch_tokens(run, DATA, gpu(estimate(1000)), 1) <= 1000
+    assert tokens_of(run, gpu(estimate(1000))) <= 1000
     if finished:
         record.end("finished")
     else:
@@ -98,23 +117,23 @@ def test_training_that_has_begun_keeps_its_batches(monkeypatch, finished, capsys
         (run.run / "checkpoints/checkpoint_last.pt").touch()
     capsys.readouterr()
     for device in (gpu(0), gpu(estimate(10_000)), Device("cpu", 1)):
-        again = commands.training(run, DATA, device).arguments
+        again = planned(run, device).arguments
         assert [option(again, flag) for flag in ("--max-tokens", "--update-freq")] == batch
     assert "takes about" not in capsys.readouterr().err
-    assert batch_tokens(settings("--tokens", "10000", "--max-tokens", "300"), DATA, gpu(0), 1) == 300
+    assert tokens_of(settings("--tokens", "10000", "--max-tokens", "300"), gpu(0)) == 300
 
 
 @pytest.mark.parametrize(("tokens", "most", "batches", "expected"), [(25_000, 8334, 3, 8333), (10_000, 2999, 4, 2500)])
 def test_batches_of_an_attempt_are_those_of_the_next(tokens, most, batches, expected):
     for given in (most, expected):
         run = settings("--tokens", str(tokens), "--max-tokens", str(given))
-        found = commands.training(run, DATA, Device("cpu", 1)).arguments
+        found = planned(run, Device("cpu", 1)).arguments
         assert [option(found, flag) for flag in ("--max-tokens", "--update-freq")] == [str(expected), str(batches)]
 
 
 def test_too_little_memory_is_one_sentence():
     with pytest.raises(UsageError) as raised:
-        batch_tokens(settings(), DATA, gpu(estimate(256) - 1), 1)
+        tokens_of(settings(), gpu(estimate(256) - 1))
     sentence = str(raised.value)
     assert "--size tiny: a training step with a single sentence of 256 tokens takes about 0.1 GiB" in sentence
     assert "of the GPU's 1.2 GiB 0.1 are left for it. Take a smaller size" in sentence
@@ -122,7 +141,7 @@ def test_too_little_memory_is_one_sentence():
 
 def test_bad_options_are_one_sentence():
     with pytest.raises(UsageError, match="--decoder-layers: invalid int value: 'x'"):
-        batch_tokens(settings("--options=--decoder-layers x"), DATA, gpu(0), 1)
+        tokens_of(settings("--options=--decoder-layers x"), gpu(0))
 
 
 def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):

@@ -66,6 +66,7 @@ def check(folder, path, *more, data="special", arch="rposnet_tiny"):
     beginning.check_beginning(path, model, cfg)
 
 
+@pytest.mark.thorough  # 15 s: a training, after that of the fixture
 def test_fine_tuning_begins_with_the_weights(world):
     """With a learning rate of nearly nothing, it ends with them as well."""
     averaged = model_of(world)

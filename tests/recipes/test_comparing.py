@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from posnet_fairseq.cli._mixer_tables import option_rows
+from posnet_fairseq.bench.mixer_tables import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, jobs, machine
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.jobs import JobPool
-from posnet_fairseq.runs.model_differences import differences
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
 from posnet_fairseq.runs.training_log import training_speed
 from posnet_fairseq.shared.errors import UsageError
@@ -78,7 +77,7 @@ def test_mixers_or_a_file():
 def test_lists_that_come_with_posnet_have_names():
     assert find_list("table-4").name == "table-4.txt"
     assert find_list(str(LISTS[0])) == LISTS[0]
-    with pytest.raises(UsageError, match=r"tabel-4: there is no such file or list.* Did you mean table-4\?"):
+    with pytest.raises(ValueError, match=r"tabel-4: there is no such file or list.* Did you mean table-4\?"):
         find_list("tabel-4")
 
 
@@ -202,7 +201,7 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
         "cross": ("attention", {"cross_mixer": "relative", "dropout": 0.1}),
     }
     paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
-    assert differences(paths, "base") == [
+    assert comparison.differences(paths, "base") == [
         "Besides their mixers, rposnet and arposnet have --gate gelu (base: none) and "
         "--position-embedding learned (base: sinusoidal).",
         "Besides its mixer, fouriernet has --decoder-self-mixer attention (base: as the encoder).",
@@ -212,23 +211,18 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
     assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
 
 
-# In place of the posnet-run of a job: it fails for one system, and leaves a file for each.
-STAGES = """
-for word; do
-    case $word in --data=*) data=${word#*=} ;; --name=*) name=${word#*=} ;; --seed=*) seed=${word#*=} ;; esac
-done
-echo "corpus: something that all say" >&2
-touch "$data/$name.$seed"
-[ "$name" != b ] || { echo "posnet-run: error: b/train.json is no record." >&2; echo "and more" >&2; exit 2; }
-"""
-
-
 @pytest.fixture
 def pool(monkeypatch, settings, tmp_path):
-    """Of three systems, one job at a time."""
-    (tmp_path / "program.sh").write_text(STAGES)
+    """Of three systems, one job at a time. In place of a run: it fails for one system, and leaves a file for each."""
+
+    def run(settings, work):
+        work.report.say("something that all say")
+        (tmp_path / "data" / f"{settings.name}.{settings.seed}").touch()
+        if settings.name == "b":
+            raise UsageError("b/train.json is no record.")
+
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr(jobs, "PROGRAM", ("bash", str(tmp_path / "program.sh")))
+    monkeypatch.setattr(jobs, "run", run)
     monkeypatch.setattr(jobs, "STEP", 0.05)
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
@@ -255,11 +249,11 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pool, "_look", interrupt)
+    monkeypatch.setattr(jobs, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pool.work()
     said = capfd.readouterr().err.splitlines()
-    assert said[-1] == "interrupted: 0 of 3 runs have ended; all is kept. The same command goes on where they were."
+    assert re.fullmatch(r"interrupted: \d of 3 runs have ended; all is kept. The same command goes on .*", said[-1])
 
 
 @pytest.mark.parametrize("damage", [b"{", b"", b"\xff", None])
@@ -271,7 +265,6 @@ def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage
 
 
 def test_log_that_cannot_be_read_ends_nothing(pool, tmp_path):
-    (tmp_path / "program.sh").write_text(STAGES + "sleep 0.3")
     (run_of(tmp_path, "a") / "train.log").mkdir()
     (run_of(tmp_path, "c") / "train.log").write_text('x | INFO | train_inner | {"loss": "1"}\n')
     assert [job.system for job in pool.work()] == ["b"]
@@ -282,14 +275,14 @@ def test_log_that_cannot_be_read_ends_nothing(pool, tmp_path):
     [(OSError(28, "No space left"), "the disk is full"), (RuntimeError("oh"), "RuntimeError: oh")],
 )
 def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, error, sentence):
-    start = JobPool._start
+    run = jobs.run
 
-    def fail(self, job, *more):
-        if job.system == "a":
+    def fail(settings, work):
+        if settings.name == "a":
             raise error
-        return start(self, job, *more)
+        run(settings, work)
 
-    monkeypatch.setattr(JobPool, "_start", fail)
+    monkeypatch.setattr(jobs, "run", fail)
     failed = {job.system: text for job, text in pool.work().items()}
     assert set(failed) == {"a", "b"}
     assert sentence in failed["a"]
@@ -345,17 +338,28 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 # What posnet-run does with a command that speaks for itself, and with one of a stage.
 ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
 STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
+POOL = """
+class Job:
+    settings, stages, updates, run = SimpleNamespace(updates=1), (), 0, Path('run')
+    def do(self, work, gpus):
+        do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']), work)
+
+JobPool([Job()], [Share({})]).work()
+"""
 PROGRAM = """
 from pathlib import Path
+from types import SimpleNamespace
 from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs.command_stage import CommandStage, do
+from posnet_fairseq.runs.jobs import JobPool
+from posnet_fairseq.runs.machine import Share
 from posnet_fairseq.runs.run import run_attached
 end_by_signals()
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("work", [ATTACHED, STAGE])
+@pytest.mark.parametrize("work", [ATTACHED, STAGE, POOL])
 def test_commands_end_with_the_recipe(tmp_path, number, work):
     script = PROGRAM + work.replace("echo $$;", "echo $$ >pid;")
     with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, preexec_fn=default_signals) as recipe:

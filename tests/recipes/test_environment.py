@@ -1,6 +1,5 @@
 """recipes/lib/environment.sh: what is not posnet's is used or refused, and in either case left as it is."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -50,14 +49,6 @@ def environment(root, *extras, code=0, stubs=STUBS):
     return done.stdout + done.stderr
 
 
-def refused(root, sentence):
-    """The script refuses what is there, and nothing has changed."""
-    before = contents(root)
-    output = environment(root, code=2)
-    assert sentence in output
-    assert contents(root) == before
-
-
 def made_by_hand(venv, root=None):
     """An environment without pip, as uv makes it. With a checkout, it has posnet from there, and all packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
@@ -71,68 +62,90 @@ def made_by_hand(venv, root=None):
     return venv
 
 
-def test_environment_without_pip_is_used_if_it_serves(root):
-    venv = made_by_hand(root / ".venv", root)
-    before = contents(root)
-    assert environment(root) == f"{venv}/bin/python\n"
-    assert contents(root) == before
-
-
-def test_link_to_an_environment_is_used_if_it_serves(root, tmp_path):
-    made_by_hand(tmp_path / "elsewhere", root)
-    (root / ".venv").symlink_to(tmp_path / "elsewhere")
+@pytest.mark.parametrize("link", [False, True])
+def test_environment_without_pip_is_used_if_it_serves(root, tmp_path, link):
+    made_by_hand(tmp_path / "elsewhere" if link else root / ".venv", root)
+    if link:
+        (root / ".venv").symlink_to(tmp_path / "elsewhere")
     before = contents(tmp_path)
     assert environment(root) == f"{root}/.venv/bin/python\n"
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("link", [False, True])
-def test_environment_without_posnet_is_left_as_it_is(root, tmp_path, link):
-    if link:
-        made_by_hand(tmp_path / "elsewhere")
-        (tmp_path / "elsewhere/posnet-0123456789abcdef").touch()  # made by posnet, but for another checkout
-        (root / ".venv").symlink_to(tmp_path / "elsewhere")
-    else:
-        made_by_hand(root / ".venv")
-    before = contents(tmp_path)
-    refused(root, f"{root}/.venv was not made by posnet and has no posnet. Move it away and run again")
-    assert contents(tmp_path) == before
+def without_posnet(venv, root, tmp_path):
+    made_by_hand(venv)
 
 
-def test_environment_with_the_posnet_of_another_checkout_is_refused(root, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(commands.ROOT / "posnet_fairseq", other / "posnet_fairseq")
-    made_by_hand(root / ".venv", other)
-    refused(root, f"has the posnet of another folder, {other}")
+def of_another_checkout(venv, root, tmp_path):
+    made_by_hand(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/posnet-0123456789abcdef").touch()  # made by posnet, but not here
+    venv.symlink_to(tmp_path / "elsewhere")
 
 
-def test_environment_that_lacks_a_package_or_a_command_is_refused(root):
-    venv = made_by_hand(root / ".venv", root)
-    (venv / "bin/torchrun").unlink()
-    refused(root, "lacks the command torchrun")
-    (folder,) = venv.glob("lib/python*/site-packages")
+def with_another_posnet(venv, root, tmp_path):
+    shutil.copytree(commands.ROOT / "posnet_fairseq", tmp_path / "other/posnet_fairseq")
+    made_by_hand(venv, tmp_path / "other")
+
+
+def without_a_command(venv, root, tmp_path):
+    (made_by_hand(venv, root) / "bin/torchrun").unlink()
+
+
+def with_an_old_package(venv, root, tmp_path):
+    (folder,) = made_by_hand(venv, root).glob("lib/python*/site-packages")
     (folder / "rich-0.1.dist-info").mkdir()
     (folder / "sacrebleu-0.1.dist-info").mkdir()
     (folder / "sacrebleu-0.1.dist-info/METADATA").write_text("Name: sacrebleu\nVersion: 0.1\n")
-    refused(root, "lacks packages (sacrebleu")
 
 
-def test_environment_that_was_moved_is_refused(root):
-    made_by_hand(root / "before", root).rename(root / ".venv")
-    refused(root, "was made at another place, where its commands still look")
+def moved(venv, root, tmp_path):
+    made_by_hand(root / "before", root).rename(venv)
 
 
-def test_environment_of_another_python_is_refused(root):
-    python = root / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.10.9\n[ -z "$2" ]\n')
-    python.chmod(0o755)
-    refused(root, "is of Python 3.10.9, posnet needs 3.11 or 3.12")
+def of_another_python(venv, root, tmp_path):
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/python").write_text('#!/bin/sh\n[ "$1" != --version ] || echo Python 3.10.9\n[ -z "$2" ]\n')
+    (venv / "bin/python").chmod(0o755)
 
 
-def test_file_in_its_place_is_refused(root):
-    (root / ".venv").write_text("dear")
-    refused(root, f"{root}/.venv was not made by posnet and is no folder")
+def a_file(venv, root, tmp_path):
+    venv.write_text("dear")
+
+
+def a_link_to_nothing(venv, root, tmp_path):
+    venv.symlink_to("nowhere")
+
+
+def a_folder(venv, root, tmp_path):
+    venv.mkdir()
+    (venv / "posnet-notes.txt").write_text("dear")
+
+
+def a_locked_one(venv, root, tmp_path):
+    (root / ".venv.lock").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (without_posnet, ".venv was not made by posnet and has no posnet. Move it away and run again"),
+        (of_another_checkout, ".venv was not made by posnet and has no posnet. Move it away and run again"),
+        (with_another_posnet, "has the posnet of another folder, "),
+        (without_a_command, "lacks the command torchrun"),
+        (with_an_old_package, "lacks packages (sacrebleu"),
+        (moved, "was made at another place, where its commands still look"),
+        (of_another_python, "is of Python 3.10.9, posnet needs 3.11 or 3.12"),
+        (a_file, ".venv was not made by posnet and is no folder"),
+        (a_link_to_nothing, "leads to nowhere, which is not there"),
+        (a_folder, "is no environment whose Python runs"),
+        (a_locked_one, ".venv.lock cannot be written"),
+    ],
+)
+def test_what_does_not_serve_is_refused_and_left_as_it_is(root, tmp_path, make, sentence):
+    make(root / ".venv", root, tmp_path)
+    before = contents(tmp_path)
+    assert sentence in environment(root, code=2)
+    assert contents(tmp_path) == before
 
 
 def test_link_to_an_empty_folder_is_filled(root, tmp_path):
@@ -141,29 +154,6 @@ def test_link_to_an_empty_folder_is_filled(root, tmp_path):
     environment(root)
     assert list((tmp_path / "elsewhere").glob("posnet-*"))
     assert (root / ".venv").is_symlink()
-
-
-def test_link_to_nothing_is_refused(root):
-    (root / ".venv").symlink_to("nowhere")
-    refused(root, "leads to nowhere, which is not there")
-
-
-def test_folder_that_is_no_environment_is_refused(root):
-    (root / ".venv").mkdir()
-    (root / ".venv/posnet-notes.txt").write_text("dear")
-    refused(root, "is no environment whose Python runs")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_folder_that_cannot_be_read_is_refused(root):
-    (root / ".venv").mkdir(mode=0)
-    environment(root, code=2)
-    (root / ".venv").chmod(0o755)
-
-
-def test_lock_that_cannot_be_written_is_refused(root):
-    (root / ".venv.lock").mkdir()
-    refused(root, f"{root}/.venv.lock cannot be written")
 
 
 def test_lock_keeps_what_is_in_it(root):

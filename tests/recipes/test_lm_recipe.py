@@ -2,8 +2,7 @@
 
 import pytest
 
-from posnet_fairseq.runs.language_models import check_mixers
-from posnet_fairseq.runs.perplexity_table import print_table
+from posnet_fairseq.runs.language_models import check_mixers, print_table
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
 

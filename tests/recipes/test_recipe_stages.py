@@ -12,10 +12,9 @@ import pytest
 
 from posnet_fairseq.runs import command_stage
 from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.record import Record, last_attempt, settings_of
+from posnet_fairseq.runs.record import last_attempt, settings_of
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.stages import StageRunner
+from posnet_fairseq.shared.records import Record
 
 
 def python(code):
@@ -54,18 +53,28 @@ def test_negative_numbers_are_values():
 def test_stage_is_done_once(tmp_path):
     made = tmp_path / "made"
     stage = CommandStage(tmp_path / "run", "work", python(f"open({str(made)!r}, 'a').write('x'); print('hello')"), made)
-    assert not stage.is_done(tmp_path)
+    assert not stage.is_done()
     do(stage)
     do(stage)
-    assert stage.is_done(tmp_path)
+    assert stage.is_done()
     assert made.read_text() == "x"
     assert last_attempt(stage.log) == "hello\n"
     made.unlink()
-    assert not stage.is_done(tmp_path)
+    assert not stage.is_done()
     do(stage)
     assert [attempt["outcome"] for attempt in Record(tmp_path / "run/work.json").content["attempts"]] == [
         "finished"
     ] * 2
+
+
+def test_a_record_of_version_0_2_0_is_as_good(tmp_path):
+    attempt = {"command": ["x"], "started": "2026-11-20T10:00:00+00:00", "commit": "", "versions": {}, "machine": {}}
+    attempt |= {"outcome": "finished", "seconds": 3.0, "cpu_seconds": 1.0, "peak_memory_bytes": 1, "load_average": 0.1}
+    record = {"settings": {"--lr": "1"}, "attempts": [attempt], "finished": True, "seconds": 3.0}
+    (tmp_path / "work.json").write_text(json.dumps(record, indent=1))
+    stage = CommandStage(tmp_path, "work", ["program", "--lr", "1"])
+    assert stage.is_done()
+    assert stage.record.seconds == 3.0
 
 
 def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
@@ -73,33 +82,33 @@ def test_a_stage_goes_on_when_a_number_has_grown(tmp_path):
         return CommandStage(tmp_path, "work", [*python("print('x')"), "--max", number, *more], growing="--max")
 
     do(stage("9"))
-    assert stage("9").is_done(tmp_path)
-    assert not stage("10").is_done(tmp_path)
+    assert stage("9").is_done()
+    assert not stage("10").is_done()
     with pytest.raises(UsageError, match="--max: 9 then, 8 now"):
-        stage("8").is_done(tmp_path)
+        stage("8").is_done()
     with pytest.raises(UsageError, match=r"\(--new: not given then, given now\)"):
-        stage("10", "--new").is_done(tmp_path)
+        stage("10", "--new").is_done()
     do(stage("10"))
-    assert stage("10").is_done(tmp_path)
+    assert stage("10").is_done()
     record = Record(tmp_path / "work.json")
     of_each = [attempt["seconds"] for attempt in record.content["attempts"]]
     assert len(of_each) == 2
     assert record.content["seconds"] == pytest.approx(sum(of_each))
-    record.begin(["work"], {"--max": "11"})
+    record.begin({"--max": "11"})
     assert not Record(tmp_path / "work.json").finished  # it was killed
 
 
 def test_seconds_are_those_of_all_attempts(tmp_path):
     """One that was killed lasted until it wrote its last line."""
     record = Record(tmp_path / "work.json")
-    record.begin(["work"], {})
+    record.begin({})
     start = datetime.fromisoformat(record.content["attempts"][0]["started"]).timestamp()
     log = tmp_path / "work.log"
     log.touch()
     os.utime(log, (start + 50, start + 50))
     assert Record(record.path).seconds == 50
     again = Record(record.path)
-    again.begin(["work"], {})
+    again.begin({})
     again.end("finished", seconds=7.5)
     assert Record(record.path).content["seconds"] == 57.5
 
@@ -110,9 +119,8 @@ def test_an_interrupted_stage_is_measured(tmp_path):
     def interrupt():
         raise KeyboardInterrupt
 
-    stage.watch = interrupt
     with pytest.raises(KeyboardInterrupt):
-        StageRunner(tmp_path, ProgressReporter()).do(stage)
+        do(stage, watcher=lambda *_: interrupt)
     (attempt,) = Record(tmp_path / "work.json").content["attempts"]
     assert attempt["outcome"] == "interrupted"
     assert attempt["seconds"] > 0
@@ -124,11 +132,11 @@ def test_what_is_made_of_something_newer_is_done_again(tmp_path):
     source.touch()
     stage = CommandStage(tmp_path / "run", "work", ["touch", str(made)], made, source)
     do(stage)
-    assert stage.is_done(tmp_path)
+    assert stage.is_done()
     os.utime(source, ns=(made.stat().st_mtime_ns + 1,) * 2)
-    assert not stage.is_done(tmp_path)
+    assert not stage.is_done()
     do(stage)
-    assert stage.is_done(tmp_path)
+    assert stage.is_done()
 
 
 def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
@@ -138,10 +146,10 @@ def test_failure_says_what_the_command_said_and_is_done_again(tmp_path):
     )
     with pytest.raises(UsageError, match=r"work of .*: exit code 3. no luck \(log: .*work.log\)"):
         do(stage)
-    assert not stage.is_done(tmp_path)
+    assert not stage.is_done()
     flag.touch()
     do(stage)
-    assert stage.is_done(tmp_path)
+    assert stage.is_done()
 
 
 def test_command_that_makes_nothing_has_failed(tmp_path):
@@ -151,11 +159,11 @@ def test_command_that_makes_nothing_has_failed(tmp_path):
 
 def test_what_differs_is_named(tmp_path):
     do(CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1", "--cpu"]))
-    assert CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1"]).is_done(tmp_path)
+    assert CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1"]).is_done()
     with pytest.raises(
         UsageError, match=r"work was finished with other options \(--lr: 1 then, 2 now; --new: not given then"
     ):
-        CommandStage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).is_done(tmp_path)
+        CommandStage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).is_done()
 
 
 def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
@@ -189,7 +197,8 @@ def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
 def test_damaged_record_is_one_sentence(tmp_path, text):
     path = tmp_path / "work.json"
     path.mkdir() if text is None else path.write_bytes(text)
-    with pytest.raises(UsageError, match=r"work.json is no record of a stage .* Move it away and run again"):
+    said = r"work.json is no record of a stage: .* Move it away and run again" if text is not None else "is a directory"
+    with pytest.raises(UsageError, match=said):
         Record(path)
 
 

@@ -146,6 +146,7 @@ def test_options_that_training_would_refuse_are_refused_before(world, options, s
         before_training.build(arguments)
 
 
+@pytest.mark.thorough  # 6 s
 def test_check_before_a_training_knows_all_architectures(world):
     """In its own process, in which nothing else has registered them."""
     elsewhere(before_training.try_options, [str(world / "tiny corpus"), "--arch", "rposnet_tiny"])
@@ -165,6 +166,7 @@ def test_check_before_a_training_knows_all_architectures(world):
         ("--keep-interval-updates 1", "the recipe itself removes"),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_options_that_leave_no_checkpoints_to_average_are_refused(world, option, reason):
     """They would end with too few of them, or with all that were ever written."""
     arguments = [str(world / "tiny corpus"), "--user-dir", commands.USER_DIR, "--arch", "rposnet_tiny"]
@@ -186,6 +188,7 @@ def test_options_that_change_no_ending_are_taken(world, options):
     before_training.refuse_other_endings(before_training.build([*arguments, *options.split()])[1])
 
 
+@pytest.mark.thorough  # 7 s
 def test_recipe_refuses_options_of_another_ending(world):
     options = SETTINGS["options"] + " --disable-validation"
     output = finish(start(world, "refused", "train", options=options), code=2)
@@ -251,6 +254,7 @@ def test_other_data_is_refused(world, one):
         assert re.search(r"with other options \(dataset: \w+ then, other now\)", output)
 
 
+@pytest.mark.thorough  # 25 s; quick: the recipe that one process runs
 def test_two_processes_learn_what_one_learns(world, one):
     """The same tokens in every update; sums of gradients in another order, in float32."""
     output = finish(start(world, "two processes", "train", "average", cpus="2"))
@@ -264,6 +268,7 @@ def test_two_processes_learn_what_one_learns(world, one):
     assert "torchrun" in record(two, "train")["attempts"][0]["command"]
 
 
+@pytest.mark.thorough  # 35 s
 def test_goes_on_with_other_processes_and_batches(world):
     """fairseq counts batches: other ones begin the data again, and no setting of the run has changed."""
     run = run_of(world, "other processes")
@@ -276,6 +281,7 @@ def test_goes_on_with_other_processes_and_batches(world):
     assert len(losses(run / "train.log")) >= 8
 
 
+@pytest.mark.thorough  # 45 s
 def test_second_machine_goes_on_as_the_first_has_found_to_be_right(world):
     """Both are this one. Only the first looks at the checkpoint, and what it finds holds for the second, too."""
     run = run_of(world, "then two machines")
@@ -363,6 +369,7 @@ def unblock(checkpoints, name):
     path.write_bytes(b"PK half a checkpoint")
 
 
+@pytest.mark.thorough  # 80 s: a recipe is killed in every stage
 def test_killed_in_every_stage_it_comes_to_the_same(world, one):
     """The training: at the end of an epoch, in the middle of one, and while checkpoint_last.pt is copied."""
     run = run_of(world, "killed")
@@ -396,6 +403,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.thorough  # 100 s: trains and compares systems
 def test_comparison(world, one):
     """Two mixers, two seeds; one run is there already."""
     systems = world / "systems.txt"
@@ -452,6 +460,7 @@ def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world
     assert "ended after" not in output
 
 
+@pytest.mark.thorough  # 40 s: a recipe, twice; quick: a stage whose number has grown
 def test_a_finished_run_can_be_lengthened(world, one):
     """It ends with the same weights and scores as a run that was as long from the start."""
     run = run_of(world, "lengthened")
@@ -472,6 +481,7 @@ def test_a_finished_run_can_be_lengthened(world, one):
     assert "--max-update: 8 then, 6 now" in output
 
 
+@pytest.mark.thorough  # 20 s: a training
 def test_a_run_whose_schedule_depends_on_its_length_is_not_lengthened(world):
     options = SETTINGS["options"] + " --lr-scheduler cosine"
     finish(start(world, "cosine", "train", updates="4", warmup="2", options=options))

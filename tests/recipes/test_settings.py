@@ -100,12 +100,6 @@ def test_folders_are_those_of_the_working_directory(folder):
     assert read("--runs", "../mine").run == folder.parent / "mine/wmt14.en-de/rposnet_base_s1"
 
 
-def test_another_posnet_run_is_told_the_same():
-    words = ["--size=tiny", "--options=--gate none", "--node-rank=0", "--nodes=2", "--tensorboard", "--data=a b"]
-    found = read(*words, "--adam-betas", "(0.9, 0.98)")
-    assert read(*found.arguments(), target="corpus") == found
-
-
 @pytest.mark.parametrize(
     ("parse", "good", "bad"),
     [

@@ -8,6 +8,7 @@ import re
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import sacrebleu
@@ -21,22 +22,22 @@ from posnet_fairseq.cli.plot import main
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis
-from posnet_fairseq.studies.compression import pack, unpack
 from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Claim
+from posnet_fairseq.studies.results import Segments, pack, unpack
 from support.commands import ROOT, fails
 from support.study import result, score_of
 
 PROTOCOL = """
 settings: {}
-beams: 5
-baselines: base other
+beams: [5]
+baselines: [base, other]
 test_sets: {test: whole sentences, more: short ones}
 systems:
-  base: {mixer: shaw, options: "", seeds: 1 2 3}
-  other: {mixer: shaw, options: "", seeds: 1}
-  good: {mixer: rposnet, options: "", seeds: 1 2}
-  absent: {mixer: rope, options: "", seeds: 1}
+  base: {mixer: shaw, options: "", seeds: [1, 2, 3]}
+  other: {mixer: shaw, options: "", seeds: [1]}
+  good: {mixer: rposnet, options: "", seeds: [1, 2]}
+  absent: {mixer: rope, options: "", seeds: [1]}
 margin: 1.0
 claims:
   - {says: Good is better than the base, source: "A, Section 1", system: good, expected: better, other: base}
@@ -53,8 +54,8 @@ def found(monkeypatch, tmp_path):
     (tmp_path / "made.yaml").write_text(PROTOCOL)
     monkeypatch.setattr(protocol, "PROTOCOLS", tmp_path)
     study = protocol.read_study("made")
-    for system, seeds in study.seeds.items():
-        for seed in seeds if system in QUALITY else ():
+    for system, its in study.systems.items():
+        for seed in its.seeds if system in QUALITY else ():
             about = result("made", system, seed, QUALITY[system] + seed / 200, SIZES, rate=0.4 + seed / 10)
             results.write(results.path_of(tmp_path / "results", system, seed), about)
     return Analysis(study, results.read_all(tmp_path / "results", study))
@@ -165,8 +166,8 @@ def test_lengths_part_the_sentences(found):
 def test_the_course_of_one_run_is_its_own(found):
     (run,) = found.results["other"]
     for value in (9.7, 14.74, 17.69):  # exp(log(x)) is another number
-        run["training"]["validation"]["perplexity"] = [value] * len(run["training"]["validation"]["updates"])
-        assert found.course("other")[1].tolist() == run["training"]["validation"]["perplexity"]
+        run.training.validation.perplexity = [value] * len(run.training.validation.updates)
+        assert found.course("other")[1].tolist() == run.training.validation.perplexity
 
 
 def test_courses_are_compared_at_equal_updates_and_equal_time(found):
@@ -186,11 +187,11 @@ def test_courses_are_compared_at_equal_updates_and_equal_time(found):
 def test_the_last_point_of_the_shortest_course_is_in_the_table(found):
     """Whatever its seconds are rounded to, and where the seeds of a system end at different updates."""
     for run in found.results["good"]:
-        run["training"]["cost"]["relative"] = 0.30043 / 0.5
-    longer = found.results["good"][1]["training"]
-    longer["validation"]["updates"].append(1250)
-    longer["validation"]["perplexity"].append(1.0)
-    longer["updates"] = 1250
+        run.training.cost.relative = 0.30043 / 0.5
+    longer = found.results["good"][1].training
+    longer.validation.updates.append(1250)
+    longer.validation.perplexity.append(1.0)
+    longer.updates = 1250
     assert found.least_cpu_seconds == pytest.approx(1000 * 0.30043)
     assert found.perplexity_after("good", found.least_cpu_seconds) == found.perplexity_at("good", 1000)
     assert found.perplexity_after("good", 1.01 * found.least_cpu_seconds) is None
@@ -198,7 +199,7 @@ def test_the_last_point_of_the_shortest_course_is_in_the_table(found):
 
 def test_a_system_of_unknown_cost_has_gaps(found, tmp_path):
     """As after a training on several processes."""
-    found.results["good"][0]["training"]["cost"] = None
+    found.results["good"][0].training.cost = None
     assert found.cpu_seconds("good") is None
     assert found.perplexity_after("good", 100) is None
     assert found.least_cpu_seconds == pytest.approx(1000 * 0.5)
@@ -208,21 +209,21 @@ def test_a_system_of_unknown_cost_has_gaps(found, tmp_path):
 
 def test_the_baseline_costs_what_it_costs(found):
     """What was measured of it against itself is noise."""
-    assert found.results["base"][2]["training"]["cost"]["relative"] == pytest.approx(1.4)
+    assert found.results["base"][2].training.cost.relative == pytest.approx(1.4)
     assert found.seconds_per_update("base") == 0.5
 
 
 def test_translations_are_timed_as_if_on_one_machine(found):
     """Here one run's machine is twice as fast as the other's, so that it takes half as long."""
     before, after = found.results["good"]
-    after["training"]["cost"]["other_seconds"] = 0.25
-    after["test_sets"]["test"]["float32"]["cpu_seconds"] = 6.0
-    assert before["test_sets"]["test"]["float32"]["cpu_seconds"] == 10.0
+    after.training.cost.other_seconds = 0.25
+    after.test_sets["test"].float32.cpu_seconds = 6.0
+    assert before.test_sets["test"].float32.cpu_seconds == 10.0
     assert found.baseline_seconds == 0.5
     assert found.translation_seconds("good", "test", "float32") == pytest.approx([10, 12])
     lines = found.statistics("good", "test", "bleu").shape[1]
     assert _costs_of("good", found)[3] == f"{lines / 10:.1f} {lines / 12:.1f}"
-    after["training"]["cost"] = None
+    after.training.cost = None
     assert found.translation_seconds("good", "test", "float32") == [pytest.approx(10), None]
     assert _costs_of("good", found)[3] == f"{lines / 10:.1f} –"
 
@@ -330,39 +331,36 @@ def test_results_without_any_are_refused(found, tmp_path):
         (lambda run: run["test_sets"].pop("more"), "good_s2.json is of another study than made, or of other test sets"),
         (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
         (lambda run: run["data"].update(key="1"), "good_s2.json and base_s1.json were made with different data"),
-        (lambda run: run.pop("data"), "good_s2.json is no result of a run of a study"),
-        (lambda run: run["training"].clear(), "good_s2.json is no result of a run of a study"),
-        (lambda run: run["training"]["cost"].clear(), "good_s2.json is no result of a run of a study"),
-        (lambda run: run["test_sets"]["test"].pop("int8"), "good_s2.json is no result of a run of a study"),
+        (lambda run: run.pop("data"), "good_s2.json is no result of a run of a study: it lacks data. Remove it"),
+        (lambda run: run["test_sets"]["test"].pop("int8"), ": test_sets.test lacks int8. Remove it"),
+        (lambda run: run["training"]["cost"].clear(), ": training.cost lacks relative. Remove it"),
         (
             lambda run: run["training"].update(updates="6000"),
-            "is no result of a run of a study: training.updates is '6000'",
+            "training.updates is '6000', it should be a whole number.",
         ),
-        (lambda run: run["training"].update(updates=None), "training.updates is None. Remove it"),
-        (lambda run: run["training"].pop("updates"), "training.updates is missing. Remove it"),
-        (lambda run: run["training"].update(best_perplexity=-1.0), "training.best_perplexity is -1.0."),
-        (lambda run: run["training"].update(cpu_seconds_per_update="1"), "training.cpu_seconds_per_update is '1'."),
-        (lambda run: run["training"]["cost"].update(other_seconds=0), "training.cost is {"),
-        (lambda run: run["training"]["cost"].update(relative=math.nan), "training.cost is {"),
-        (lambda run: run["training"].update(validation=None), "training.validation is None."),
-        (lambda run: run["training"]["validation"]["perplexity"].pop(), "training.validation is {"),
-        (lambda run: run["training"]["validation"].update(updates=[], perplexity=[]), "training.validation is {"),
-        (lambda run: run["search"].update(beam=True), "search.beam is True."),
-        (lambda run: run["model"].update(folder_bytes=math.inf), "model.folder_bytes is inf."),
-        (lambda run: run.update(test_sets=[]), "test_sets is []."),
-        (lambda run: run["test_sets"].update(test=None), "test_sets.test is None."),
         (
-            lambda run: run["test_sets"]["test"]["int8"].update(cpu_seconds="1"),
-            "test_sets.test.int8.cpu_seconds is '1'.",
+            lambda run: run["training"].update(best_perplexity=-1.0),
+            "best_perplexity is -1.0, it should be a number > 0",
         ),
-        (lambda run: _shorten(run, "int8"), "test_sets.test has 297 and 300 lines in different translations"),
+        (lambda run: run["training"]["cost"].update(relative=math.nan), ": NaN is no finite number"),
+        (lambda run: run["training"]["validation"]["perplexity"].pop(), ": 3 perplexities are of 4 updates. Remove it"),
+        (
+            lambda run: run["training"]["validation"].update(updates=[], perplexity=[]),
+            "updates is [], it should be a l",
+        ),
+        (lambda run: run["search"].update(beam=True), "search.beam is True, it should be a whole number"),
+        (lambda run: run.update(seed=10**400), "is no finite number of at most 40 digits"),
+        (lambda run: _shorten(run, "int8"), "bleu of test is not the score of as many segments as others have. Copy"),
         (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
-        (lambda run: _step(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "which is not the score of its segm"),
-        (lambda run: run["test_sets"]["test"]["int8"]["bleu"].update(score=50.0), "the bleu of test is 50.0, which is"),
-        (lambda run: run["test_sets"]["test"]["int8"]["bleu"].pop("score"), "int8.bleu.score is missing"),
-        (lambda run: run["training"].update(updates=10**400), "training.updates is 1000"),
-        (lambda run: run.update(seed=10**400), "seed is 1000"),
-        (lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "good_s2.json is no result of a run"),
+        (
+            lambda run: _step(run["test_sets"]["test"]["int8"]["chrf"]["segments"]),
+            "chrf of test is not the score of a",
+        ),
+        (
+            lambda run: run["test_sets"]["test"]["int8"]["bleu"].update(score=50.0),
+            "bleu of test is not the score of a",
+        ),
+        (lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "chrf of test is not the score of a"),
     ],
 )
 def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, change, sentence):
@@ -387,7 +385,7 @@ def test_packed_numbers_fill_no_memory():
     bomb = base64.b64encode(lzma.compress(bytes(2**27), preset=0)).decode()
     tracemalloc.start()
     with pytest.raises(ValueError, match="cannot reshape"):
-        unpack({"shape": [1, 1], "step": 1, "lzma": bomb})
+        unpack(Segments((1, 1), 1, bomb))
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
 
@@ -405,8 +403,8 @@ def _shorten(run, *precisions):
     for precision in precisions:
         for metric in ("bleu", "chrf"):
             scored = run["test_sets"]["test"][precision][metric]
-            numbers = unpack(scored["segments"])[:-3]
-            scored.update(segments=pack(numbers), score=score_of(metric, numbers))
+            numbers = unpack(msgspec.convert(scored["segments"], Segments))[:-3]
+            scored.update(segments=pack(numbers, 3 if metric == "chrf" else 1), score=score_of(metric, numbers))
 
 
 def test_literature_scores_words_of_its_tokenizer():

@@ -10,44 +10,39 @@ from posnet_fairseq.runs.systems import System, read_systems
 from posnet_fairseq.runs.tune import TuneSettings
 from posnet_fairseq.shared.errors import UsageError
 
-# In place of the posnet-run of a trial. Its perplexity is least with a rate of 4e-3 and a distance of 16.
-TRAINING = """
-for word; do
-    case $word in
-        --data=*) data=${word#*=} ;; --runs=*) runs=${word#*=} ;;
-        --name=*) name=${word#*=} ;; --seed=*) seed=${word#*=} ;;
-    esac
-done
-case $* in *"--lr 4e-3"*) a=1 ;; *) a=3 ;; esac
-case $* in *"--clip-distance 16"*) c=100 ;; *) c=300 ;; esac
-run=$runs/$(basename "$data")/${name}_tiny_s$seed
-mkdir -p "$run"
-case $* in *"--lr 8"*) echo "posnet-run: error: train: the training diverged: it has no gradients." >&2; exit 2 ;; esac
-echo "$name" >> "$data/trained"
-for update in 5 10; do
-    values="\\"valid_ppl\\": \\"$((a + c + 20 - update)).5\\", \\"valid_num_updates\\": \\"$update\\""
-    echo "x | INFO | valid | {$values}"
-done > "$run/train.log"
-"""
-
 
 @pytest.fixture
 def search(monkeypatch, tmp_path):
-    """A function that searches, and returns trials.json and the names of the trainings that it made."""
-    program = tmp_path / "training.sh"
-    program.write_text(TRAINING)
+    """A function that searches, and returns trials.json and the names of the trainings that it made.
+
+    In place of trainings: the perplexity is least with a rate of 4e-3 and a distance of 16.
+    """
+    trained = []
+
+    def training(settings, work):
+        if settings.dry_run:
+            return
+        if "--lr 8" in settings.options:
+            raise UsageError("train: the training diverged: it has no gradients.")
+        trained.append(settings.name)
+        better = 1 if "--lr 4e-3" in settings.options else 3
+        better += 100 if "--clip-distance 16" in settings.options else 300
+        settings.run.mkdir(parents=True, exist_ok=True)
+        found = [{"valid_ppl": f"{better + 20 - update}.5", "valid_num_updates": f"{update}"} for update in (5, 10)]
+        log = "".join(f"x | INFO | valid | {json.dumps(values)}\n" for values in found)
+        (settings.run / "train.log").write_text(log)
+
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dataset.json").write_text("{}")
-    monkeypatch.setattr(jobs, "PROGRAM", ("bash", str(program)))
+    monkeypatch.setattr(jobs, "run", training)
     monkeypatch.setattr(jobs, "STEP", 0.05)
     monkeypatch.setattr(machine, "gpus", lambda: (0, False))
-    trained = tmp_path / "data" / "trained"
 
     def run(**texts):
         places = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "size": "tiny", "cpus": "1"}
-        trained.write_text("")
+        trained.clear()
         folder = tune.tune(TuneSettings.parsed(places | {"mixers": "rposnet fouriernet"} | texts))
-        return folder, trained.read_text().split()
+        return folder, trained
 
     return run
 

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 from itertools import chain
 
-from posnet_data_prep.datasets import ARCHIVES
+from posnet_data_prep.sources.archives import ARCHIVES
 
 _WORDS = {
     "en": "the old house door opens slowly and a cat sleeps under it while rain falls on every garden of our town",

@@ -10,13 +10,12 @@ from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_options import choices
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS, MixerSettings
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
-from posnet_fairseq.transformer.model_options import PLACE_OPTIONS
 
 MAX_POSITIONS = 24
 
@@ -63,6 +62,10 @@ def build_model(mixer="attention", **options):
     return spread(MixerTransformer.build_model(cfg, synthetic.task(WORDS)).eval())
 
 
+# Of the base classes TokenMixer, ContentBasedMixer, PositionBasedMixer, BandedMixer and OffsetMixer.
+ONE_OF_EACH_BASE = ("fouriernet", "attention", "aposnet", "rposnet", "translution")
+
+
 @dataclass(frozen=True)
 class Case:
     """A mixer at one place, with a gate and options other than its default ones."""
@@ -90,19 +93,23 @@ def usual_gate(case):
 def possible(case):
     """Whether the mixer takes this gate with these options."""
     try:
-        mixer_options = get_mixer(case.mixer).Config(**dict(case.options))
-        get_mixer(case.mixer).check(settings(case.mixer, case.place, case.gate, mixer_options))
+        settings(case.mixer, case.place, case.gate, get_mixer(case.mixer).Config(**dict(case.options)))
     except UsageError:
         return False
     return True
 
 
 def mixer_cases():
-    """Every mixer in every place where it may stand, with every gate, and with every choice of its options."""
+    """Every mixer in every place where it may stand, with its usual gate, and with every choice of its options.
+
+    Gates are applied to values before they are mixed and to the result, alike in all mixers of a base class: other
+    gates are those of one mixer of each.
+    """
     for name in mixer_names():
         mixer = get_mixer(name)
         for place in mixer.places:
-            yield from (Case(name, place, gate) for gate in GATES)
+            usual = usual_gate(Case(name, place, "none"))
+            yield from (Case(name, place, gate) for gate in GATES if gate == usual or name in ONE_OF_EACH_BASE)
             for options in variants(name):
                 case = Case(name, place, mixer.default_gate if place != "cross" else "none", options)
                 yield case if possible(case) else dataclasses.replace(case, gate="none")
@@ -118,6 +125,7 @@ def build_case(case, **options):
 
 def settings(name, place, gate="none", options=None, embed_dim=8, num_heads=2, max_positions=64):
     return MixerSettings(
+        mixer=name,
         place=place,
         embed_dim=embed_dim,
         memory_dim=embed_dim,

@@ -14,7 +14,7 @@ _OWN = r"(posnet|fairseq)-[a-z-]*[a-z]"
 _ASSIGNMENT = r"""[A-Z_]+=("[^"]*"|\S*)"""
 # How commands outside of blocks begin: with a program of posnet's or fairseq's, or another one and something behind it.
 _COMMAND = re.compile(
-    rf"({_ASSIGNMENT} )*({_OWN}(?![\w.-])|\$[A-Z]+ |(bash|python|pip|torchrun|srun|sbatch) |source \S+/|\S*bin/\S+ )"
+    rf"({_ASSIGNMENT} )*({_OWN}(?![\w.:-])|\$[A-Z]+ |(bash|python|pip|torchrun|srun|sbatch) |source \S+/|\S*bin/\S+ )"
 )
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import re
@@ -52,6 +53,29 @@ class Row:
 
     def __str__(self):
         return self.name
+
+
+def write(name, data="mine"):
+    """A change of the folder: write a file anew, of text, bytes, or the JSON of a value."""
+
+    def change(folder):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        text = data if isinstance(data, str | bytes) else json.dumps(data)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    return change
+
+
+def then(*changes):
+    """Several changes of the folder, one after the other."""
+
+    def change(folder):
+        for each in changes:
+            each(folder)
+
+    return change
 
 
 def play(row, folder, monkeypatch, capfd):
@@ -149,7 +173,11 @@ def copy_of(world, folder):
 
 
 def table(rows):
-    """Decorator of a test of one row, for all rows of a table."""
+    """Decorator of a test of one row, for all rows of a table; quick are the first of each program and exit code."""
     names = [row.name for row in rows]
     assert len(set(names)) == len(names), "rows need names of their own"
-    return pytest.mark.parametrize("row", rows, ids=str)
+    quick = {(row.command.split()[0], row.code): row for row in reversed(rows)}.values()
+    marks = [[] if row in quick else [pytest.mark.thorough] for row in rows]
+    return pytest.mark.parametrize(
+        "row", [pytest.param(row, id=str(row), marks=mark) for row, mark in zip(rows, marks, strict=True)]
+    )

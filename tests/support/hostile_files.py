@@ -25,16 +25,6 @@ def linked(name, target):
     return lambda folder: (folder / name).symlink_to(target)
 
 
-def written(name, text="mine"):
-    """Write a file first."""
-
-    def write(folder):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-
-    return write
-
-
 def after(*commands_before, then=lambda folder: None):
     """Run commands in the row's folder first, then change the folder."""
 

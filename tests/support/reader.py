@@ -13,8 +13,9 @@ import yaml
 from fairseq.models import import_models
 
 import posnet_fairseq
-from posnet_data_prep.datasets import ARCHIVES, DATASETS, QUICKSTART
+from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources import published
+from posnet_data_prep.sources.archives import ARCHIVES
 from support import archives, documents
 from support.archives import MADE
 from support.commands import ROOT, SMALL_BENCH, USER_DIR, program, run_program
@@ -164,7 +165,7 @@ class Reader:
         elif needs_shell(command):
             self._shell(command, command.text)
         else:
-            if words[0] == "posnet-prepare" and words[1] in (*DATASETS, *QUICKSTART):
+            if words[0] == "posnet-prepare" and words[1] in DATASETS:
                 assert words[1] in MADE, f"{command}\nwould download. Say in EXCEPTIONS what tests it."
                 words = words + self._serve(words[1], patch)
             code = 0

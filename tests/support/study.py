@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from posnet_fairseq.studies.compression import pack
 from posnet_fairseq.studies.metrics import metrics_of
+from posnet_fairseq.studies.results import Score, pack
 
 SIGNATURE = {"nrefs": "1", "case": "mixed", "version": "0"}
 
@@ -44,7 +44,7 @@ def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750
             generator = np.random.default_rng([seed, place, number, *system.encode()])
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
-                metric: {"score": score_of(metric, numbers), "signature": SIGNATURE, "segments": pack(numbers)}
+                metric: Score(score_of(metric, numbers), SIGNATURE, pack(numbers, 3 if metric == "chrf" else 1))
                 for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
     perplexity = [round(40 / quality * 250 / update, 2) for update in updates]

@@ -135,16 +135,6 @@ def describe_packing() -> str:
     return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
 
 
-def layer_speedup(dtype: str) -> float:
-    """How many times as fast layers are in another precision on this processor, by a measurement.
-
-    Args:
-        dtype: ``bf16`` or ``int8``.
-    """
-    x, linear = _example()
-    return _seconds(_linear(linear, "none", "float32"), x) / _seconds(_linear(linear, "none", dtype), x)
-
-
 def _example() -> tuple[torch.Tensor, nn.Linear]:
     """Inputs and a layer to time."""
     linear = nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")

@@ -13,7 +13,7 @@ from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
 from posnet_fairseq.inference.search.restrictions import Restrictions, check_restrictions
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary
 
 
@@ -147,22 +147,22 @@ class BeamSearch:
             number = getattr(self._settings, name)
             if number >= len(allowed):
                 raise UsageError(
-                    f"{flag(name)} {number}: the shortlist has {len(allowed)} words for this batch. Give less than "
-                    "that, or leave --shortlist out."
+                    f"{option(name)} {number}: the shortlist has {len(allowed)} words for this batch. Give less than "
+                    f"that, or leave {option('shortlist')} out."
                 )
         return allowed
 
     def _exhausted(self) -> UsageError:
         size, least = self._settings.no_repeat_ngram_size, self._settings.min_len
         return UsageError(
-            f"--no-repeat-ngram-size {size} and --min-len {least} leave no translation: all that a hypothesis of fewer "
-            f"than {least} tokens could go on with is a repetition. Give a larger size, 0 for none, or a smaller "
-            "--min-len."
+            f"{option('no_repeat_ngram_size')} {size} and {option('min_len')} {least} leave no translation: all that a "
+            f"hypothesis of fewer than {least} tokens could go on with is a repetition. Give a larger size, 0 for "
+            f"none, or a smaller {option('min_len')}."
         )
 
     def _broken(self) -> UsageError:
         dtype = next(self._models[0].parameters()).dtype
-        advice = "Take an earlier checkpoint" if dtype == torch.float32 else "Choose --dtype float32"
+        advice = "Take an earlier checkpoint" if dtype == torch.float32 else f"Choose {option('dtype')} float32"
         return UsageError(
             f"the numbers that the model computes in {dtype} become infinite or no numbers, so there is no "
             f"translation. {advice}."

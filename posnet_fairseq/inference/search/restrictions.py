@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary
 
 
@@ -90,11 +90,12 @@ def check_restrictions(
         UsageError: they leave none.
     """
     longest, ends = max(map(len, prefixes)), (dictionary.pad(), dictionary.eos())
-    limit = f"the translations of this batch end after {max_len} tokens at most (--max-len-a, --max-len-b)"
+    names = f"{option('max_len_a')}, {option('max_len_b')}"
+    limit = f"the translations of this batch end after {max_len} tokens at most ({names})"
     if any(bool(((prefix == ends[0]) | (prefix == ends[1])).any()) for prefix in prefixes):
         raise UsageError("a beginning contains </s> or <pad>, which stand behind a text only. Leave them out.")
     if settings.min_len > max_len:
-        raise UsageError(f"--min-len {settings.min_len}: {limit}. Give less.")
+        raise UsageError(f"{option('min_len')} {settings.min_len}: {limit}. Give less.")
     if longest > max_len:
         raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
 

@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 
 # The least and the most of each setting. The rest would fill the memory, or overflow where numbers are raised to it.
@@ -75,23 +75,23 @@ class SearchSettings:
             value = getattr(self, setting.name)
             if isinstance(setting.default, bool):
                 if not isinstance(value, bool):
-                    raise UsageError(f"{flag(setting.name)} {value!r:.50}: give True or False.")
+                    raise UsageError(f"{option(setting.name)} {value!r:.50}: give True or False.")
             else:
                 whole = isinstance(setting.default, int)
-                check_range(flag(setting.name), value, *LIMITS[setting.name], whole=whole)
+                check_range(option(setting.name), value, *LIMITS[setting.name], whole=whole)
         for name, rest in (("sampling_topk", 0), ("sampling_topp", 1)):
             if getattr(self, name) != rest and not self.sampling:
                 raise UsageError(
-                    f"{flag(name)} {getattr(self, name)}: beam search does not read it. Give --sampling too."
+                    f"{option(name)} {getattr(self, name)}: beam search does not read it. Give {option('sampling')} "
+                    "too."
                 )
         if self.sampling_topk and self.sampling_topp < 1:
-            raise UsageError(
-                f"--sampling-topk {self.sampling_topk} and --sampling-topp {self.sampling_topp}: give one of them."
-            )
+            names = option("sampling_topk"), option("sampling_topp")
+            raise UsageError(f"{names[0]} {self.sampling_topk} and {names[1]} {self.sampling_topp}: give one of them.")
         for name in ("beam", "sampling_topk"):
             if words is not None and getattr(self, name) >= words:
                 raise UsageError(
-                    f"{flag(name)} {getattr(self, name)}: the target dictionary has {words} entries. Give less than "
+                    f"{option(name)} {getattr(self, name)}: the target dictionary has {words} entries. Give less than "
                     "that."
                 )
 

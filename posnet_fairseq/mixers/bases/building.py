@@ -19,6 +19,7 @@ _ARGUMENTS = {
     "max_source_positions": "max_positions",
     "max_target_positions": "max_positions",
     "cross_gate": "gate",
+    "attention_dropout": "dropout",
     **{f"{side}_embed_dim": "embed_dim" for side in PLACES},
     **{f"{side}_attention_heads": "num_heads" for side in PLACES},
 }
@@ -85,6 +86,7 @@ def build_mixer(
             raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
         _refuse_unread(cls, options)
         settings = MixerSettings(
+            mixer=name,
             place=place,
             embed_dim=embed_dim,
             memory_dim=embed_dim if memory_dim is None else memory_dim,

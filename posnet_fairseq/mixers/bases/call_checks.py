@@ -1,19 +1,17 @@
 """Arguments that would give wrong numbers are refused."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.context import check_padding
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.shared.errors import UsageError
 
-if TYPE_CHECKING:
-    from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
-
-def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, padding_mask: Tensor | None) -> None:
+def check_state(
+    place: str, max_memory: int | None, batch_size: int, memory: Tensor | None, padding_mask: Tensor | None
+) -> None:
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together.
 
     Raises:
@@ -21,11 +19,11 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 1 or more.")
-    if mixer.place == "encoder":
+    if place == "encoder":
         raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
-    if (memory is None) == (mixer.place == "cross"):
+    if (memory is None) == (place == "cross"):
         needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
-        raise UsageError(f"init_state: a mixer for {mixer.place} attention {needed}.")
+        raise UsageError(f"init_state: a mixer for {place} attention {needed}.")
     if memory is not None:
         if memory.size(0) < 1 or batch_size % memory.size(0):
             raise UsageError(
@@ -34,21 +32,19 @@ def check_state(mixer: "TokenMixer", batch_size: int, memory: Tensor | None, pad
             )
         if padding_mask is not None:
             check_padding(padding_mask, memory.shape[:2])
-        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
+        _check_length("memory tokens", memory, padding_mask, max_memory)
 
 
-def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask: Tensor | None) -> None:
-    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them.
-
-    Raises:
-        UsageError: see above.
-    """
+def check_call(
+    settings: MixerSettings, max_memory: int | None, query: Tensor, memory: Tensor, padding_mask: Tensor | None
+) -> None:
+    """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them."""
     if query.dim() != 3 or memory.dim() != 3:
         raise UsageError(
             f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
             "(B, N, D)."
         )
-    if mixer.place != "cross" and memory is not query:
+    if settings.place != "cross" and memory is not query:
         raise UsageError("memory: self-attention mixes the queries themselves. Leave it out.")
     if 0 in (*query.shape, *memory.shape):
         shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
@@ -56,22 +52,24 @@ def check_call(mixer: "TokenMixer", query: Tensor, memory: Tensor, padding_mask:
     # No len(): it would make a number of what is open in an exported graph.
     if query.size(0) != memory.size(0):
         raise UsageError(
-            f"{query.size(0)} × {query.size(1)} queries, memory for {memory.size(0)} × {memory.size(1)}: {mixer.place} "
-            "mixers take the same number of sentences in both."
+            f"{query.size(0)} × {query.size(1)} queries, memory for {memory.size(0)} × {memory.size(1)}: "
+            f"{settings.place} mixers take the same number of sentences in both."
         )
-    if query.size(2) != mixer.embed_dim:
-        raise UsageError(f"query of {query.size(2)} features: this mixer was built with embed_dim {mixer.embed_dim}.")
-    if memory.size(2) != mixer.memory_dim:
+    if query.size(2) != settings.embed_dim:
         raise UsageError(
-            f"memory of {memory.size(2)} features: this mixer was built with memory_dim {mixer.memory_dim}."
+            f"query of {query.size(2)} features: this mixer was built with embed_dim {settings.embed_dim}."
+        )
+    if memory.size(2) != settings.memory_dim:
+        raise UsageError(
+            f"memory of {memory.size(2)} features: this mixer was built with memory_dim {settings.memory_dim}."
         )
     if padding_mask is not None:
         check_padding(padding_mask, memory.shape[:2])
-    if mixer.place == "cross":
-        _check_length("queries", query, None, mixer.max_positions)
-        _check_length("memory tokens", memory, padding_mask, mixer.max_memory())
+    if settings.place == "cross":
+        _check_length("queries", query, None, settings.max_positions)
+        _check_length("memory tokens", memory, padding_mask, max_memory)
     else:
-        _check_length("tokens", query, padding_mask, mixer.max_positions)
+        _check_length("tokens", query, padding_mask, settings.max_positions)
 
 
 def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: int | None) -> None:
@@ -90,25 +88,17 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
         )
 
 
-def check_length_ratio(mixer: "TokenMixer", length_ratio: tuple[int, int]) -> None:
-    """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention.
-
-    Raises:
-        UsageError: see above.
-    """
+def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
+    """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention."""
     fits = isinstance(length_ratio, tuple | list) and len(length_ratio) == 2
     if not fits or not all(isinstance(number, int) and number > 0 for number in length_ratio):
         raise UsageError(f"length_ratio {length_ratio}: give source tokens and target tokens, such as (6, 5).")
-    if mixer.place != "cross" and length_ratio[0] != length_ratio[1]:
+    if place != "cross" and length_ratio[0] != length_ratio[1]:
         raise UsageError(f"length_ratio {tuple(length_ratio)}: it is of cross-attention. Leave it out.")
 
 
-def check_step(mixer: "TokenMixer", query: Tensor, state: DecodingState) -> None:
-    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions.
-
-    Raises:
-        UsageError: see above.
-    """
+def check_step(max_positions: int, query: Tensor, state: DecodingState) -> None:
+    """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions."""
     if query.dim() != 3 or query.size(1) != 1:
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
@@ -124,8 +114,8 @@ def check_step(mixer: "TokenMixer", query: Tensor, state: DecodingState) -> None
             raise UsageError(
                 f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each."
             )
-        if state.position >= mixer.max_positions:
+        if state.position >= max_positions:
             raise UsageError(
-                f"position {state.position}: this mixer was built for {mixer.max_positions} positions. Build it "
+                f"position {state.position}: this mixer was built for {max_positions} positions. Build it "
                 "with a larger max_positions."
             )

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.chunks import in_chunks
@@ -140,13 +139,3 @@ class ContentBasedMixer(TokenMixer):
         index = self.prepare(offsets[None])[0]
         settings = context.padding_mask, self.drop_probability, self.causal, ratio
         return attention_kernels.attend(q, k, v, table, index, *settings)
-
-    def projection_operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections of queries, keys and values, of gate and output."""
-        queries = size.queries if isinstance(self.query_proj, nn.Linear) else 0
-        keys = size.keys if self.has_keys and isinstance(self.key_proj, nn.Linear) else 0
-        return super().projection_operations(size) + (queries + keys) * size.embed_dim**2
-
-    def attention_operations(self, size: MixingSize) -> float:
-        """Multiplications of all projections, of queries with keys if there are any, and of weights with values."""
-        return self.projection_operations(size) + (1 + self.has_keys) * size.queries * size.keys * size.embed_dim

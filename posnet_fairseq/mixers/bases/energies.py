@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.offset_gather import gather_by_offset
 from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.shared.errors import UsageError
@@ -41,14 +40,6 @@ class Energy(nn.Module):
             return table
         return gather_by_offset(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
 
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of :meth:`table` for one sentence.
-
-        Raises:
-            NotImplementedError: the energy does not declare them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not declare its operations")
-
 
 def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
     """`vectors`, (P, D), where P is `count` or more.
@@ -79,10 +70,6 @@ class StoredEnergy(Energy):
         """Rows and columns of the stored one. Padding beyond it repeats the last: nobody reads them."""
         table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
         return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
-
-    def operations(self, size: MixingSize) -> float:
-        """0: the table is read."""
-        return 0
 
 
 def _cut_or_repeat(table: Tensor, dim: int, size: int) -> Tensor:

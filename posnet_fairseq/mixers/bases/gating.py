@@ -5,7 +5,6 @@ from typing import Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops.initialization import ONE_OF_THREE, linear
 
 Gate = Literal["none", "gelu", "glu"]
@@ -44,9 +43,3 @@ class Gating(nn.Module):
     def forward(self, context: Tensor, query: Tensor) -> Tensor:
         """Gate the mixed values (B, N, D) by the query tokens (B, N, D)."""
         return context if self.gate_proj is None else context * F.gelu(self.gate_proj(query))
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections of values and of the gate."""
-        values = 2 if self.kind == "glu" else int(isinstance(self.value_proj, nn.Linear))
-        gate = 0 if self.gate_proj is None else 1
-        return (values * size.keys + gate * size.queries) * size.embed_dim**2

@@ -1,17 +1,19 @@
-"""How one mixer of one layer is built."""
+"""How one mixer of one layer is built: checked here, and nowhere else."""
 
-import dataclasses
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
 
-if TYPE_CHECKING:
-    from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-
-PLACES = ("encoder", "decoder", "cross")
+# The options of models that put a mixer at each place.
+PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
+PLACES = tuple(PLACE_OPTIONS)
+# Far beyond any model that was ever trained. More is a slip, or a checkpoint that is made to fill the memory.
+MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15}
+MOST_POSITIONS = 10**6
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class MixerSettings:
     """How one mixer of one layer is built.
 
     Attributes:
+        mixer: its registered name.
         place: ``encoder`` or ``decoder`` self-attention, or ``cross``.
         embed_dim: D.
         memory_dim: width of the mixed tokens; D except in cross-attention.
@@ -31,9 +34,10 @@ class MixerSettings:
         shared_dropout: whether static weights, which all sentences of a batch share, are dropped for all of them alike.
 
     Raises:
-        UsageError: no mixer can be built with these values.
+        UsageError: no mixer can be built with these values. It names the options of models that give them.
     """
 
+    mixer: str
     place: str
     embed_dim: int
     memory_dim: int
@@ -46,32 +50,57 @@ class MixerSettings:
     shared_dropout: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("place", PLACES), ("gate", GATES)):
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name} {getattr(self, name)}: choose one of {', '.join(allowed)}.")
-        for name in ("embed_dim", "memory_dim", "num_heads", "max_positions"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise UsageError(f"{name} {value}: give a whole number, 1 or more.")
+        if self.place not in PLACES:
+            raise UsageError(f"place {self.place}: choose one of {', '.join(PLACES)}.")
+        side, cls = side_of(self.place), get_mixer(self.mixer, flag(PLACE_OPTIONS[self.place]))
+        if self.place not in cls.places:
+            fitting = [name for name in mixer_names() if self.place in get_mixer(name).places]
+            raise UsageError(
+                f"{flag(PLACE_OPTIONS[self.place])} {self.mixer}: this mixer cannot stand there. "
+                f"Choose one of: {', '.join(fitting)}."
+            )
+        if self.gate not in GATES:
+            name = "--cross-gate" if self.place == "cross" else "--gate"
+            raise UsageError(f"{name} {self.gate}: choose one of {', '.join(GATES)}.")
+        limit = "max_source_positions" if side == "encoder" else "max_target_positions"
+        check_count(f"{side}_embed_dim", self.embed_dim, MOST["embed_dim"])
+        check_count("memory_dim", self.memory_dim, MOST["embed_dim"])
+        check_count(f"{side}_attention_heads", self.num_heads, MOST["attention_heads"])
+        check_count(limit, self.max_positions, MOST_POSITIONS, ", such as 128")
         if self.embed_dim % self.num_heads:
             raise UsageError(
-                f"num_heads {self.num_heads}: embed_dim {self.embed_dim} does not divide by it. Give another."
+                f"--{side}-attention-heads {self.num_heads}: the width {self.embed_dim} of the {side} does not divide "
+                f"by it. Choose a number of heads that does, or change --{side}-embed-dim."
             )
         if self.place != "cross" and self.memory_dim != self.embed_dim:
             raise UsageError(
                 f"memory_dim {self.memory_dim}: self-attention mixes its queries, so give embed_dim, {self.embed_dim}."
             )
-        if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
-            raise UsageError(f"dropout {self.dropout}: give 0 or more and less than 1.")
+        check_probability("attention_dropout", self.dropout)
+        if not isinstance(self.options, cls.Config):
+            raise UsageError(
+                f"options of the type {type(self.options).__name__}: {self.mixer} is built with its own, "
+                f"{cls.__name__}.Config()."
+            )
+        cls.check(self)
 
 
-def description(mixer: "TokenMixer", settings: MixerSettings) -> str:
-    """The mixer's name, and the options that differ from its defaults, as a command line has them."""
-    gate, default = ("--cross-gate", "none") if mixer.place == "cross" else ("--gate", mixer.default_gate)
-    chosen = [f"{gate} {settings.gate}"] * (settings.gate != default)
-    options: Any = settings.options
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value != field.default:
-            chosen.append(flag(field.name) if value is True else f"{flag(field.name)} {value}")
-    return " ".join([mixer.name, *chosen])
+def side_of(place: str) -> str:
+    """Return the side of the model, ``encoder`` or ``decoder``, that has the mixers of a place."""
+    return "encoder" if place == "encoder" else "decoder"
+
+
+def check_count(name: str, value: Any, most: int, example: str = "") -> None:
+    """Refuse an option's value that is no whole number from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise UsageError(f"{flag(name)} {value}: give a whole number{example}.")
+    if int(value) < 1:
+        raise UsageError(f"{flag(name)} {value}: give 1 or more{example}.")
+    if int(value) > most:
+        raise UsageError(f"{flag(name)} {value}: give at most {most}{example}.")
+
+
+def check_probability(name: str, value: Any) -> None:
+    """Refuse an option's value that is no probability of dropping less than everything."""
+    if not isinstance(value, Real) or not 0 <= float(value) < 1:
+        raise UsageError(f"{flag(name)} {value}: give 0 or more and less than 1.")

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
 from posnet_fairseq.mixers.bases.mixer_options import option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.ops import offset_matmul
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import ONE_OF_THREE
@@ -87,21 +86,6 @@ class OffsetMatrices(nn.Module):
         else:
             mixed = offset_matmul.mixture(weights, v, self.values, self.reach, self.causal)
         return split_heads(mixed.transpose(0, 1), self.num_heads)
-
-    def energy_operations(self, size: MixingSize, width: float) -> float:
-        """Multiplications of :meth:`energy` in a full pass over more than K tokens of a width."""
-        number = (self.queries is not None) + (self.keys is not None)
-        return self._operations(size, width, number) if number else size.queries * size.keys * width
-
-    def mix_operations(self, size: MixingSize, width: float) -> float:
-        """Multiplications of :meth:`mix` in a full pass over more than K tokens of a width."""
-        return self._operations(size, width, 1) if self.values is not None else size.queries * size.keys * width
-
-    def _operations(self, size: MixingSize, width: float, number: int) -> float:
-        """Each of `number` matrices of an offset once for every pair; beyond K pairs meet as in attention."""
-        sides, clip = 1 if self.causal else 2, size.clip_distance
-        pairs = size.queries + sides * clip * (2 * size.queries - clip - 1) / 2
-        return number * pairs * width**2 + sides * (size.queries - clip) ** 2 * width
 
 
 def _reach_and_rows(settings: MixerSettings) -> tuple[int, int]:

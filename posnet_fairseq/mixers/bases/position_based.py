@@ -1,5 +1,6 @@
 """Base of the position-based mixers: their weights depend on positions only."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
@@ -164,7 +164,8 @@ class PositionBasedMixer(TokenMixer):
         """Put the table of an energy in its place, (H, N or 1, M or 2R + 1), for at most N queries of M tokens."""
         self.energies[index] = StoredEnergy(table, self.energies[index].reach)  # type: ignore[arg-type]
         if table.size(1) > 1:
-            self.max_positions = min(self.max_positions, table.size(1))
+            longest = min(self.max_positions, table.size(1))
+            self.settings = dataclasses.replace(self.settings, max_positions=longest)
 
     def max_memory(self) -> int | None:
         """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
@@ -184,14 +185,6 @@ class PositionBasedMixer(TokenMixer):
                 # empty_like would import sympy on the meta device.
                 self.store(index, torch.empty(table.shape, dtype=table.dtype, device=device))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections, of :attr:`energies`, and of weights with values."""
-        energies: Any = self.energies
-        if not energies:
-            return super().operations(size)
-        energies = sum(energy.operations(size) for energy in energies)
-        return self.projection_operations(size) + energies + size.queries * size.keys * size.embed_dim
 
 
 def without_padding(weights: Tensor, padding_mask: Tensor | None) -> Tensor:

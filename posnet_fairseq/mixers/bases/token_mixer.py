@@ -11,8 +11,7 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings, description
-from posnet_fairseq.mixers.bases.operations import MixingSize
+from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -43,9 +42,9 @@ class TokenMixer(nn.Module):
         reads_length_ratio: whether cross-attention depends on γ.
         static: whether the mixing weights depend on positions only, not on tokens.
         arch_options: options that architectures of every size set, and to what, where it is not the default.
-        operations_formula: :meth:`operations` of self-attention in the encoder, with the default options, as a sum of
-            products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``; terms without N are
-            left out. None if it is not declared.
+        operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
+            options, as a sum of products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``;
+            terms without N are left out. None if it is not declared.
         stored_operations_formula: the same with stored energies, where that differs.
     """
 
@@ -65,35 +64,26 @@ class TokenMixer(nn.Module):
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
-        """Refuse settings that this mixer cannot be built with.
-
-        Raises:
-            UsageError: with the option, the value, and what is allowed.
-        """
+        """Refuse settings that this mixer cannot be built with, by a UsageError that says what is allowed."""
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
-        if settings.place not in self.places:
-            raise UsageError(f"place {settings.place}: {self.name} stands in {' and '.join(self.places)} only.")
-        if not isinstance(settings.options, self.Config):
-            raise UsageError(
-                f"options of the type {type(settings.options).__name__}: {self.name} is built with its own, "
-                f"{type(self).__name__}.Config()."
-            )
-        self.check(settings)
+        self.settings = settings
         self.place = settings.place
         self.num_heads = settings.num_heads
         self.embed_dim = settings.embed_dim
-        self.memory_dim = settings.memory_dim
         self.head_dim = settings.embed_dim // settings.num_heads
-        self.max_positions = settings.max_positions
-        self.description = description(self, settings)
         self.gating: Any = Gating(settings.gate, settings.embed_dim, settings.memory_dim, settings.projection_bias)
         self.out_proj = linear(settings.embed_dim, settings.embed_dim)
         self.dropout = Dropout(settings.dropout, module_name=self.__class__.__name__)
         # Position vectors of a mixer that stands alone; in a model all layers of a side share one module.
         self.own_positions: Positions | None = None
         self.own_memory_positions: Positions | None = None
+
+    @property
+    def max_positions(self) -> int:
+        """L, the longest sequence of queries."""
+        return self.settings.max_positions
 
     @property
     def causal(self) -> bool:
@@ -150,8 +140,8 @@ class TokenMixer(nn.Module):
             if self.place == "cross":
                 raise UsageError("memory is missing: a mixer for cross-attention needs the tokens that it mixes.")
             memory = query
-        check_call(self, query, memory, padding_mask)
-        check_length_ratio(self, length_ratio)
+        check_call(self.settings, self.max_memory(), query, memory, padding_mask)
+        check_length_ratio(self.place, length_ratio)
         positions = self._positions(positions, query.size(1), query.size(1), length_ratio)
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
@@ -181,8 +171,8 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: the mixer cannot decode, or the arguments do not fit together.
         """
-        check_state(self, batch_size, memory, padding_mask)
-        check_length_ratio(self, length_ratio)
+        check_state(self.place, self.max_memory(), batch_size, memory, padding_mask)
+        check_length_ratio(self.place, length_ratio)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
@@ -211,7 +201,7 @@ class TokenMixer(nn.Module):
         Raises:
             UsageError: the query has another shape, or the model's positions are used up.
         """
-        check_step(self, query, state)
+        check_step(self.max_positions, query, state)
         rows = rows or table_rows(state.position, self.max_positions)
         positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
@@ -294,26 +284,3 @@ class TokenMixer(nn.Module):
     def should_recompute(self, keys: int) -> bool:
         """Whether the weights of a query for `keys` keys, all heads together, are too large to keep for backward."""
         return self.num_heads * keys > 4 * self.embed_dim
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        """Load weights, also of checkpoints in which each mixer stored its name and options."""
-        state_dict.pop(f"{prefix}mixer_version", None)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def operations(self, size: MixingSize) -> float:
-        """Multiplications of a full pass over one sentence.
-
-        A product and the sum that it is added to count once, as in papers. Products of single numbers, such as those
-        with a mask or a scale, do not count.
-
-        Args:
-            size: of the sentence and the mixer.
-
-        Raises:
-            NotImplementedError: the mixer does not declare them.
-        """
-        raise NotImplementedError(f"{self.name} does not declare its operations")
-
-    def projection_operations(self, size: MixingSize) -> float:
-        """Multiplications of the projections that most mixers have: values, gate and output."""
-        return self.gating.operations(size) + size.queries * size.embed_dim**2

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.analog.weight_noise import NoisyLinear, apply_weight_noise
-from posnet_fairseq.bench.simulation import Simulation
+from posnet_fairseq.costs.simulation import Simulation
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss

@@ -1,28 +1,26 @@
 """The work of posnet-export: a model read, prepared and written as a folder."""
 
 import argparse
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from posnet_fairseq.cli._text import text_options
-from posnet_fairseq.cli.export import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference import ctranslate2_export
+from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.checkpoints import State, about, is_language_model, model_options
-from posnet_fairseq.inference.divergence import measure_divergence
-from posnet_fairseq.inference.model_folder import read_divergence, read_model, write_model
+from posnet_fairseq.inference.model_folder import read_model, write_model
 from posnet_fairseq.inference.model_readme import readme
 from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
-from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, parameter_count, precompute
 from posnet_fairseq.inference.shortlist import make_shortlist
+from posnet_fairseq.inference.text_options import text_options
 from posnet_fairseq.inference.vocabularies import (
     read_language_model_vocabulary,
     read_vocabulary,
     refuse_other_dictionaries,
 )
-from posnet_fairseq.runs.scores import scores_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.folders import new_folder
 from posnet_fairseq.shared.progress import console, shown
@@ -40,9 +38,9 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
         model = build(state, vocabulary)
     if is_precomputed(model) or not mixers_with_energies(model):
         return model, ""
-    before = _parameters(model)
+    before = parameter_count(model)
     precompute(model)
-    growth = _parameters(model) / before
+    growth = parameter_count(model) / before
     if growth <= GROWTH:
         return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
     return build(state, vocabulary), (
@@ -51,24 +49,13 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
     )
 
 
-def _parameters(model: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _divergence(path: str, model: torch.nn.Module, vocabulary: Vocabulary, data: Path) -> tuple[dict[str, float], str]:
-    """How far other precisions are from float32, by precision, and a sentence where that is unknown."""
-    if known := read_divergence(path):
-        return known, ""
-    try:
-        with console().status("measuring what other precisions change"):
-            return measure_divergence(model, vocabulary, data), ""
-    except UsageError as error:
-        return {}, f"What other precisions change was not measured, so --dtype auto will choose float32: {error}"
-
-
 @torch.no_grad()
-def export(options: argparse.Namespace) -> None:
+def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
     """Write a model folder as the options of posnet-export say.
+
+    Args:
+        options: of the command line.
+        scores: lines of Markdown on the model's scores; none if they are not known.
 
     Raises:
         UsageError: the model, its data or an option cannot be used.
@@ -92,7 +79,6 @@ def export(options: argparse.Namespace) -> None:
     model, note = _prepared(options.checkpoint, state, vocabulary)
     if not is_language_model(state):
         refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
-    divergence, unknown = _divergence(options.checkpoint, model, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
     shortlist = None
@@ -101,19 +87,19 @@ def export(options: argparse.Namespace) -> None:
             raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
         with console().status("learning which words translate which"):
             shortlist = make_shortlist(options.shortlist_from, vocabulary)
-    text = readme(options.out.name, state, weights, vocabulary, data, scores_of(Path(options.checkpoint)), divergence)
+    text = readme(options.out.name, state, weights, vocabulary, data, scores)
     with new_folder(options.out) as folder:
         write_rules(folder, data, vocabulary.languages, **text_options(options))
         if shortlist is not None:
             shortlist.save(folder / SHORTLIST, vocabulary)
-        write_model(folder, state, weights, data, divergence)
+        write_model(folder, state, weights, data)
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()
             ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)
         if options.onnx:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
-    for sentence in filter(None, (note, unknown)):
-        print(sentence)
+    if note:
+        print(note)
     for path in sorted(each for each in options.out.rglob("*") if each.is_file()):
         print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")

@@ -1,20 +1,14 @@
-"""Options of the search, and its results as lines, for the commands that search."""
-
-from __future__ import annotations
+"""Options of the commands that search: of the search, of translations, and of how a model computes."""
 
 import argparse
 import dataclasses
-import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from posnet_fairseq.inference.arguments import AUTO, DTYPES
 from posnet_fairseq.inference.search.settings import RECORDED, SearchSettings
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
-
-if TYPE_CHECKING:
-    from posnet_fairseq.inference.translator import Translation
 
 
 def add_search_options(parser: argparse.ArgumentParser, defaults: SearchSettings | None = None) -> None:
@@ -57,7 +51,7 @@ def add_search_options(parser: argparse.ArgumentParser, defaults: SearchSettings
 
 
 def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None = None) -> SearchSettings:
-    """The settings of the search on a command line.
+    """Return the settings of the search on a command line.
 
     Args:
         options: of the command line.
@@ -69,7 +63,7 @@ def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None 
 
 
 def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
-    """The recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``.
+    """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``.
 
     Args:
         options: of the command line.
@@ -91,44 +85,6 @@ def add_translation_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
-    """The lines of output for a line of input.
-
-    Args:
-        number: of the line, from 0.
-        translations: of the line, best first.
-        nbest: value of ``--nbest``.
-        alignment: whether ``--print-alignment`` is given.
-    """
-    lines = []
-    for each in translations if nbest else translations[:1]:
-        fields = [each.text] if nbest is None else [str(number), each.text, f"{each.score:.6f}"]
-        if alignment:
-            fields.append(" ".join(f"{source}-{target}" for source, target in each.alignment or ()))
-        lines.append(" ||| ".join(fields))
-    return lines
-
-
-def take_dtype(options: argparse.Namespace, paths: Sequence[str], device: str, prog: str) -> None:
-    """Check ``--dtype``, and put the precision that was chosen in the place of ``auto``.
-
-    Args:
-        options: of the command line.
-        paths: of the models.
-        device: type of the devices.
-        prog: name of the command.
-
-    Raises:
-        UsageError: the precision cannot be used on the device, or a model folder is damaged.
-    """
-    from posnet_fairseq.inference.precision import check_dtype, choose_dtype  # imports torch
-
-    check_dtype(options.dtype, device)
-    if options.dtype == AUTO:
-        options.dtype, reason = choose_dtype(paths, device)
-        print(f"{prog}: --dtype auto is {options.dtype}: {reason}", file=sys.stderr)
-
-
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of how a model computes."""
     parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
@@ -137,7 +93,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=(*DTYPES, AUTO),
         default="float32",
         help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "
-        "for CPUs. auto takes the fastest that is near to float32, as posnet-export has measured",
+        "for CPUs. auto is bf16 on GPUs that compute in it, else float32",
     )
     parser.add_argument(
         "--compile",

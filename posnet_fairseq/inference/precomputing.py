@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.bench.counting import trained_parameters
 from posnet_fairseq.inference.checkpoints import (
     POSITION_LIMITS,
     State,
@@ -18,34 +17,39 @@ from posnet_fairseq.inference.checkpoints import (
     write_checkpoint,
 )
 from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
-from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, precompute
+from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, parameter_count, precompute
 from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.text.binarised import check
+
+
+def _longest_sentences(folder: str) -> dict[str, int]:
+    """Return the length of the longest sentence in each side of each set but the training set, by name of file."""
+    sets = sorted(path.with_suffix("") for path in Path(folder).glob("*.*-*.*.idx"))
+    sizes = {str(path): check(path)[0] for path in sets if not path.name.startswith("train")}
+    return {name: int(of_set.max()) for name, of_set in sizes.items() if of_set is not None and len(of_set)}
 
 
 def _check_length(length: int, state: State, data: str | None) -> None:
     """Refuse tables that are larger than the model's, or too small for the sentences of the data."""
-    from posnet_fairseq.fairseq_plugin.binarized import longest_sentences  # imports fairseq
-
-    if length < 1:
-        raise UsageError(f"--max-length {length}: give 1 or more, such as 128.")
     trained = model_options(state)
     limit = min(POSITION_LIMITS, key=lambda name: trained[name])
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
-    longest = {f"{folder}/{name}": size for folder in folders for name, size in longest_sentences(folder).items()}
+    longest = {name: size for folder in folders for name, size in _longest_sentences(folder).items()}
     if data and not longest:
         raise UsageError(f"--data {data} holds no binarised set to translate. Give what fairseq-preprocess wrote.")
     name = max(longest, key=lambda name: longest[name], default="")
+    too_long = f"{name} has a sentence of {longest.get(name)} tokens (its end symbol counted)"
     if longest and longest[name] > trained[limit]:
         raise UsageError(
-            f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted), and the "
-            f"model was trained with {flag(limit)} {trained[limit]}, so no length serves. Leave --max-length out for "
-            "tables of all that the model takes, shorten the sentence, or give other data by --data."
+            f"--max-length {length}: {too_long}, and the model was trained with {flag(limit)} {trained[limit]}, so no "
+            "length serves. Leave --max-length out for tables of all that the model takes, shorten the sentence, or "
+            "give other data by --data."
         )
-    if length > trained[limit]:
+    if not 1 <= length <= trained[limit]:
         raise UsageError(
-            f"--max-length {length}: the model was trained with {flag(limit)} {trained[limit]}. Give at most that."
+            f"--max-length {length}: give 1 or more, and at most the model's {flag(limit)} {trained[limit]}."
         )
     if not longest:
         print(
@@ -53,12 +57,8 @@ def _check_length(length: int, state: State, data: str | None) -> None:
             f"whether {length} tokens are enough. --data names another place.",
             file=sys.stderr,
         )
-        return
-    if longest[name] > length:
-        raise UsageError(
-            f"--max-length {length}: {name} has a sentence of {longest[name]} tokens (its end symbol counted). Give "
-            "that or more, or other data by --data."
-        )
+    elif longest[name] > length:
+        raise UsageError(f"--max-length {length}: {too_long}. Give that or more, or other data by --data.")
 
 
 def _size(path: str) -> str:
@@ -96,7 +96,7 @@ def write_precomputed(options: argparse.Namespace) -> None:
             f"{options.checkpoint} has nothing to precompute: its mixers ({', '.join(mixers)}) make no energies from "
             "positions alone. Translate with it as it is."
         )
-    before = f"{options.checkpoint}: {trained_parameters(model):,} parameters, {_size(options.checkpoint)}"
+    before = f"{options.checkpoint}: {parameter_count(model):,} parameters, {_size(options.checkpoint)}"
     if options.max_length is not None:
         model = build_model(state, max_length=options.max_length)
         for part in ("model", "task"):
@@ -110,4 +110,4 @@ def write_precomputed(options: argparse.Namespace) -> None:
     }
     write_checkpoint(for_inference(state, weights, precomputed=str(options.checkpoint)), options.out)
     print(before)
-    print(f"{options.out}: {trained_parameters(model):,} parameters, {_size(options.out)}")
+    print(f"{options.out}: {parameter_count(model):,} parameters, {_size(options.out)}")

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 import posnet_fairseq.mixers  # noqa: F401  (registers them)
-from posnet_fairseq.bench import counting
+from posnet_fairseq.costs import counting
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
@@ -196,7 +196,7 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
 
 
 def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
-    from posnet_fairseq.bench.training_memory import training_memory  # imports all of a model
+    from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     tokens = 4096 if options.max_tokens is None else options.max_tokens
     precision = options.precision or "bf16"

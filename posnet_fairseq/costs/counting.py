@@ -1,7 +1,9 @@
 """Parameters of models, and multiplications of mixers."""
 
 import dataclasses
+import math
 from argparse import Namespace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
@@ -9,7 +11,6 @@ from torch import nn
 
 from posnet_fairseq.inference.models import NoRandomNumbers
 from posnet_fairseq.inference.precompute import precompute
-from posnet_fairseq.mixers.bases.operations import MixingSize
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch
@@ -53,12 +54,12 @@ class Cost(NamedTuple):
     Attributes:
         parameters: of the model.
         formula: what the mixer declares; None if it declares none.
-        operations: the number for one sentence; None if the mixer declares none.
+        operations: the number for one sentence.
     """
 
     parameters: int
     formula: str | None
-    operations: float | None
+    operations: int
 
 
 def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
@@ -69,12 +70,12 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
         length: N, tokens of the sentence.
     """
     built = _different_layers(mixer, size)
-    with NoRandomNumbers():  # weights that nobody writes take no memory
-        model = build(mixer, size, words, device="cpu", encoder_layers=built, decoder_layers=built)
+    with NoRandomNumbers():
+        model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
     more = SIZES[size].layers - built
-    trained = _cost(model, size, length, more)
+    trained = _cost(model, length, more)
     precompute(model)
-    stored = _cost(model, size, length, more)
+    stored = _cost(model, length, more)
     return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
 
 
@@ -86,28 +87,47 @@ def _different_layers(mixer: str, size: str) -> int:
     return int(min(shape.layers, 1 + max(first, default=0)))
 
 
-def _cost(model: Transformer, size: str, length: int, more: int) -> Cost:
+def _cost(model: Transformer, length: int, more: int) -> Cost:
     """The cost of a model that has `more` layers on each side, like the last."""
     encoder, decoder = model.encoder.layers, model.decoder.layers
     mixer: Any = encoder[0].self_attn
     others = more * (trained_parameters(encoder[-1]) + trained_parameters(decoder[-1]))
-    try:
-        operations = mixer.operations(mixing_size(mixer, length, size))
-    except NotImplementedError:
-        operations = None
-    return Cost(trained_parameters(model) + others, mixer.operations_formula, operations)
+    return Cost(trained_parameters(model) + others, mixer.operations_formula, multiplications(mixer, length))
 
 
-def mixing_size(mixer: TokenMixer, length: int, size: str) -> MixingSize:
-    """The sizes of self-attention over a sentence in the architectures of a size.
+def multiplications(mixer: TokenMixer, length: int) -> int:
+    """Return the multiplications of products of matrices in a full pass over a sentence.
+
+    A product and the sum that it is added to count once, as in papers. They are torch's own counts at three lengths
+    beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
+    mixers compute some products otherwise.
 
     Args:
-        mixer: of the model.
-        length: N.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+        mixer: on the meta device.
+        length: N; in cross-attention also of the memory.
     """
-    shape = SIZES[size]
-    fields = dataclasses.fields(mixer.Config)
-    options = {field.name: of_arch(mixer, field, shape) for field in fields}
-    clip = next((options[field.name] for field in fields if field.metadata.get("reach")), 0)
-    return MixingSize(length, length, shape.embed_dim, clip, options.get("alpha_dim", 0) * mixer.num_heads)
+    first = min(_reach(mixer), mixer.max_positions - 3)
+    lengths = [first + 1, first + 2, first + 3]
+    total = Fraction(0)
+    for n in lengths:
+        others = [other for other in lengths if other != n]
+        total += _count(mixer, n) * Fraction(math.prod(length - m for m in others), math.prod(n - m for m in others))
+    return int(total)
+
+
+def _reach(mixer: TokenMixer) -> int:
+    """Return the distance up to which the mixer tells offsets apart by its options, 0 if there is none."""
+    options = mixer.settings.options
+    fields = (field for field in dataclasses.fields(options) if field.metadata.get("reach"))
+    return next((getattr(options, field.name) or 0 for field in fields), 0)
+
+
+@torch.no_grad()
+def _count(mixer: TokenMixer, length: int) -> int:
+    from torch.utils.flop_counter import FlopCounterMode  # imports sympy
+
+    widths = mixer.settings.embed_dim, mixer.settings.memory_dim
+    query, memory = (torch.zeros(1, length, width, device="meta") for width in widths)
+    with FlopCounterMode(display=False) as counter:
+        mixer(query, memory if mixer.place == "cross" else None, positions=query[0], memory_positions=memory[0])
+    return counter.get_total_flops() // 2  # a product and its sum are two of them

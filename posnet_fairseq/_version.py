@@ -1,0 +1,3 @@
+"""The version, which the lowest modules read too."""
+
+__version__ = "0.2.0"

@@ -1,0 +1,1 @@
+"""What models cost: parameters, multiplications, and the memory of a training step."""

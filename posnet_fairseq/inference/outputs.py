@@ -1,0 +1,234 @@
+"""Where translations go, a window of lines at a time: a stream, or a file, beside which finished windows are kept."""
+
+import argparse
+import contextlib
+import fcntl
+import functools
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from posnet_fairseq.inference.model_folder import files_of_models
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_place, check_stdout, reading, rescued, save_lines
+from posnet_fairseq.shared.output_paths import descriptor, resolved
+
+_KIND = "posnet-translate 1"  # first entry of OUTPUT.partial: what it is, and the version of its format
+_LONGEST = 240  # bytes of a file's name that leave room for another ending
+Texts = Sequence[Sequence[str] | None]  # lines of a window, and what their translations begin with
+
+
+class Stream:
+    """Standard output, a pipe or an open file, which gets the lines of each window at once.
+
+    Args:
+        write: writes lines.
+    """
+
+    def __init__(self, write: Callable[[Sequence[str]], None]) -> None:
+        self._write = write
+
+    def has(self, texts: Texts) -> bool:
+        """Return whether the next window is done."""
+        return False
+
+    def add(self, texts: Texts, lines: Sequence[str]) -> None:
+        """Write the lines of output of the next window."""
+        self._write(lines)
+
+    def finish(self) -> None:
+        """End."""
+
+
+class FinishedWindows:
+    """The file OUTPUT.partial: a line of JSON about the work, and one for each window that is done.
+
+    A window is appended when it is done. What follows the last whole line, because the process was killed while it
+    wrote, is dropped.
+
+    Args:
+        output: path of the output.
+        work: plain values that the translations depend on, besides the lines.
+        resume: refuse what other work has left, instead of beginning anew.
+
+    Raises:
+        UsageError: the file is there and of another program or of other work, or another process writes to it.
+    """
+
+    def __init__(self, output: str, work: Mapping[str, Any], resume: bool) -> None:
+        self.path, self._output = place_beside(output), output
+        foreign = UsageError(f"{self.path} is there, and posnet did not write it. Move it, or give another output.")
+        if self.path.exists() and not self.path.is_file():
+            raise foreign
+        with reading(self.path):
+            self._file = io.FileIO(self.path, "a+")  # without a buffer: what was written survives the process
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise UsageError(f"{self.path}: another process writes to it. Wait, or give another output.") from error
+        except OSError:  # some file systems have no locks
+            pass
+        self._number = 0  # of the next window
+        self._digests, self._ends = list[str](), list[int]()  # of the windows; where each line of the file ends
+        self._head = json.loads(json.dumps({"kind": _KIND, **work}))
+        begins = json.dumps({"kind": _KIND}).encode()[:-1]
+        self._file.seek(0)
+        start = self._file.read(len(begins))
+        if not begins.startswith(start):
+            raise foreign
+        for end, line in self._lines():
+            if not self._ends and line != self._head:
+                names = [name for name in {**line, **self._head} if line.get(name) != self._head.get(name)]
+                if resume:
+                    raise UsageError(
+                        f"{self.path} is of other work, with a difference in: {', '.join(names)}. Give the same as "
+                        "then, or remove the file to begin anew."
+                    )
+                break
+            if self._ends:
+                self._digests.append(line["texts"])
+            self._ends.append(end)
+        self._is_ours = not start or bool(self._ends)
+
+    def has(self, texts: Texts) -> bool:
+        """Return whether the next window is done; if it was one of other lines, it and all that follow are not."""
+        if self._number < len(self._digests) and self._digests[self._number] != _digest(texts):
+            del self._digests[self._number :], self._ends[self._number + 1 :]
+        is_done = self._number < len(self._digests)
+        self._number += is_done
+        return is_done
+
+    def add(self, texts: Texts, lines: Sequence[str]) -> None:
+        """Keep the lines of output of the next window.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        with rescued(self.path, lines):
+            self._is_ours = True
+            if not self._ends:
+                self._append(self._head)
+            self._append({"texts": _digest(texts), "lines": lines})
+        self._digests.append(_digest(texts))
+        self._number += 1
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines of output of all windows."""
+        for number, (_, window) in enumerate(self._lines()):
+            if 0 < number <= self._number:
+                yield from window["lines"]
+
+    def finish(self) -> None:
+        """Write the output, and remove the file."""
+        save_lines(self._output, self)
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Leave the file to a later attempt, unless nothing was kept in it."""
+        if self._is_ours and not self._digests:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def _append(self, value: object) -> None:
+        self._file.truncate(self._ends[-1] if self._ends else 0)
+        left = json.dumps(value).encode() + b"\n"
+        while left:
+            left = left[self._file.write(left) :]
+        self._ends.append(self._file.tell())
+
+    def _lines(self) -> Iterator[tuple[int, Any]]:
+        """Yield the whole lines, each with the place where it ends."""
+        with open(os.dup(self._file.fileno()), "rb") as file:
+            file.seek(0)
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield file.tell(), json.loads(line)
+
+
+@contextlib.contextmanager
+def open_output(
+    output: str, work: Mapping[str, Any], resume: bool, at_once: bool
+) -> Iterator[Stream | FinishedWindows]:
+    """Open the output of a translation. An output in a file is complete or absent.
+
+    Args:
+        output: path, ``-`` for standard output.
+        work, resume: see :class:`FinishedWindows`.
+        at_once: open a pipe before there is anything to write, which waits for its reader.
+
+    Raises:
+        UsageError: it cannot be written.
+        BrokenPipeError: nobody reads a pipe any more.
+    """
+    if output == "-":
+        yield Stream(lambda lines: save_lines("-", lines))
+    elif resolved(output, f"--output {output}")[1]:
+        number = descriptor(Path(output))
+        with contextlib.ExitStack() as stack:
+
+            @functools.cache
+            def opened() -> TextIO:
+                place = output if number is None else os.dup(number)
+                return stack.enter_context(open(place, "w", encoding="utf-8", newline="\n"))
+
+            def write(lines: Sequence[str]) -> None:
+                with rescued(output, lines):
+                    opened().writelines(line + "\n" for line in lines)
+                    opened().flush()
+
+            if at_once:
+                opened()
+            yield Stream(write)
+    else:
+        finished = FinishedWindows(output, work, resume)
+        try:
+            yield finished
+        finally:
+            finished.close()
+
+
+def check_places(options: argparse.Namespace) -> None:
+    """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume.
+
+    Args:
+        options: of the command line.
+
+    Raises:
+        UsageError: they cannot be used.
+    """
+    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
+    inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
+    output, is_stream = options.output, True
+    if output == "-":
+        check_stdout()
+    else:
+        check_place(output, "--output", inputs)
+        is_stream = resolved(output, f"--output {output}")[1]
+        if not is_stream:
+            check_place(place_beside(output), "", inputs)
+    if options.resume and is_stream:
+        raise UsageError("--resume goes on with a file: give one by --output.")
+    if options.prefix == "-" == options.input:
+        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
+    if options.stream and not is_stream:
+        raise UsageError(
+            f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output."
+        )
+    for name, given in (("prefix", options.prefix), ("processes", options.processes > 1)):
+        if options.stream and given:
+            raise UsageError(f"--{name} {getattr(options, name)} with --stream: leave one of the two out.")
+
+
+def place_beside(output: str) -> Path:
+    """Return the place of OUTPUT.partial."""
+    place, _ = resolved(output, f"--output {output}")
+    return place.with_name(os.fsdecode(os.fsencode(place.name)[:_LONGEST]) + ".partial")
+
+
+def _digest(texts: Texts) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()

@@ -1,0 +1,297 @@
+"""The work of posnet-translate and posnet-generate: windows of lines read, searched for, and written in their order."""
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posnet_fairseq import __version__
+from posnet_fairseq.inference.arguments import AUTO, LoadOptions
+from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
+from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, open_output
+from posnet_fairseq.inference.packing.pack import (
+    assume_packing_speedup,
+    describe_packing,
+    packing_speedup,
+    weights_are_packed,
+)
+from posnet_fairseq.inference.precision import resolve_dtype
+from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search_options import settings_of, unless_given
+from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
+from posnet_fairseq.inference.text_options import text_options
+from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_place
+from posnet_fairseq.shared.incoming import IncomingLines
+from posnet_fairseq.shared.processes import in_order, worker_number
+from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.text.plain import PlainText, iterate_text
+
+WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
+STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
+# Options that change no translation, or that are looked at otherwise: the text, the files, the device.
+_WITHOUT_EFFECT = {"input", "prefix", "output", "processes", "resume", "stream", "data", "cpu", "checkpoint", "dtype"}
+_BINARIZED = {".idx", ".bin"}
+_NOTHING = Batch([])  # in the place of batches, in a window without any
+_Found = list[list[Translation]]  # for each line, best first
+
+
+@torch.inference_mode()
+def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> None:
+    """Translate or continue texts as the options of a command say.
+
+    Args:
+        options: of the command line; ``generates`` says whether the model is a language model.
+        prog: name of the command.
+
+    Raises:
+        UsageError: a model, a text or an option cannot be used.
+    """
+
+    def say(sentence: object) -> None:
+        print(f"{prog}: {sentence}", file=sys.stderr)
+
+    check_places(options)
+    device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
+    if device == "cuda" and options.processes > torch.cuda.device_count():
+        raise UsageError(
+            f"--processes {options.processes}: there are {torch.cuda.device_count()} GPUs. Give at most that, or --cpu."
+        )
+    dtype = resolve_dtype(options.dtype, device)
+    if options.dtype == AUTO:
+        say(f"--dtype auto is {dtype}")
+    model = _load(options, device, dtype)
+    if options.output != "-":
+        check_place(options.output, "--output", files_of_data(model.folder))
+    if recorded := unless_given(options, model.recorded_search):
+        say(f"{recorded}, which the model records")
+    settings = settings_of(options, model.recorded_search)
+    search = 1 if options.nbest is None else options.nbest, options.print_alignment
+    translator = model.translator(settings, *search)
+    measures_packing = device == "cpu" and dtype == "float32" and not options.compile
+    find: Callable[[Batch], tuple[_Found, float]] = _Search(translator)
+    if options.processes > 1:
+        load = replace(model.options, device=device, dtype=dtype)
+        speedup = packing_speedup() if measures_packing else None
+        find = _SearchElsewhere(options.checkpoint, load, (settings, *search), options.processes, speedup)
+
+    seconds, lines, tokens, unit = 0.0, 0, 0, "texts" if options.generates else "sentences"
+    packed = weights_are_packed() if measures_packing else None
+    work = {"device": device, "dtype": dtype, "packed_weights": packed, **_work_of(options, model)}
+    read = _of_stream(IncomingLines(options.input)) if options.stream else _of_text(options)
+    with open_output(options.output, work, options.resume, at_once=options.stream) as output:
+        windows = _encoded(read, output, translator, options, say)
+        with ProgressReporter().bar("translating", unit) as bar:
+            for window, found, each in _searched(windows, find, options.processes):
+                numbered = enumerate(found, window.first)
+                printed = [lines_of(*one, options.nbest, options.print_alignment) for one in numbered]
+                output.add(window.texts, list(itertools.chain.from_iterable(printed)))
+                seconds += each / options.processes
+                best = [translations[0] for translations in found if translations[0] is not BLANK]
+                lines += len(best)
+                tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
+                bar.move_to(lines)
+        output.finish()
+    if measures_packing:
+        say(describe_packing())
+    rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} tokens a second" if lines else ""
+    say(f"{lines} {unit} in {seconds:.1f} s{rates}")
+
+
+def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:
+    """Return the models of a command line."""
+    load = LoadOptions(
+        data=options.data,
+        device=device,
+        dtype=dtype,
+        fast=options.fast,
+        shortlist=options.shortlist,
+        compile=options.compile,
+        **text_options(options),
+    )
+    if device == "cuda" and options.processes > 1:  # this process translates nothing, with a model without weights
+        load = replace(load, device="meta", dtype="float32")
+    kind = SearchableLanguageModel if options.generates else SearchableModel
+    return kind(options.checkpoint, load)
+
+
+@dataclass
+class _Search:
+    """Searches in this process. Returns translations without their weights, and the seconds that it took."""
+
+    translator: Translator
+
+    def __call__(self, batch: Batch) -> tuple[_Found, float]:
+        start = time.perf_counter()
+        found = self.translator.translate(batch)
+        # Weights would reach another process as open files.
+        found = [[replace(each, attention=None) for each in translations] for translations in found]
+        return found, time.perf_counter() - start
+
+
+@dataclass
+class _SearchElsewhere:
+    """Searches in each of several other processes, which load the models when they get their first batch."""
+
+    paths: Sequence[str]
+    load: LoadOptions
+    arguments: tuple[SearchSettings, int, bool]  # of the translator
+    processes: int
+    speedup: float | None  # by packed weights, as it was measured: another measurement might round otherwise
+    search: _Search | None = None
+
+    @torch.inference_mode()
+    def __call__(self, batch: Batch) -> tuple[_Found, float]:
+        if not batch.sources:
+            return [], 0.0
+        if self.search is None:
+            if "OMP_NUM_THREADS" not in os.environ:
+                torch.set_num_threads(max(1, torch.get_num_threads() // self.processes))
+            if self.speedup is not None:
+                assume_packing_speedup(self.speedup)
+            device = f"cuda:{worker_number()}" if self.load.device == "cuda" else self.load.device
+            model = SearchableModel(self.paths, replace(self.load, device=device))
+            self.search = _Search(model.translator(*self.arguments))
+        return self.search(batch)
+
+
+@dataclass
+class _Window:
+    """Lines that are translated together.
+
+    Attributes:
+        first: number of the first line, from 0.
+        lines: of text.
+        prefixes: what the translation of each begins with, if that is given.
+        batches: of the lines.
+    """
+
+    first: int
+    lines: list[str]
+    prefixes: list[str] | None = None
+    batches: Batches | None = None
+
+    @property
+    def texts(self) -> Texts:
+        """Lines and prefixes."""
+        return self.lines, self.prefixes
+
+
+def _of_text(options: argparse.Namespace) -> Iterator[_Window]:
+    """Yield the lines of a file in windows."""
+    lines, first = iterate_text(options.input), 0
+    prefixes = iterate_text(options.prefix) if options.prefix else None
+    while True:
+        some = list(itertools.islice(lines, WINDOW))
+        begin = None if prefixes is None else list(itertools.islice(prefixes, WINDOW))
+        if not some and not begin:
+            return
+        yield _Window(first, some, begin)
+        first += len(some)
+
+
+def _of_stream(lines: IncomingLines) -> Iterator[_Window]:
+    """Yield lines as they come."""
+    first = 0
+    while some := lines.take(STREAMED):
+        yield _Window(first, some)
+        first += len(some)
+
+
+def _encoded(
+    windows: Iterator[_Window],
+    output: Stream | FinishedWindows,
+    translator: Translator,
+    options: argparse.Namespace,
+    say: Callable[[object], None],
+) -> Iterator[_Window]:
+    """Yield the windows that are not done yet, with their batches."""
+    done = 0
+    for window in windows:
+        if window.first == 0 and not options.pretokenized and PlainText(window.lines).is_segmented:
+            say("the input has marks of subwords (@@ or ▁), and is split again. With --pretokenized it stays as it is")
+        if output.has(window.texts):
+            done += len(window.lines)
+            continue
+        parts = [window]
+        if options.stream and len(window.lines) > 1:
+            try:
+                _encode(window, translator, options)
+            except UsageError:  # the lines in front of the one that is refused are translated
+                parts = [_Window(number, [line]) for number, line in enumerate(window.lines, window.first)]
+        for part in parts:
+            for note in _encode(part, translator, options).notes:
+                say(note)
+            yield part
+    if done:
+        say(f"{done:,} lines were done before")
+
+
+def _encode(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:
+    """Make the batches of a window, unless it has them; refuse what cannot be translated."""
+    if window.batches is None:
+        how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
+        window.batches = Batches(window.lines, translator, *how)
+        translator.check(window.batches)
+    return window.batches
+
+
+def _searched(
+    windows: Iterator[_Window], find: Callable[[Batch], tuple[_Found, float]], processes: int
+) -> Iterator[tuple[_Window, _Found, float]]:
+    """Yield windows, the translations of their lines and the seconds of the searches.
+
+    Processes go on with the next window while one is not finished.
+    """
+    drawn = deque[_Window]()
+
+    def batches() -> Iterator[Batch]:
+        for window in windows:
+            drawn.append(window)
+            yield from window.batches or [_NOTHING]
+
+    done, seconds = list[_Found](), 0.0
+    for found, each in in_order(find, batches(), processes, "spawn", "Run again with fewer --processes."):
+        done, seconds = [*done, found], seconds + each
+        of_window = drawn[0].batches
+        assert of_window is not None
+        if len(done) >= len(of_window):
+            yield drawn.popleft(), of_window.in_order(done[: len(of_window)], [BLANK]), seconds
+            done, seconds = [], 0.0
+
+
+def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
+    """Return the lines of output for a line of input.
+
+    Args:
+        number: of the line, from 0.
+        translations: of the line, best first.
+        nbest: value of ``--nbest``.
+        alignment: whether ``--print-alignment`` is given.
+    """
+    lines = []
+    for each in translations if nbest else translations[:1]:
+        fields = [each.text] if nbest is None else [str(number), each.text, f"{each.score:.6f}"]
+        if alignment:
+            fields.append(" ".join(f"{source}-{target}" for source, target in each.alignment or ()))
+        lines.append(" ||| ".join(fields))
+    return lines
+
+
+def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:
+    """Return what translations depend on besides the text: options, versions, and sizes and dates of files."""
+    paths = [path for name in ("shortlist", "bpe_codes", "sentencepiece_model") if (path := getattr(options, name))]
+    data = [path for path in files_of_data(model.folder) if path.suffix not in _BINARIZED]
+    files = sorted({Path(path).absolute() for path in (*files_of_models(options.checkpoint), *data, *paths)})
+    looks = {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()}
+    given = {name: value for name, value in vars(options).items() if name not in _WITHOUT_EFFECT}
+    return {"posnet": __version__, "torch": torch.__version__, "files": looks, **given}
