@@ -186,7 +186,7 @@ ROWS = [
     plan("a billion laughs", LAUGHS, f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
     plan("a billion laughs, merged", LAUGHS, merged_laughs()),
     plan("an anchor in itself", LAUGHS, "&a [*a]"),
-    plan("a number without end", "plan.yaml: it lacks systems", "seed: " + "9" * 5000),
+    plan("a number without end", "plan.yaml: seed is .9999.*, it should be a whole number", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
     # the cache
