@@ -1,4 +1,4 @@
-"""Lengths of the sentences of binarised data, of all formats of fairseq-preprocess."""
+"""Lengths of the sentences of binarized data, of all formats of fairseq-preprocess."""
 
 from pathlib import Path
 

@@ -77,7 +77,7 @@ class FusedAdam(adam.Adam):
 
 @register_optimizer("fused_adam", dataclass=adam.FairseqAdamConfig)
 class FairseqFusedAdam(adam.FairseqAdam):
-    """The optimiser ``fused_adam``, with the options of fairseq's ``adam``.
+    """The optimizer ``fused_adam``, with the options of fairseq's ``adam``.
 
     Args:
         cfg: its options.
@@ -89,5 +89,5 @@ class FairseqFusedAdam(adam.FairseqAdam):
         self._optimizer = FusedAdam(params, **self.optimizer_config)
 
 
-# fairseq resumes with an optimiser of the class that a checkpoint names, and its Adam has the same state.
+# fairseq resumes with an optimizer of the class that a checkpoint names, and its Adam has the same state.
 FairseqFusedAdam.__name__ = adam.FairseqAdam.__name__

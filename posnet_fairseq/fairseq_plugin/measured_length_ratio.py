@@ -1,4 +1,4 @@
-"""γ of a new model: given, or measured on binarised data."""
+"""γ of a new model: given, or measured on binarized data."""
 
 import contextlib
 from pathlib import Path

@@ -90,7 +90,7 @@ def check_data_when_it_is_loaded() -> None:
         if impl in ("cached", "lazy", "mmap") and indexed_dataset.IndexedDataset.exists(path):
             sizes, _ = check(path)
             if sizes is not None and not len(sizes):
-                raise UsageError(f"{path}.idx: this set has no sentences. Binarise a text that has some.")
+                raise UsageError(f"{path}.idx: this set has no sentences. Binarize a text that has some.")
         return make(path, impl, *args, **kwargs)
 
 
@@ -219,17 +219,17 @@ def check_options_of_trainings() -> None:
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 
     @_replaces(Trainer, "__init__")
-    def check_and_initialise(initialise: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    def check_and_initialize(initialize: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
         check_training_options(cfg)
-        initialise(trainer, cfg, *args, **kwargs)
+        initialize(trainer, cfg, *args, **kwargs)
 
 
 def exempt_from_weight_decay() -> None:
-    """Let all optimisers of fairseq exempt parameters from weight decay that ask for it.
+    """Let all optimizers of fairseq exempt parameters from weight decay that ask for it.
 
     A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``. This is fairseq's own
-    convention, which no optimiser of fairseq 0.12.3 follows, not even the composite one. The optimisers get
-    two groups of parameters, and the 16-bit optimiser does not flatten all parameters into one tensor. Remove this when
+    convention, which no optimizer of fairseq 0.12.3 follows, not even the composite one. The optimizers get
+    two groups of parameters, and the 16-bit optimizer does not flatten all parameters into one tensor. Remove this when
     fairseq follows its convention.
     """
     from fairseq import optim
@@ -242,7 +242,7 @@ def exempt_from_weight_decay() -> None:
     @_replaces(optim, "_build_optimizer")
     def build_with_groups(build: Callable, cfg: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         exempt = [p for p in params if _without_decay(p)]
-        if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimiser for each of its groups
+        if exempt and getattr(cfg, "_name", None) != "composite":  # which builds an optimizer for each of its groups
             rest = [p for p in params if not _without_decay(p)]
             params = [{"params": rest}, {"params": exempt, "weight_decay": 0.0}]
         return build(cfg, params, *args, **kwargs)

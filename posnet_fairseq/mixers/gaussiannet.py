@@ -1,4 +1,4 @@
-"""GaussianNet: fixed bell curves around neighbouring positions."""
+"""GaussianNet: fixed bell curves around neighboring positions."""
 
 import math
 

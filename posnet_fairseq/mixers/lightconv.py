@@ -1,4 +1,4 @@
-"""LightConv: one softmax-normalised kernel a head."""
+"""LightConv: one softmax-normalized kernel a head."""
 
 from dataclasses import dataclass
 

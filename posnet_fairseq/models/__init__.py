@@ -17,7 +17,7 @@ from posnet_fairseq.shared.failures import explain  # noqa: E402
 
 install_hook(explain)
 
-# Last, when fairseq is repaired: their imports register criterions, the optimiser, and the models and architectures of
+# Last, when fairseq is repaired: their imports register criterions, the optimizer, and the models and architectures of
 # all mixers.
 from posnet_fairseq.fairseq_plugin import chunked_loss, fused_adam  # noqa: E402, F401
 from posnet_fairseq.models import mixer_language_model, mixer_transformer  # noqa: E402, F401

@@ -122,7 +122,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
 def _check_shared(cfg: Any, source: Dictionary, target: Dictionary) -> None:
     if source != target:
         raise UsageError(
-            "--share-all-embeddings: the data has two different dictionaries. Binarise it with "
+            "--share-all-embeddings: the data has two different dictionaries. Binarize it with "
             "fairseq-preprocess --joined-dictionary, or use --share-decoder-input-output-embed."
         )
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:

@@ -64,7 +64,7 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
         size: one of :data:`posnet_fairseq.transformer.sizes.GPT_SIZES`.
 
     Raises:
-        UsageError: the task is none of language modelling; or see :func:`check`.
+        UsageError: the task is none of language modeling; or see :func:`check`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:

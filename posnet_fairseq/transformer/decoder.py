@@ -119,7 +119,7 @@ class Decoder(CausalDecoder):
         if self._length_ratio == UNKNOWN:
             raise UsageError(
                 "the length ratio of source to target is unknown: it could not be measured in the data directory "
-                "(posnet-length-ratio DIRECTORY says why). Give --length-ratio a number, or binarise the training set."
+                "(posnet-length-ratio DIRECTORY says why). Give --length-ratio a number, or binarize the training set."
             )
         return self._length_ratio
 
