@@ -257,7 +257,7 @@ def test_missing_tokenizer_of_a_language_is_noticed_before_the_training(monkeypa
     monkeypatch.setitem(sys.modules, "MeCab", None)
     (card(tmp_path / "data", target_lang="ja") / "test.de").touch()
     found = RunSettings.parsed({"data": str(tmp_path / "data"), "cpus": "1", "dry_run": "1"})
-    with pytest.raises(UsageError, match="tokeniser for ja is not installed") as raised:
+    with pytest.raises(UsageError, match="tokenizer for ja is not installed") as raised:
         run(found)
     assert "--tokenize" not in str(raised.value)  # posnet-run has no such option
 
