@@ -91,6 +91,11 @@ ROWS = [
     refused("another mixer", "is a aposnet_tiny and", put("cfg", "model", "_name", "aposnet_tiny")),
     refused("another size", f"differ in the size of {NAME}", put("model", NAME, torch.zeros(3))),
     refused(
+        "another metric",
+        "checkpoint_1_5.pt was validated by ppl and .*checkpoint_3_15.pt by bleu",
+        put("cfg", "checkpoint", "best_checkpoint_metric", "bleu"),
+    ),
+    refused(
         "as many updates of another run",
         r"checkpoint_2_10.pt and .*checkpoint_4_10.pt both have 10 updates and different weights",
         changed(another_of_ten, THIRD, "run/checkpoint_4_10.pt"),
