@@ -28,14 +28,14 @@ def _with_an_item_in_every_pass(monkeypatch):
 
 
 def _with_a_mask_as_index(monkeypatch):
-    mix_each = position_based.PositionBasedMixer._mix_each
+    mix_each = position_based.PositionBasedMixer.mix_each
 
     def indexing(self, query, value, context, *arguments):
         if context.padding_mask is not None:
             assert len(value.transpose(1, 2)[~context.padding_mask])
         return mix_each(self, query, value, context, *arguments)
 
-    monkeypatch.setattr(position_based.PositionBasedMixer, "_mix_each", indexing)
+    monkeypatch.setattr(position_based.PositionBasedMixer, "mix_each", indexing)
 
 
 def _with_a_wait_in_the_backward_pass(monkeypatch):
