@@ -37,9 +37,9 @@ def test_band_equals_dense(monkeypatch, name, options, place, seed):
 def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, options, beam):
     steps, generator = 1001, torch.Generator().manual_seed(beam)
     options = options if name == "gaussiannet" else options | {"clip_distance": 7}
-    mixer = build_mixer(name, "decoder", "gelu", **options)
+    mixer = build_mixer(name, "decoder", "gelu", max_positions=steps, **options)
     positions = vectors(steps)["positions"]
-    mixer.max_positions, state, sizes = steps, mixer.init_state(3 * beam), set()
+    state, sizes = mixer.init_state(3 * beam), set()
     rows = 3 * beam
     history = torch.empty(rows, 0, 8, dtype=torch.float64)
     with torch.no_grad():
