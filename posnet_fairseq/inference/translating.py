@@ -103,7 +103,11 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         output.finish()
     if measures_packing:
         say(describe_packing())
-    rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} tokens a second" if lines else ""
+    rates = (
+        f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} {'new ' * options.generates}tokens a second"
+        if lines
+        else ""
+    )
     say(f"{lines} {unit} in {seconds:.1f} s{rates}")
 
 

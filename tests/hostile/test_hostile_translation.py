@@ -37,7 +37,7 @@ OPTIONS = [
     option("--prefix text/train.xx", "--prefix: 300 are given for 12 lines. Give one for each, which may be empty"),
     option("--max-len-b 3 --prefix text/test.yy", "a beginning of .* tokens is given, and the translations of this"),
     option("--prefix - --input -", "--prefix - and --input -: standard input can be one of them"),
-    option("--stream --prefix text/test.xx", "--prefix text/test.xx: --stream takes no beginnings"),
+    option("--stream --prefix text/test.xx", "--prefix text/test.xx with --stream: leave one of the two out"),
     option("--stream --output out", "--output out: --stream writes to pipes, line by line"),
     option("--resume", "--resume goes on with a file: give one by --output"),
     option("--shortlist text/test.xx", "text/test.xx is damaged or no shortlist"),
