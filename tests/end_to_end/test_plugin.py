@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from posnet_data_prep.datasets import SETS
+from posnet_data_prep.dataset import SETS
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq import registry
 from posnet_fairseq.testing import check_mixer
