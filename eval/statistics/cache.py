@@ -119,7 +119,7 @@ class SegmentCache:
         except (OSError, sqlite3.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"cache {self.path}: {reason}. Choose another place with --cache, or remove the file if it is damaged."
+                f"cache {self.path}: {reason}. Choose another place with --cache; if it is a damaged cache, remove it."
             ) from error
 
 

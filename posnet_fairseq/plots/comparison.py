@@ -13,8 +13,9 @@ import posnet_fairseq.mixers  # noqa: F401  (registers them)
 from posnet_fairseq.plots import style
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import read_small
 from posnet_fairseq.shared.progress import ProgressReporter
-from posnet_fairseq.shared.schema import decimal, read_json
+from posnet_fairseq.shared.schema import convert, decimal, parse_json
 
 # The information in queries and keys, from less to more: PosNet (Schmidt and Di Gangi, WMT 2023) Figure 2.
 INFORMATION = {
@@ -73,7 +74,10 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
     Raises:
         UsageError: the file is no report, or it has no column that could be an axis.
     """
-    content = read_json(path, _Report, "report.json of posnet-score", "Give the file that --out made.")
+    text = read_small(path, pipes=True)
+    content = convert(
+        parse_json(text, path), _Report, path, "report.json of posnet-score", "Give the file that --out made."
+    )
     columns = {key: found for key in AGAINST if (found := _column(content, key))}
     gated = _gated(content)
     if not columns and not gated:

@@ -82,7 +82,11 @@ def _row(command, name, given, bad):
     line = command.filled(**{name: path})
     title = bad.__name__.replace("_", " ")
     if works is False:
-        said = "is no path|is not named|there is no" if not path or "\0" in path else re.escape(path.rstrip("/")[:40])
+        said = (
+            "is no path|is not named|there is no|NAME=FILE"
+            if not path or "\0" in path
+            else re.escape(path.rstrip("/")[:40])
+        )
         return Row(title, line, said, 2, before)
     if not command.quick:
         return None
@@ -115,7 +119,7 @@ def _onto_input(title, command, name, given, other, its):
         "a hard link": ("alias", lambda folder: os.link(folder / its.good, folder / "alias")),
     }
     for what, (path, before) in makes.items():
-        says = "would be lost" if given.kind == OUTPUT else "is damaged or something else"
+        says = "would be lost" if given.kind == OUTPUT else "file is not a database. Choose another place with --cache"
         yield Row(f"{title} {{{name}}} is its {other}: {what}", command.filled(**{name: path}), says, 2, before)
 
 

@@ -147,5 +147,5 @@ def test_a_beam_that_is_larger_than_the_dictionary(averaged, tmp_path, capsys):
     state = torch.load(averaged, weights_only=True)
     state["extra_state"]["search"] = {"beam": 5000}
     torch.save(state, averaged)
-    said = fails(capsys, translate.main, averaged, "--pretokenized", "--cpu")
+    said = fails(capsys, translate.main, averaged, "--pretokenized", "--cpu", "--quiet")
     assert "--beam 5000: the target dictionary has" in said
