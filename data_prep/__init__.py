@@ -1,1 +1,1 @@
-"""From raw archives to binarised data with a card that says how it was made."""
+"""From raw archives to binarized data with a card that says how it was made."""

@@ -25,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of posnet-prepare's options."""
     parser = argparse.ArgumentParser(
         prog="posnet-prepare",
-        description="Download, read, clean, split and binarise a dataset. Stop it at any time; the same command "
+        description="Download, read, clean, split and binarize a dataset. Stop it at any time; the same command "
         "continues where it stopped.",
     )
     parser.add_argument("--list", action="store_true", help="show all datasets, and which of their files are cached")

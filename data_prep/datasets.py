@@ -5,7 +5,7 @@ from posnet_data_prep.sources.debian import PackageDescriptions, Study
 from posnet_data_prep.sources.interface_texts import InterfaceTexts
 from posnet_data_prep.sources.published import Corpus, Published
 
-# Of task 1, one description of each image. The test sets of later years have other licences or no German.
+# Of task 1, one description of each image. The test sets of later years have other licenses or no German.
 _MULTI30K: dict[str, tuple[Corpus, ...]] = {
     "train": (Corpus("multi30k.train.{lang}", lines=29),),
     "valid": (Corpus("multi30k.val.{lang}", lines=1),),

@@ -27,16 +27,16 @@ _REASONS = {
 def show_datasets(downloads: Downloads) -> None:
     """Print a table of the datasets that can be downloaded."""
     table = Table()
-    for column in ("dataset", "training pairs", "download", "cached", "licence"):
+    for column in ("dataset", "training pairs", "download", "cached", "license"):
         table.add_column(
-            column, justify="right" if column in ("training pairs", "download") else "left", no_wrap=column != "licence"
+            column, justify="right" if column in ("training pairs", "download") else "left", no_wrap=column != "license"
         )
     for name, dataset in DATASETS.items():
         here = sum(downloads.cached(file) is not None for file in dataset.files)
-        licences = "; ".join(dict.fromkeys(file.licence for file in dataset.files))
+        licenses = "; ".join(dict.fromkeys(file.license for file in dataset.files))
         size = sum(file.size or 0 for file in dataset.files)
         cached = f"{here} of {len(dataset.files)} files"
-        table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licences)
+        table.add_row(name, f"{dataset.pairs['train']:,}", _bytes(size) if size else "?", cached, licenses)
     console = Console(highlight=False)
     console.print(table)
     console.print(f"Downloads are kept in {escape(shown(downloads.folder))}.", soft_wrap=True)

@@ -58,7 +58,7 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
     dataset = DATASETS[options.dataset]
     recipe = command_line.recipe(options, dataset.recipe, dataset.languages, dataset.recipe.valid_every is None)
     card.test_sets = dataset.test_sets
-    card.archives = {file.name: {"digest": file.digest, "licence": file.licence} for file in dataset.files}
+    card.archives = {file.name: {"digest": file.digest, "licence": file.license} for file in dataset.files}
     note = dataset.lacks(downloads)
     pairs = dataset.pairs if recipe == dataset.recipe and not note else {}
     read = dataset.read(stages, downloads)

@@ -1,4 +1,4 @@
-"""posnet-prepare: download, read, clean, split and binarise a dataset."""
+"""posnet-prepare: download, read, clean, split and binarize a dataset."""
 
 import argparse
 import contextlib

@@ -174,7 +174,7 @@ def test_fairseq_missing_data(tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "nothing: No such file or directory" in commands.fairseq_fails(*train(tmp_path / "nothing"))
-    assert "there is no binarised data" in commands.fairseq_fails(*train(empty))
+    assert "there is no binarized data" in commands.fairseq_fails(*train(empty))
 
 
 @pytest.mark.thorough  # 11 s

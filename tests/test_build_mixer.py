@@ -35,16 +35,16 @@ def batch(place):
 def test_it_learns_in_a_plain_training_loop(name, place):
     """Copying the third token to all positions, or its like in the memory, cannot be learnt without mixing."""
     mixer, (x, memory, mask) = build(name, place, dropout=0.1), batch(place)
-    norm, optimiser = nn.LayerNorm(16), torch.optim.Adam(mixer.parameters(), lr=1e-2)
+    norm, optimizer = nn.LayerNorm(16), torch.optim.Adam(mixer.parameters(), lr=1e-2)
     if not [*mixer.parameters()]:
         pytest.skip("nothing to train")
     wanted = (x if memory is None else memory)[:, :1].expand_as(x)
     losses = []
     for _ in range(30):
         loss = (norm(x + mixer(x, memory, padding_mask=mask)) - wanted).pow(2).mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.9 * losses[0]
 

@@ -1,4 +1,4 @@
-"""Text is tokenised as in training, whichever direction of its data a model translates."""
+"""Text is tokenized as in training, whichever direction of its data a model translates."""
 
 import pytest
 import torch

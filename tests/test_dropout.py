@@ -21,7 +21,7 @@ def test_distribution(p):
     assert kept[0].item() * (1 - round(p * 2**16) / 2**16) == pytest.approx(1, abs=1e-6)
 
 
-def test_neighbours_are_independent():
+def test_neighbors_are_independent():
     zeros = (dropout(torch.ones(SIZE), 0.5) == 0).float() - 0.5
     for distance in (1, 2, 3, 4, 8):
         assert abs((zeros[distance:] * zeros[:-distance]).mean().item()) < 4 * 0.25 / SIZE**0.5

@@ -1,4 +1,4 @@
-"""The optimiser fused_adam is fairseq's adam, in updates, state and checkpoints."""
+"""The optimizer fused_adam is fairseq's adam, in updates, state and checkpoints."""
 
 import copy
 

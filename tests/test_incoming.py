@@ -5,7 +5,7 @@ import pytest
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
-from posnet_fairseq.shared.incoming import IncomingLines
+from posnet_fairseq.shared.line_stream import IncomingLines
 
 
 def every(lines, most):

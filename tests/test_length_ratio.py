@@ -68,11 +68,11 @@ def test_command_prints_it(data, capsys):
 
 def test_command_refuses_other_folders(data, capsys, tmp_path):
     assert "no/such: there is no such directory" in fails(capsys, command.main, "no/such")
-    assert "holds no binarised training set" in fails(capsys, command.main, tmp_path)
+    assert "holds no binarized training set" in fails(capsys, command.main, tmp_path)
     for language in ("xx", "yy"):
         (tmp_path / f"train.xx-yy.{language}").write_text("a\n")
     assert "has its training set as text (--dataset-impl raw)" in fails(capsys, command.main, tmp_path)
-    assert "holds no binarised training set" in fails(capsys, command.main, data / "one", "-s", "xx", "-t", "zz")
+    assert "holds no binarized training set" in fails(capsys, command.main, data / "one", "-s", "xx", "-t", "zz")
 
 
 def harm(path, how):
@@ -108,7 +108,7 @@ def harm(path, how):
         ("bin", 10, "xx.bin has 10 bytes, by its index train.xx-yy.xx.idx it should have 16: one of them is cut short"),
         ("bin", 0, "xx.bin has 0 bytes, by its index"),
         ("bin", "directory", "train.xx-yy.xx.bin is a directory"),
-        ("bin", "removed", "holds no binarised training set"),
+        ("bin", "removed", "holds no binarized training set"),
     ],
 )
 @pytest.mark.quick_cases(1)

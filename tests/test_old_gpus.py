@@ -7,7 +7,7 @@ import torch
 
 from posnet_fairseq.fairseq_plugin.training_options import _check_precision
 from posnet_fairseq.inference.precision import check_dtype
-from posnet_fairseq.runs import machine
+from posnet_fairseq.runs import devices
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
@@ -18,8 +18,8 @@ def old_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "NVIDIA GeForce RTX 2080 Ti")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
-    monkeypatch.setattr(machine, "gpus", lambda: (1, False))
-    monkeypatch.setattr(machine, "gpu_memory", lambda count: 11 * 2**30)
+    monkeypatch.setattr(devices, "gpus", lambda: (1, False))
+    monkeypatch.setattr(devices, "gpu_memory", lambda count: 11 * 2**30)
 
 
 @pytest.mark.usefixtures("old_gpu")
@@ -37,9 +37,9 @@ def test_bf16_is_refused_and_fp16_is_not():
 def test_recipes_refuse_bf16_and_choose_fp32():
     given = {"dataset": "quickstart.en-de", "size": "tiny"}
     with pytest.raises(UsageError, match=r"bf16.*Give fp16"):
-        machine.find_device(RunSettings.parsed(given | {"precision": "bf16"}))
-    assert machine.find_device(RunSettings.parsed(given | {"precision": "fp16"})).precision == "fp16"
-    assert machine.find_device(RunSettings.parsed(given)).precision == "fp32"
+        devices.find_device(RunSettings.parsed(given | {"precision": "bf16"}))
+    assert devices.find_device(RunSettings.parsed(given | {"precision": "fp16"})).precision == "fp16"
+    assert devices.find_device(RunSettings.parsed(given)).precision == "fp32"
 
 
 def test_too_little_memory_is_one_sentence():

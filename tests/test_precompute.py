@@ -103,7 +103,7 @@ def test_the_trained_model_is_not_overwritten(tmp_path, capsys):
         ("--out {0}", "is a directory. Give the name of a file"),
         ("--out {0}/none/fast.pt", "is not there. Make it first"),
         ("--out {0}/fast.pt --data {0}", "--data .* is read to check --max-length. Give that too"),
-        ("--out {0}/fast.pt --data {0}/none --max-length 9", "none holds no binarised set to translate"),
+        ("--out {0}/fast.pt --data {0}/none --max-length 9", "none holds no binarized set to translate"),
     ],
 )
 def test_places_that_are_not_right(tmp_path, capsys, arguments, sentence):

@@ -42,8 +42,8 @@ def test_no_time_is_left_of_an_unknown_total(clock):
         assert bar.time_left == ""
 
 
-def test_a_log_has_no_bars_whatever_the_colours(clock, capsys, monkeypatch):
-    """Hosted CI and notebooks set FORCE_COLOR, which means colours and no terminal."""
+def test_a_log_has_no_bars_whatever_the_colors(clock, capsys, monkeypatch):
+    """Hosted CI and notebooks set FORCE_COLOR, which means colors and no terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     with ProgressReporter().stage("train", "updates", 10) as bar:
         clock[0] += 10

@@ -1,4 +1,4 @@
-"""iRPE's tables take no weight decay, whichever of fairseq's optimisers runs."""
+"""iRPE's tables take no weight decay, whichever of fairseq's optimizers runs."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def options(name, **common):
 
 
 def step(optimizer, model):
-    """One optimiser step with zero gradients, so that only weight decay changes parameters."""
+    """One optimizer step with zero gradients, so that only weight decay changes parameters."""
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

@@ -14,8 +14,8 @@ from posnet_fairseq.inference.checkpoints import model_options as checkpoint_opt
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.model_options import TransformerOptions
 from support.building import build_mixer, build_model, model_options, pad, sentences, vectors
 

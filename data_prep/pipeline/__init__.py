@@ -1,1 +1,1 @@
-"""The stages from plain text to binarised data."""
+"""The stages from plain text to binarized data."""

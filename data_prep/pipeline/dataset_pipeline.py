@@ -1,4 +1,4 @@
-"""The stages from plain text to a dataset: tokenize, split, learn, apply, binarise."""
+"""The stages from plain text to a dataset: tokenize, split, learn, apply, binarize."""
 
 import shutil
 from collections import Counter
@@ -11,7 +11,7 @@ from msgspec import structs
 
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
-from posnet_data_prep.pipeline.binarise import binarise
+from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs, split
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
@@ -90,7 +90,7 @@ class DatasetPipeline:
         self.learnt = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
         self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learnt), 2.3, package)
         fairseq = ("ve-fairseq", "fairseq-fixed")
-        self.goal = stage("binarise", self._binarise, dictionaries, (self.text,), 0.4, fairseq)
+        self.goal = stage("binarise", self._binarize, dictionaries, (self.text,), 0.4, fairseq)
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
@@ -134,7 +134,7 @@ class DatasetPipeline:
         for name in self._sets():
             function = of_text if name.startswith("test") else of_training
             sources, targets = self._paths(self.read.folder, name), self._paths(folder, name)
-            counts[name] = self._map("tokenise", name, function, sources, targets, report)
+            counts[name] = self._map("tokenize", name, function, sources, targets, report)
         return counts
 
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
@@ -198,14 +198,14 @@ class DatasetPipeline:
             shutil.copy2(path, folder / path.name)
         return counts
 
-    def _binarise(self, folder: Path, report: ProgressReporter) -> Counts:
+    def _binarize(self, folder: Path, report: ProgressReporter) -> Counts:
         counts = self.text.counts
         tokens = sum(of_set.get(name, 0) + of_set["lines"] for of_set in counts.values() for name in self.languages)
         ending, languages = ("", self.languages) if len(self.languages) == 2 else (f".{self.languages[0]}", ())
         prefixes = {name: self.text.folder / f"{name}.bpe{ending}" for name in counts}
-        with report.stage("binarise", "bytes", 2 * tokens) as bar:
+        with report.stage("binarize", "bytes", 2 * tokens) as bar:
             given = self._like.dictionaries if self._like else ()
-            binarise(folder, prefixes, languages, self._joined, self._processes, bar, given)
+            binarize(folder, prefixes, languages, self._joined, self._processes, bar, given)
         return {}
 
 

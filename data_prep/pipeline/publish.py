@@ -10,7 +10,7 @@ from typing import Any
 
 from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC
-from posnet_data_prep.pipeline.binarise import length_ratio
+from posnet_data_prep.pipeline.binarize import length_ratio
 from posnet_data_prep.pipeline.clean import dropped_pairs
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_fairseq import __version__

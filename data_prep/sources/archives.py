@@ -15,14 +15,14 @@ class Archive:
         size: in bytes; None if unknown.
         digest: ``sha256:...``, ``sha1:...`` or ``md5:...``; None: the hash of the first download is recorded, and later
             ones are compared with it.
-        licence: terms of use.
+        license: terms of use.
     """
 
     name: str
     urls: tuple[str, ...]
     size: int | None = None
     digest: str | None = None
-    licence: str = ""
+    license: str = ""
 
     def is_named(self, name: str) -> bool:
         """Return whether the file has this name in the folder of a mirror."""
@@ -37,7 +37,7 @@ class Wheel:
     version: str
     size: int
     digest: str
-    licence: str = ""
+    license: str = ""
     urls = ("the Python package index",)
 
     @property
@@ -63,7 +63,7 @@ class AptIndex:
     language: str
     size: None = None
     digest: None = None
-    licence: str = "those of the packages (Debian main)"
+    license: str = "those of the packages (Debian main)"
     urls = ("apt",)
 
     @property
@@ -127,8 +127,8 @@ _MULTI30K = (
     ("test_2017_mscoco.fr", 9_751, "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0"),
 )
 ARCHIVES = {
-    key: Archive(path.rpartition("/")[2], tuple(url.format(path) for url in mirrors), size, digest, licence)
-    for key, mirrors, path, size, digest, licence in _ARCHIVES
+    key: Archive(path.rpartition("/")[2], tuple(url.format(path) for url in mirrors), size, digest, license)
+    for key, mirrors, path, size, digest, license in _ARCHIVES
 } | {
     f"multi30k.{name}": Archive(
         f"multi30k/{name}.gz",

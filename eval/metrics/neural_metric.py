@@ -13,7 +13,7 @@ from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_eval.metrics.networks import devices, map_on_networks, replicas
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.extras import how_to_install
+from posnet_fairseq.shared.optional_dependencies import how_to_install
 
 SCALE = 100  # papers print these scores times 100
 GROUP = {"cpu": 64, "cuda": 1024}  # segments scored together; an interruption loses no more

@@ -152,7 +152,7 @@ class Comparison:
         columns: {title: {system: text or number}}, facts that tables show before the scores.
         notes: sentences that stand below the tables.
         pictures: {title: picture as a data URI}, which the page shows.
-        files: {name: SHA-256} of the other files of a report, by which later runs recognise them.
+        files: {name: SHA-256} of the other files of a report, by which later runs recognize them.
     """
 
     systems: tuple[str, ...]

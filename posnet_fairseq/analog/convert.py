@@ -11,8 +11,8 @@ from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.parts import PARTS
 from posnet_fairseq.transformer.model import Transformer
 
 

@@ -17,7 +17,7 @@ def linears(model: nn.Module, part: str) -> Iterator[tuple[nn.Module, str, nn.Li
 
     Args:
         model: for translation, whose layers are listed.
-        part: of :data:`posnet_fairseq.shared.parts.PARTS`, other than ``mixing``.
+        part: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`, other than ``mixing``.
     """
     if part == "output":
         owner: Any = model.get_submodule("decoder")

@@ -31,7 +31,7 @@ class Experiment:
 
     Attributes:
         model: checkpoint or model folder.
-        parts: of :data:`posnet_fairseq.shared.parts.PARTS`.
+        parts: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`.
         hardware: the crossbars, but for the bits of the converters of outputs.
         adc_bits: several of them.
         times: since the programming, as texts.

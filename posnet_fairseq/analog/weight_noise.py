@@ -11,8 +11,8 @@ from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer, without_padding
 from posnet_fairseq.ops.linear import Linear, linear
+from posnet_fairseq.shared.crossbar_parts import PARTS, parse_parts
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.parts import PARTS, parse_parts
 from posnet_fairseq.transformer.placement import mixer_at, places
 
 
@@ -90,7 +90,7 @@ def add_weight_noise(model: nn.Module, parts: Collection[str], scale: float) -> 
 
     Args:
         model: a translation model, which is changed.
-        parts: of :data:`posnet_fairseq.shared.parts.PARTS`.
+        parts: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`.
         scale: its standard deviation, as a share of the largest weight for the same output: of a row of a matrix, or of
             the mixing weights of one query and head.
     """

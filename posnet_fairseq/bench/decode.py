@@ -27,7 +27,7 @@ from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.extras import how_to_install
+from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")

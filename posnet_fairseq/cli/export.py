@@ -15,7 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-export",
         description="Write a folder with everything that a model needs to translate, or a language model to continue "
-        "texts: weights, options, dictionaries, subwords and rules of tokenisation. Wherever a checkpoint is given to "
+        "texts: weights, options, dictionaries, subwords and rules of tokenization. Wherever a checkpoint is given to "
         "translate with, the folder can be given.",
     )
     parser.add_argument("checkpoint", type=path_text, help="a trained, averaged or precomputed model")

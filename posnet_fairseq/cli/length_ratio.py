@@ -1,4 +1,4 @@
-"""posnet-length-ratio: γ of a binarised training set."""
+"""posnet-length-ratio: γ of a binarized training set."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from posnet_fairseq.shared.files import check_stdout, path_text
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-length-ratio",
-        description="Print γ, the source tokens per target token of a binarised training set (end symbols counted), "
+        description="Print γ, the source tokens per target token of a binarized training set (end symbols counted), "
         "as --length-ratio auto measures it: of train, train1, train2, and so on.",
     )
     parser.add_argument("data", type=path_text, help="a directory that fairseq-preprocess wrote")

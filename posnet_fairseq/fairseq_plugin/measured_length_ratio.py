@@ -4,10 +4,10 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.fairseq_plugin.binarized import sentence_sizes
+from posnet_fairseq.fairseq_plugin.sentence_lengths import sentence_sizes
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binarised import binarised_set
+from posnet_fairseq.text.binary_format import binarized_set
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, Ratio, parse
 
 
@@ -19,7 +19,7 @@ def measure(
     upsample_primary: int = 1,
     longest_source: int | None = None,
 ) -> Ratio:
-    """Source and target tokens of a binarised training set, end symbols included, as fairseq's task reads it.
+    """Source and target tokens of a binarized training set, end symbols included, as fairseq's task reads it.
 
     Args:
         folder: directory that fairseq-preprocess wrote; several, as fairseq takes them, with colons between.
@@ -36,10 +36,10 @@ def measure(
         if not part.is_dir():
             raise UsageError(f"{part}: there is no such directory. Give one that fairseq-preprocess wrote.")
         languages = (source, target) if source and target else _inferred(part, source, target)
-        stems = [binarised_set(part, subset, languages)]
+        stems = [binarized_set(part, subset, languages)]
         with contextlib.suppress(UsageError):  # there is no next one
             while True:
-                stems.append(binarised_set(part, f"{subset}{len(stems)}", languages))
+                stems.append(binarized_set(part, f"{subset}{len(stems)}", languages))
         for number, stem in enumerate(stems):
             times = upsample_primary if number == 0 < len(stems) - 1 else 1
             sources, targets = (sentence_sizes(f"{stem}.{language}") for language in languages)

@@ -75,7 +75,7 @@ def merge_large_indexes() -> None:
 
 
 def check_data_when_it_is_loaded() -> None:
-    """Refuse incomplete binarised text when it is loaded.
+    """Refuse incomplete binarized text when it is loaded.
 
     fairseq 0.12.3 fails with a traceback at the first sentence that the data file lacks, possibly hours into a
     training. Remove this when fairseq compares the index with the size of the data file.
@@ -83,7 +83,7 @@ def check_data_when_it_is_loaded() -> None:
     from fairseq.data import indexed_dataset
 
     from posnet_fairseq.shared.errors import UsageError
-    from posnet_fairseq.text.binarised import check
+    from posnet_fairseq.text.binary_format import check
 
     @_replaces(indexed_dataset, "make_dataset")
     def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:

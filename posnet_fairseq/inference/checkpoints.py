@@ -145,7 +145,7 @@ def _fault_of(weight: object) -> str | None:
         return f"is a {type(weight).__name__}"
     plain = weight.layout is torch.strided and not weight.is_nested and not weight.is_quantized
     if not plain or weight.is_complex():
-        return "is a sparse, nested, quantised or complex tensor"
+        return "is a sparse, nested, quantized or complex tensor"
     if weight.is_meta or weight.numel() * weight.element_size() > weight.untyped_storage().nbytes():
         return "has a size, but not the numbers that belong to it"
     return None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.extras import how_to_install
+from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer.placement import gate_at, mixer_at, places, position_kind
 

@@ -58,7 +58,7 @@ def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
         sums[np.searchsorted(both, keys)] = counts
         sums[np.searchsorted(both, some)] += np.bincount(index, weights, len(some))
         keys, counts = both, sums
-    probabilities = _normalised(keys // target_words, counts)
+    probabilities = _normalized(keys // target_words, counts)
     kept = probabilities >= LEAST
     keys, probabilities = keys[kept], probabilities[kept]
     for _ in range(ITERATIONS - 1):
@@ -69,7 +69,7 @@ def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
             # Of all source words of the sentence, each has its share in the target word.
             total = np.bincount(each, likely)[each]
             counts += np.bincount(index, np.divide(likely, total, out=likely, where=total > 0), len(keys))
-        probabilities = _normalised(keys // target_words, counts)
+        probabilities = _normalized(keys // target_words, counts)
     return Lexicon(keys // target_words, keys % target_words, probabilities)
 
 
@@ -98,7 +98,7 @@ def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[
         first = last
 
 
-def _normalised(sources: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _normalized(sources: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Counts over their sum for each source word."""
     sums = np.bincount(sources, counts) if len(sources) else np.zeros(1)
     return np.divide(counts, sums[sources], out=np.zeros_like(counts), where=counts > 0)

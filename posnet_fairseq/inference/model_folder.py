@@ -112,7 +112,7 @@ def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
     files = config.get("files")
     if not isinstance(files, dict) or config.get("sha256") != sealed(config)["sha256"]:
         raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {_AGAIN}")
-    # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenisation.
+    # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenization.
     for name, found in _hashes(folder).items():
         if files.get(name, found if name != CARD else None) != found:
             raise UsageError(f"{folder / name} is not the file that {CONFIG} was written with. {_AGAIN}")

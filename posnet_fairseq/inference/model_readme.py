@@ -74,9 +74,9 @@ def _facts_of_data(card: DatasetCard) -> Iterator[tuple[str, str]]:
         sentences = (card.sentences or {}).get("train")
         yield "training data", card.dataset + (f", {sentences:,} sentences" if type(sentences) is int else "")
     found = (archive.get("licence") for archive in (card.archives or {}).values() if isinstance(archive, dict))
-    licences = sorted({licence for licence in found if isinstance(licence, str)})
-    if licences:
-        yield "licences of the data", "; ".join(licences)
+    licenses = sorted({license for license in found if isinstance(license, str)})
+    if licenses:
+        yield "licenses of the data", "; ".join(licenses)
 
 
 def _use(name: str, source: str, target: str) -> list[str]:

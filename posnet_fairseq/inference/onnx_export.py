@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.extras import how_to_install
 from posnet_fairseq.shared.files import write_lines
+from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary

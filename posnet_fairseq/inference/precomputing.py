@@ -21,7 +21,7 @@ from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_ener
 from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, flag
-from posnet_fairseq.text.binarised import check
+from posnet_fairseq.text.binary_format import check
 
 
 def _longest_sentences(folder: str) -> dict[str, int]:
@@ -38,7 +38,7 @@ def _check_length(length: int, state: State, data: str | None) -> None:
     folders = str(data or state["cfg"]["task"].get("data")).split(":")
     longest = {name: size for folder in folders for name, size in _longest_sentences(folder).items()}
     if data and not longest:
-        raise UsageError(f"--data {data} holds no binarised set to translate. Give what fairseq-preprocess wrote.")
+        raise UsageError(f"--data {data} holds no binarized set to translate. Give what fairseq-preprocess wrote.")
     name = max(longest, key=lambda name: longest[name], default="")
     too_long = f"{name} has a sentence of {longest.get(name)} tokens (its end symbol counted)"
     if longest and longest[name] > trained[limit]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_file, replacing
-from posnet_fairseq.text.binarised import binarised_set, read_tokens
+from posnet_fairseq.text.binary_format import binarized_set, read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
 _KIND = "posnet shortlist 1"  # what a file is, and the version of its format
@@ -129,14 +129,14 @@ def make_shortlist(
     Raises:
         UsageError: the training set is missing, damaged, or has words that the dictionaries do not have.
     """
-    stem = binarised_set(Path(folder), "train", vocabulary.languages)
+    stem = binarized_set(Path(folder), "train", vocabulary.languages)
     dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
     source, target = (
         _corpus(f"{stem}.{language}", len(dictionary), sentences)
         for language, dictionary in zip(vocabulary.languages, dictionaries, strict=True)
     )
     if len(source.starts) != len(target.starts):
-        raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarise the text again.")
+        raise UsageError(f"{stem} has different numbers of sentences in its two languages. Binarize the text again.")
     words = len(vocabulary.target_dictionary)
     lexicon = learn_lexicon(source, target, words)
     # Of each source word, the likeliest first.

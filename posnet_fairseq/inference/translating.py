@@ -31,7 +31,7 @@ from posnet_fairseq.inference.text_options import text_options
 from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
-from posnet_fairseq.shared.incoming import IncomingLines
+from posnet_fairseq.shared.line_stream import IncomingLines
 from posnet_fairseq.shared.processes import in_order, worker_number
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.text.plain import PlainText, iterate_text

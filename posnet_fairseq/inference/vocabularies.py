@@ -23,7 +23,7 @@ def read_vocabulary(state: State, data: str | Path | None = None) -> tuple[Vocab
     languages = languages_of(state, folder)
     if languages is None:
         raise UsageError(
-            f"{folder} ({given}) has no binarised data that tells the languages of the model. Give the directory "
+            f"{folder} ({given}) has no binarized data that tells the languages of the model. Give the directory "
             f"that it was trained on by {option('data')}."
         )
     source, target = (_read_dictionary(folder, f"dict.{language}.txt", given) for language in languages)
@@ -74,7 +74,7 @@ def languages_of(state: State, folder: Path | None = None) -> tuple[str, str] | 
 
 
 def infer_languages(folder: str | Path) -> tuple[str, str] | tuple[None, None]:
-    """The two languages in the names of binarised data, ``SET.SOURCE-TARGET.LANGUAGE.idx``; None where none has them.
+    """The two languages in the names of binarized data, ``SET.SOURCE-TARGET.LANGUAGE.idx``; None where none has them.
 
     Args:
         folder: directory that fairseq-preprocess wrote.

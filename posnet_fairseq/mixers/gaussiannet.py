@@ -10,7 +10,7 @@ from posnet_fairseq.mixers.bases.energies import Energy
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.registry import register_mixer
 
-# Heads take these in turn: the neighbour on the left, the token itself, the one on the right (which a decoder has not).
+# Heads take these in turn: the neighbor on the left, the token itself, the one on the right (which a decoder has not).
 CENTRES = {"encoder": (-1, 0, 1), "decoder": (-1, 0)}
 
 

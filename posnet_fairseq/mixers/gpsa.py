@@ -17,7 +17,7 @@ class GPSA(ContentBasedMixer):
     """α_nm = (1 - σ(λ_h)) softmax(q_n·k_m / √d) + σ(λ_h) softmax(w_h·r_{n-m}): ConViT (d'Ascoli et al., 2021) Eqs. 5-8.
 
     r_δ = (δ², δ), ConViT's features in one dimension (also Translution, 2025, App. E). As there, w starts so that a
-    head looks at one neighbour, w·r = -(δ - Δ_h)² up to a constant, and λ at 1.
+    head looks at one neighbor, w·r = -(δ - Δ_h)² up to a constant, and λ at 1.
     """
 
     operations_formula = "2N²D + 4ND²"
@@ -25,8 +25,8 @@ class GPSA(ContentBasedMixer):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        neighbour = -centres(settings.place, settings.num_heads).float()  # the offset n - m of what a head looks at
-        self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbour), 2 * neighbour], dim=1))
+        neighbor = -centres(settings.place, settings.num_heads).float()  # the offset n - m of what a head looks at
+        self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbor), 2 * neighbor], dim=1))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:

@@ -162,7 +162,7 @@ def _gates(content: _Report, gated: Mapping[str, Mapping[bool, str]]) -> Figure:
     """Return a figure of scores with and without the gate, by the information in queries and keys."""
     figure, panels = _panels(content, 8)
     for axis, test_set, metric in panels:
-        for with_gate, color, marker in ((False, style.COLOURS[1], "o"), (True, style.COLOURS[5], "s")):
+        for with_gate, color, marker in ((False, style.COLORS[1], "o"), (True, style.COLORS[5], "s")):
             systems = [pair[with_gate] for pair in gated.values()]
             scores = [test_set.scores.get(system, {}).get(metric.name) for system in systems]
             there = [(place, score) for place, score in enumerate(scores) if score]

@@ -24,7 +24,7 @@ class Curve:
         axis: label of the vertical axis, with its unit.
         kind: of the records in a log, ``train_inner`` or ``valid``.
         value, updates: keys of the value and of the number of updates in a record.
-        noisy: whether neighbours are averaged, as batches differ.
+        noisy: whether neighbors are averaged, as batches differ.
         from_start: whether the axis is scaled for the first updates, too.
         logarithmic: whether the vertical axis is logarithmic.
     """

@@ -36,7 +36,7 @@ class Panel:
     Attributes:
         title: of the panel.
         matrix: (N, M), NaN where nothing is mixed.
-        scale: the quantity, for the colour bar. Panels of one scale share their colours; negative values have another.
+        scale: the quantity, for the color bar. Panels of one scale share their colors; negative values have another.
     """
 
     title: str
@@ -55,7 +55,7 @@ def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
     Args:
         mixing: names the tokens.
         matrices: (H, N, M), NaN where nothing is mixed.
-        what: the quantity, for title and colour bar.
+        what: the quantity, for title and color bar.
     """
     panels = [Panel(f"head {head}", matrix, what) for head, matrix in enumerate(matrices, 1)]
     return grid(mixing, panels, min(4, len(panels)), what)
@@ -89,8 +89,8 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
     scales = {panel.scale: _scale(panels, panel.scale) for panel in panels}
     made, axes = style.panels(len(panels), columns, (PANEL, height), (1.2 + 0.8 * len(scales), 0.9))
     for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
-        colours = scales[panel.scale]
-        look: dict[str, Any] = {"cmap": colours.cmap, "norm": colours.norm}
+        colors = scales[panel.scale]
+        look: dict[str, Any] = {"cmap": colors.cmap, "norm": colors.norm}
         axis.imshow(panel.matrix.numpy(), **look, aspect="auto", interpolation="nearest")
         axis.set_title(panel.title, fontsize=9)
         axis.set_facecolor(style.TAIL)
@@ -99,9 +99,9 @@ def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Fi
         _name_tokens(axis.yaxis, mixing.queries, named=place % columns == 0)
         if mixing.scaled:
             axis.plot(mixing.at.numpy(), range(len(mixing.at)), color="#D55E00", linewidth=1, linestyle="--")
-    for scale, colours in reversed(scales.items()):  # each one is put to the left of the previous one
+    for scale, colors in reversed(scales.items()):  # each one is put to the left of the previous one
         made.colorbar(
-            colours, ax=axes, label=scale, shrink=min(1, 1.2 / math.ceil(len(panels) / columns)), aspect=30, pad=0.01
+            colors, ax=axes, label=scale, shrink=min(1, 1.2 / math.ceil(len(panels) / columns)), aspect=30, pad=0.01
         )
     more = "; dashed: ⌊γn⌋" if mixing.scaled else ""
     made.suptitle(title_of(mixing, what) + more, fontsize=11)
@@ -166,7 +166,7 @@ def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: s
 
 
 def _frame(axis: Axes, reach: int | None, distances: Tensor) -> None:
-    """Limit an axis to near distances, and colour those that share a weight grey."""
+    """Limit an axis to near distances, and color those that share a weight grey."""
     far = max(FAR, 2 * (reach or 0))
     low, high = max(-far, float(distances.min())) - 0.5, min(far, float(distances.max())) + 0.5
     axis.set_xlim(low, high)

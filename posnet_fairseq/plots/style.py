@@ -1,4 +1,4 @@
-"""Colours, fonts and files of all pictures."""
+"""Colors, fonts and files of all pictures."""
 
 import contextlib
 import warnings
@@ -23,12 +23,12 @@ _MARKS = {
     ".md": f"<!-- {MAKER} -->".encode(),
     ".html": f'<meta name="generator" content="{MAKER}">'.encode(),
 }
-# Told apart by people with any kind of colour vision (Okabe and Ito, 2008); where they are not enough, by dashes.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#0072B2", "#CC79A7")
+# Told apart by people with any kind of color vision (Okabe and Ito, 2008); where they are not enough, by dashes.
+COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#0072B2", "#CC79A7")
 DASHES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-FROM_ZERO = "Blues"  # colours of amounts
-AROUND_ZERO = "PuOr"  # colours of negative and positive numbers
+FROM_ZERO = "Blues"  # colors of amounts
+AROUND_ZERO = "PuOr"  # colors of negative and positive numbers
 TAIL = "#EEEEEE"  # background of distances that share a weight
 DOTS_PER_INCH = 110
 
@@ -41,13 +41,13 @@ _MORE_FONTS = (
 
 def line_style(place: int) -> dict[str, Any]:
     """Return color and dashes of the line at a place, counted from 0."""
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place // len(COLORS) % len(DASHES)]}
 
 
 def point_style(place: int) -> dict[str, Any]:
     """Return color and marker of the points at a place, counted from 0, and the form of their intervals."""
-    marker = MARKERS[place // len(COLOURS) % len(MARKERS)]
-    color = COLOURS[place % len(COLOURS)]
+    marker = MARKERS[place // len(COLORS) % len(MARKERS)]
+    color = COLORS[place % len(COLORS)]
     return {"color": color, "marker": marker, "linestyle": "", "capsize": 2, "elinewidth": 0.8}
 
 

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.settings import given, refuse
 from posnet_fairseq.runs.systems import find_mixer

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 import posnet_fairseq
-from posnet_fairseq.runs.beginning import check_beginning
 from posnet_fairseq.runs.checkpoints_kept import most_kept
+from posnet_fairseq.runs.init_checkpoint import check_beginning
 from posnet_fairseq.shared.criterions import fairseq_name
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
 from posnet_fairseq.shared.failures import explain

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_fairseq.runs import commands
+from posnet_fairseq.runs.console import say
+from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import RunJob, do_all
-from posnet_fairseq.runs.machine import shares
+from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
 from posnet_fairseq.runs.run import check_metrics, prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.systems import System, chosen, find_list
-from posnet_fairseq.runs.values import names, seed_numbers, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_fairseq.runs.command_stage import DONE, Work
-from posnet_fairseq.runs.machine import Share
+from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training import progress

@@ -14,15 +14,15 @@ from rich.table import Table
 
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.commands import USER_DIR, prepare
-from posnet_fairseq.runs.machine import gpus
+from posnet_fairseq.runs.console import say
+from posnet_fairseq.runs.devices import gpus
+from posnet_fairseq.runs.parsers import names, one_of, whole_number
 from posnet_fairseq.runs.record import last_attempt, settings_of
 from posnet_fairseq.runs.run import run_attached
 from posnet_fairseq.runs.run_settings import folder, short
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, setting
 from posnet_fairseq.runs.training import train
 from posnet_fairseq.runs.training_log import best_validation, training_speed
-from posnet_fairseq.runs.values import names, one_of, whole_number
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores
 from posnet_fairseq.shared.records import installed_versions
@@ -126,7 +126,7 @@ def _train_one(run: Path, data: Path, mixer: str, settings: LanguageModelSetting
 
 
 def _prepared(text: Path | None) -> Path:
-    """The folder of the binarised text, which is made if it is not there."""
+    """The folder of the binarized text, which is made if it is not there."""
     name = "quickstart.en"
     if text:
         digest = hashlib.sha256(text.read_bytes()).hexdigest()[:8]

@@ -14,14 +14,14 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do
+from posnet_fairseq.runs.console import say, show
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.machine import Device, find_device
+from posnet_fairseq.runs.devices import Device, find_device
+from posnet_fairseq.runs.parsers import names
 from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
-from posnet_fairseq.runs.say import say, show
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.runs.values import names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown

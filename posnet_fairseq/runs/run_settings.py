@@ -8,8 +8,7 @@ from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
-from posnet_fairseq.runs.settings import Settings, given, refuse, setting
-from posnet_fairseq.runs.values import (
+from posnet_fairseq.runs.parsers import (
     betas,
     choose,
     each_parsed,
@@ -23,6 +22,7 @@ from posnet_fairseq.runs.values import (
     switch,
     whole_number,
 )  # fmt: skip
+from posnet_fairseq.runs.settings import Settings, given, refuse, setting
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.output_paths import check_for_fairseq

@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from posnet_fairseq.runs.values import Parse, nearest
+from posnet_fairseq.runs.parsers import Parse, nearest
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.schema import read_yaml
 

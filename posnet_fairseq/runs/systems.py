@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.runs.parsers import names, nearest, run_name
 from posnet_fairseq.runs.settings import given
-from posnet_fairseq.runs.values import names, nearest, run_name
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.user_dir import import_user_dir

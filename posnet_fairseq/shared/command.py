@@ -1,4 +1,4 @@
-"""Common behaviour of all commands: errors are one sentence, and interrupts end a command without a traceback."""
+"""Common behavior of all commands: errors are one sentence, and interrupts end a command without a traceback."""
 
 import contextlib
 import functools

@@ -20,12 +20,12 @@ _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough me
 _FAIRSEQ = (
     (
         r"Could not infer language pair",
-        "there is no binarised data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
+        "there is no binarized data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
         "Check the path, or make the data with fairseq-preprocess.",
     ),
     (
         r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)",
-        "{path} holds no binarised data for the subset {split!r}. Check the data directory and --gen-subset, "
+        "{path} holds no binarized data for the subset {split!r}. Check the data directory and --gen-subset, "
         "or make the data with fairseq-preprocess.",
     ),
     (
@@ -35,8 +35,8 @@ _FAIRSEQ = (
     ),
     (
         r"Source and target must contain the same number of examples",
-        "the two sides of the binarised data have different numbers of sentences. Make both text files equally long, "
-        "line by line, and binarise them again.",
+        "the two sides of the binarized data have different numbers of sentences. Make both text files equally long, "
+        "line by line, and binarize them again.",
     ),
     (
         r"could not parse ModelProto from (?P<path>.*)",
@@ -174,7 +174,7 @@ def _metric_not_measured(error: BaseException) -> str | None:
 def explain_damaged_dictionary(error: BaseException | str, path: str | Path) -> str:
     """Return one sentence for an error of fairseq's ``Dictionary.load`` on ``path``."""
     return (
-        f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarise "
+        f"{path} is no dictionary as fairseq-preprocess writes it ({_first_line(error)}). Copy it again, or binarize "
         "the text again."
     )
 

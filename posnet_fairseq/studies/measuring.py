@@ -11,7 +11,7 @@ from posnet_eval.metrics.base import Metric
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run import run_attached, run_stage, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from posnet_fairseq.runs.values import nearest
+from posnet_fairseq.runs.parsers import nearest
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.schema import read_yaml
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
+from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.devices import find_device, shares
 from posnet_fairseq.runs.jobs import RunJob, do_all
-from posnet_fairseq.runs.machine import find_device, shares
+from posnet_fairseq.runs.parsers import choose, seed_numbers, switch, whole_number
 from posnet_fairseq.runs.run import prepare_data, run
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.say import say
 from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.runs.values import choose, seed_numbers, switch, whole_number
 from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.files import check_folder
 from posnet_fairseq.shared.processes import ending_with_this

@@ -1,1 +1,1 @@
-"""Between plain text and token ids: tokenisation, dictionaries, and the card of a dataset."""
+"""Between plain text and token ids: tokenization, dictionaries, and the card of a dataset."""

@@ -1,4 +1,4 @@
-"""The card of a dataset: ``dataset.json``, which posnet-prepare writes beside the binarised data."""
+"""The card of a dataset: ``dataset.json``, which posnet-prepare writes beside the binarized data."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         dataset: name of the dataset.
-        archives: digest and licence of each archive that it was made of, by name.
+        archives: digest and license of each archive that it was made of, by name.
         files_read: paths of the user's own files that it was made of, by set.
         source_lang, target_lang: languages; text of one language has none.
         words: tokenizer of each language.

@@ -27,7 +27,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tokenizer: ``moses`` (sacremoses, which escapes some characters), ``jieba`` (Chinese words), ``characters``
             (each Chinese or Japanese character is a word; the rest is split at spaces), or ``none``: words are split
             at spaces only, for sentencepiece.
-        normalise: first, normalise punctuation as Moses does, and replace unprintable characters by spaces.
+        normalise: first, normalize punctuation as Moses does, and replace unprintable characters by spaces.
         split_hyphens: ``moses`` splits words at hyphens into ``@-@`` (Moses' option -a).
         straighten_apostrophes: first, replace ’ by '.
         lowercase: finally, convert to lower case.
@@ -62,7 +62,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.lowercase_first:
             line = f"{line.lower()}\n"
         if self.normalise:
-            line = _UNPRINTABLE.sub(" ", _normaliser(self.language).normalize(line))
+            line = _UNPRINTABLE.sub(" ", _normalizer(self.language).normalize(line))
         if self.tokenizer == "moses":
             line = _moses(self.language).tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
         elif self.tokenizer == "jieba":
@@ -85,7 +85,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @functools.cache
-def _normaliser(language: str) -> Any:
+def _normalizer(language: str) -> Any:
     from sacremoses import MosesPunctNormalizer
 
     return MosesPunctNormalizer(language)

@@ -6,7 +6,7 @@ import pytest
 
 from posnet_fairseq.analog import hardware
 from posnet_fairseq.cli import analog, translate
-from posnet_fairseq.shared.parts import PARTS
+from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed

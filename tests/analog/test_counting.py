@@ -16,7 +16,7 @@ from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.decoding import Decoding
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.parts import PARTS
+from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.transformer.sizes import SIZES
 from support.commands import fails
 

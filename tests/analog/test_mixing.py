@@ -13,8 +13,8 @@ from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.parts import PARTS
 from support import laws
 from support.building import MAX_POSITIONS, Case, build_case, build_mixer, pad, sentences, usual_gate
 

@@ -93,8 +93,8 @@ def test_killed_in_every_stage(tmp_path, server):
     out, downloads = tmp_path / "data", tmp_path / "downloads"
     undisturbed = run(entries, tmp_path / "whole", tmp_path / "others")
     assert undisturbed.wait(timeout=120) == 0, undisturbed.stderr.read()
-    places = [("download", 4), ("extract", 3), ("read train", 1), ("tokenise train", 4), ("tokenise test", 1)]
-    places += [("split", 1), ("count", 5), ("learn", 30), ("apply train", 6), ("binarise", 1), ("publish", 4)]
+    places = [("download", 4), ("extract", 3), ("read train", 1), ("tokenize train", 4), ("tokenize test", 1)]
+    places += [("split", 1), ("count", 5), ("learn", 30), ("apply train", 6), ("binarize", 1), ("publish", 4)]
     for at, moves in places:
         process = run(entries, out, downloads, at, moves)
         assert process.wait(timeout=120) == -signal.SIGKILL, (at, process.stderr.read())
@@ -114,9 +114,9 @@ def test_killed_in_every_stage(tmp_path, server):
 @pytest.mark.parametrize(
     "place",
     [
-        ("tokenise train", 2),
+        ("tokenize train", 2),
         pytest.param(("apply train", 2), marks=pytest.mark.slow),
-        pytest.param(("binarise", 1), marks=pytest.mark.slow),
+        pytest.param(("binarize", 1), marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupt_ends_it_at_once(tmp_path, server, place):

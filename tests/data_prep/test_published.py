@@ -71,9 +71,9 @@ def bpe_of(lines, merges):
 
 @pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
 def test_iwslt14_is_what_its_script_makes(made, tmp_path):
-    """Tokenise, clean, lower-case, every 23rd line, BPE: written out with sacremoses, awk and subword-nmt."""
-    tokenise = [moses(language, False) for language in made.languages]
-    words = [tuple(split(side) for split, side in zip(tokenise, pair, strict=True)) for pair in made.train]
+    """Tokenize, clean, lower-case, every 23rd line, BPE: written out with sacremoses, awk and subword-nmt."""
+    tokenize = [moses(language, False) for language in made.languages]
+    words = [tuple(split(side) for split, side in zip(tokenize, pair, strict=True)) for pair in made.train]
     rows = [(*raw, *pair) for raw, pair in zip(made.train, words, strict=True) if is_clean(pair, 1, 175)]
     assert 100 < len(rows) < len(made.train)
     table = tmp_path / "rows"
@@ -83,7 +83,7 @@ def test_iwslt14_is_what_its_script_makes(made, tmp_path):
         for name, rule in (("valid", "NR%23==0"), ("train", "NR%23!=0"))
     }
     straight = [tuple(side.replace("’", "'") for side in pair) for pair in made.test]
-    chosen["test"] = [(*pair, *(split(side) for split, side in zip(tokenise, pair, strict=True))) for pair in straight]
+    chosen["test"] = [(*pair, *(split(side) for split, side in zip(tokenize, pair, strict=True))) for pair in straight]
     lower = {name: [tuple(side.lower() for side in row[2:]) for row in chosen[name]] for name in chosen}
     codes, apply = bpe_of([side for i in (0, 1) for side in (pair[i] for pair in lower["train"])], 60)
     assert (made.out / "codes.bpe").read_text() == codes
@@ -95,7 +95,7 @@ def test_iwslt14_is_what_its_script_makes(made, tmp_path):
 @pytest.mark.parametrize("made", ["wmt14.en-de", "wmt14.en-fr"], indirect=True)
 @pytest.mark.thorough  # 10 s; quick: test_iwslt14_is_what_its_script_makes
 def test_wmt14_is_what_its_script_makes(made):
-    """Normalise, tokenise, every 100th (1333rd) line, BPE, clean."""
+    """Normalize, tokenize, every 100th (1333rd) line, BPE, clean."""
     every = 100 if made.languages[1] == "de" else 1333
     split = [written_out(language) for language in made.languages]
     rows = [(*raw, *(f(side) for f, side in zip(split, raw, strict=True))) for raw in made.train]
@@ -118,8 +118,8 @@ def written_out(language):
     """normalize-punctuation, remove-non-printing-char, tokenizer -a."""
     import regex
 
-    normalise, tokenise = MosesPunctNormalizer(language).normalize, moses(language, True)
-    return lambda line: tokenise(regex.sub(r"\p{C}", " ", normalise(line)))
+    normalize, tokenize = MosesPunctNormalizer(language).normalize, moses(language, True)
+    return lambda line: tokenize(regex.sub(r"\p{C}", " ", normalize(line)))
 
 
 @pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)

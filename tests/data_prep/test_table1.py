@@ -34,5 +34,5 @@ def test_every_archive_can_be_checked():
         algorithm, _, digest = archive.digest.partition(":")
         assert len(digest) == {"md5": 32, "sha1": 40, "sha256": 64}[algorithm]
         assert archive.urls
-        assert archive.licence
+        assert archive.license
     assert len({archive.name for archive in ARCHIVES.values()}) == len(ARCHIVES)

@@ -8,7 +8,7 @@ from support.corpus import make_corpus
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """A binarised corpus."""
+    """A binarized corpus."""
     text, binary = tmp_path_factory.mktemp("text"), tmp_path_factory.mktemp("binary")
     make_corpus(text)
     arguments = f"-s xx -t yy --joined-dictionary --workers 1 --destdir {binary}".split()

@@ -14,7 +14,7 @@ def test_sides_of_unequal_length(tmp_path):
     arguments = f"-s xx -t yy --trainpref {tmp_path}/text --destdir {tmp_path}/data --joined-dictionary --workers 1"
     preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
     said = fairseq_fails("train", *train_arguments(tmp_path / "data", tmp_path / "run", "--disable-validation"))
-    assert "the two sides of the binarised data have different numbers of sentences" in said
+    assert "the two sides of the binarized data have different numbers of sentences" in said
 
 
 def test_source_over_the_limit(data, tmp_path):

@@ -40,7 +40,7 @@ def test_a_training_goes_on_with_its_loss_in_chunks_and_back(monkeypatch, data, 
 
 
 def test_fused_adam_goes_on_where_adam_stopped(monkeypatch, data, tmp_path):
-    """Checkpoints name the class of their optimiser, and fairseq refuses to go on with another one."""
+    """Checkpoints name the class of their optimizer, and fairseq refuses to go on with another one."""
     short = "--save-interval-updates 4 --no-epoch-checkpoints --disable-validation --max-update".split()
     runs = []
     for second in ("adam", "fused_adam"):

@@ -272,7 +272,7 @@ def test_in_a_browser(tmp_path):
     assert "where System s0 is better" in page.text
 
 
-def test_a_system_has_one_colour_in_all_charts():
+def test_a_system_has_one_color_in_all_charts():
     test_sets = [
         made_up.made_up_test_set(name, systems, segments=20, runs=1, metrics=made_up.METRICS[:1])
         for name, systems in (("first", "abc"), ("second", "bc"))

@@ -105,7 +105,7 @@ CONTENTS = [
     (
         "a sparse weight",
         weight(torch.Tensor.to_sparse),
-        "inner.weight is a sparse, nested, quantised or complex tensor",
+        "inner.weight is a sparse, nested, quantized or complex tensor",
     ),
     ("a weight without values", weight(lambda w: w.to("meta")), "inner.weight has a size, but not the numbers"),
     (

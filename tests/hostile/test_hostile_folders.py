@@ -101,7 +101,7 @@ FOLDERS = [
     ("whole numbers", weight(torch.Tensor.int), "inner.weight has numbers of the type torch.int32"),
     ("no dictionary", gone("dict.xx.txt"), r"model \(the model's folder\) has no dict.xx.txt"),
     ("a dictionary of another size", words, "one dictionary for both languages, and those that are there differ"),
-    ("no rules of tokenisation", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
+    ("no rules of tokenization", gone("dataset.json"), "model has no dataset.json, which says how its text was split"),
     ("rules that are none", content("dataset.json", b"[]"), "dataset.json is no card of a dataset"),
     ("a card without hashes", card(files=None, posnet="0.2.0"), "dataset.json is no card .*it lacks the hash of codes"),
     ("both kinds of subwords", card(sentencepiece_model="a"), "it names both bpe_codes and a sentencepiece_model"),

@@ -28,7 +28,7 @@ def pieces(folder):
 NAMES = [
     Row("a name that is not UTF-8", f"{AVERAGE} {RAW}.pt", r"averaged into \\udcff\\udcfe", 0, makes=(f"{RAW}.pt",)),
     Row("a name of two lines", f"{AVERAGE} 'a\nb.pt'", "averaged into a", 0, makes=("a\nb.pt",)),
-    Row("a name in colour", f"{PRECOMPUTE} '\x1b[31mno/x'", r"the folder \\x1b\[31mno is not there"),
+    Row("a name in color", f"{PRECOMPUTE} '\x1b[31mno/x'", r"the folder \\x1b\[31mno is not there"),
     Row("a missing name that is not UTF-8", f"posnet-precompute {RAW} --out x", r"\\udcff\\udcfe: there is no such"),
     Row(
         "a model whose name is not UTF-8",

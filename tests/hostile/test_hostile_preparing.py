@@ -86,7 +86,7 @@ def damaged_in_the_middle(name, data):
 
     def change(folder):
         unpublished(folder)
-        shutil.rmtree(folder / "out/stages/binarise")
+        shutil.rmtree(folder / "out/stages/binarize")
         partial = folder / "out/stages/apply.partial"
         (folder / "out/stages/apply").rename(partial)
         (partial / "stage.json").write_text((partial / "stage.json").read_text().replace("true", "false"))
@@ -209,7 +209,7 @@ ROWS = [
             lambda folder: (folder / "out/dataset.json").unlink(),
         ),
     ),
-    # binarised data
+    # binarized data
     *(
         Row(f"{command}: {what}", f"{command} {arguments}", says, before=write(f"data/{name}", data))
         for command, arguments, part in (

@@ -51,7 +51,7 @@ OPTIONS = [
     Row(
         "a shortlist from no data",
         "posnet-export model.pt --out new --shortlist-from text",
-        "text holds no binarised training set",
+        "text holds no binarized training set",
     ),
     Row("before the model is loaded", "posnet-translate none.pt --lenpen nan", "--lenpen nan: give"),
     Row("a bonus for length", f"{TRANSLATE} {QUICK} --lenpen=-1 --output out", "12 sentences", 0, makes=("out",)),

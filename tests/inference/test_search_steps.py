@@ -36,7 +36,7 @@ def test_best_candidates_are_those_of_all_hypotheses(words, hypotheses, count):
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (40, 32000), (9, 70_001)])
-def test_normalisers_are_those_of_the_softmax(shape):
+def test_normalizers_are_those_of_the_softmax(shape):
     scores = 20 * torch.randn(shape)
     expected = scores.double().logsumexp(1, keepdim=True)
     torch.testing.assert_close(log_sum_exp(scores).double(), expected, rtol=0, atol=1e-5)

@@ -16,7 +16,7 @@ from posnet_fairseq.inference import lexicon, shortlist
 from posnet_fairseq.inference.lexicon import Corpus, learn_lexicon
 from posnet_fairseq.inference.shortlist import Shortlist, make_shortlist
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binarised import read_tokens
+from posnet_fairseq.text.binary_format import read_tokens
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 
 WORDS = 20
@@ -32,7 +32,7 @@ def sentence_pairs(number=200):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Binarised sentence pairs, with dictionaries of their own."""
+    """Binarized sentence pairs, with dictionaries of their own."""
     folder = tmp_path_factory.mktemp("pairs")
     pairs = list(sentence_pairs())
     for side, name in enumerate(("xx", "yy")):
@@ -248,7 +248,7 @@ def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path, kind, co
 
 
 def test_bad_data(data, vocabulary, tmp_path):
-    with pytest.raises(UsageError, match="holds no binarised training set"):
+    with pytest.raises(UsageError, match="holds no binarized training set"):
         make_shortlist(tmp_path, vocabulary)
     few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
     with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):

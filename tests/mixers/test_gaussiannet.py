@@ -35,7 +35,7 @@ def test_gradcheck(place):
     reference.assert_gradcheck(build_mixer("gaussiannet", place, "gelu", embed_dim=4))
 
 
-def test_heads_look_at_their_neighbours():
+def test_heads_look_at_their_neighbors():
     mixer = build_mixer("gaussiannet", num_heads=4)
     x = torch.randn(1, 9, 8, dtype=torch.float64)
     _, weights = mixer(x, x, need_weights=True)

@@ -36,7 +36,7 @@ def test_gradcheck(place):
     reference.assert_gradcheck(build_mixer("gpsa", place, "gelu", embed_dim=4))
 
 
-def test_heads_start_at_their_neighbours():
+def test_heads_start_at_their_neighbors():
     mixer = get_mixer("gpsa")(settings("gpsa", "encoder", num_heads=4)).eval()
     with torch.no_grad():
         mixer.gate.fill_(50)  # positions only

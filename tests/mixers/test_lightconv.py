@@ -10,7 +10,7 @@ every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
 
 
 def naive_lightconv(mixer, x, y):
-    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14, normalised over the real positions of the window."""
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 14, normalized over the real positions of the window."""
     kernel, limit, nothing = (
         mixer.energies[0].weight,
         mixer.energies[0].reach,

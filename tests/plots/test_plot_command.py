@@ -297,11 +297,11 @@ def test_long_chinese_sentences_and_many_heads(tmp_path):
     assert "第1$个" in (tmp_path / "few.svg").read_text().replace("\\", "")
 
 
-def test_negative_weights_have_a_colour_of_their_own():
+def test_negative_weights_have_a_color_of_their_own():
     weights = torch.tensor([[0.5, -0.25]])
-    colours = matrices._scale([matrices.Panel("head 1", weights, "α")], "α")
-    assert colours.norm(0.0) == 0.5
-    assert colours.norm(-0.5) == 0.0
+    colors = matrices._scale([matrices.Panel("head 1", weights, "α")], "α")
+    assert colors.norm(0.0) == 0.5
+    assert colors.norm(-0.5) == 0.0
     assert matrices._scale([matrices.Panel("head 1", weights.abs(), "α")], "α").norm(0.0) == 0.0
 
 

@@ -9,7 +9,7 @@ from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.runs import commands, machine
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.machine import Device
+from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter

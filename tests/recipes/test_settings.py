@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.cli.run import TARGETS, _set_up_processes, find_target, main
-from posnet_fairseq.runs import values
+from posnet_fairseq.runs import parsers
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.sizes import SIZES
@@ -103,14 +103,14 @@ def test_folders_are_those_of_the_working_directory(folder):
 @pytest.mark.parametrize(
     ("parse", "good", "bad"),
     [
-        (values.whole_number, "1 9999999", "0 -1 1.5 ten 1e5 10000000"),
-        (values.number, "0 0.1 7e-4", "-1 fast nan 1e999"),
-        (values.rate, "7e-4 1", "0 0.0 -1 x"),
-        (values.fraction, "0 0.5", "1 5 -0.1 x"),
-        (values.betas, "(0.9,0.98) (0,.5)", "0.9 0.9,0.98 (0.9) (0.9,0.98 (0.9,1) (0,0,0) (a,b) (0.9,-1) exit()"),
-        (values.run_name, "rposnet a.b-c+1 " + "a" * 200, "../x a/b .. - " + "a" * 201),
-        (values.seed_numbers, "1 1,2", "1,1 x 1,two ,"),
-        (values.several(values.rate), "1e-3 1e-3,2e-3", "1e-3,1e-3 0 ,"),
+        (parsers.whole_number, "1 9999999", "0 -1 1.5 ten 1e5 10000000"),
+        (parsers.number, "0 0.1 7e-4", "-1 fast nan 1e999"),
+        (parsers.rate, "7e-4 1", "0 0.0 -1 x"),
+        (parsers.fraction, "0 0.5", "1 5 -0.1 x"),
+        (parsers.betas, "(0.9,0.98) (0,.5)", "0.9 0.9,0.98 (0.9) (0.9,0.98 (0.9,1) (0,0,0) (a,b) (0.9,-1) exit()"),
+        (parsers.run_name, "rposnet a.b-c+1 " + "a" * 200, "../x a/b .. - " + "a" * 201),
+        (parsers.seed_numbers, "1 1,2", "1,1 x 1,two ,"),
+        (parsers.several(parsers.rate), "1e-3 1e-3,2e-3", "1e-3,1e-3 0 ,"),
     ],
 )  # fmt: skip
 def test_values(parse, good, bad):

@@ -13,7 +13,7 @@ import pytest
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.cli.run import main
-from posnet_fairseq.runs import machine
+from posnet_fairseq.runs import devices
 from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
@@ -151,8 +151,8 @@ def on_gpus(monkeypatch, shown):
     """What a run would do on a machine with GPUs, which is not at hand."""
 
     def dry_run(gpus, *words, bf16=True, max_tokens="3400"):
-        monkeypatch.setattr(machine, "gpus", lambda: (gpus, bf16))
-        monkeypatch.setattr(machine, "gpu_memory", lambda count: 80 * 2**30)
+        monkeypatch.setattr(devices, "gpus", lambda: (gpus, bf16))
+        monkeypatch.setattr(devices, "gpu_memory", lambda count: 80 * 2**30)
         given = ["--max-tokens", max_tokens] if max_tokens else []
         return shown("wmt14.en-de", "train", "translate", "--gpus", gpus, *given, *words)
 

@@ -266,8 +266,8 @@ def test_tables_and_pictures(found, tmp_path, capsys):
     assert capsys.readouterr().err.count("study: ") == 7
     for path in out.glob("*.png"):
         with Image.open(path) as image:
-            colours = [colour for _, colour in image.convert("RGB").getcolors(2**24) if len(set(colour)) > 1]
-            assert len(colours) > 100, path  # of curves and their edges: axes and text are grey
+            colors = [color for _, color in image.convert("RGB").getcolors(2**24) if len(set(color)) > 1]
+            assert len(colors) > 100, path  # of curves and their edges: axes and text are grey
     text = (out / "made.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `good` |")]
     score = found.score("good", "test", "bleu")

@@ -64,7 +64,7 @@ def a_training_step_waits_once(gpu, case, dropout=0.0):
 
 
 def autocast_computes_in_half_precision(gpu, case, dtype):
-    """Products are in half precision, gradients and normalisation in float32; buffers stay as they are."""
+    """Products are in half precision, gradients and normalization in float32; buffers stay as they are."""
     model = moved(build_case(case, **ONE_LAYER).train(), gpu)
     dtypes = {name: buffer.dtype for name, buffer in model.named_buffers()}
     source, target = (tokens.to(gpu.device) for tokens in next(batches()))

@@ -31,7 +31,7 @@ def sentencepiece_model(**options):
 
 
 def make_encoder(folder, seed=1):
-    """An XLM-RoBERTa of 2 layers with its tokeniser."""
+    """An XLM-RoBERTa of 2 layers with its tokenizer."""
     folder.mkdir(parents=True)
     (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece_model())
     tokenizer = XLMRobertaTokenizerFast(str(folder / "sentencepiece.bpe.model"))

@@ -101,22 +101,22 @@ class BeamSearch:
             # As long as all are forced, the hypotheses of a sentence do not differ.
             is_forced = step < restrictions.forced
             beam = 1 if is_forced else settings.beam
-            following, normaliser, attention = ensemble.step(tokens)
-            broken = ~normaliser.isfinite().all()[None]
-            following, normaliser = following.unflatten(0, scores.shape), normaliser.view(scores.shape)
+            following, normalizer, attention = ensemble.step(tokens)
+            broken = ~normalizer.isfinite().all()[None]
+            following, normalizer = following.unflatten(0, scores.shape), normalizer.view(scores.shape)
             restrictions.apply(following, step, numbers)
             if sampler is None or is_forced:
                 # Twice the beam, as each hypothesis may end. Padding is never one of them.
                 count = min(2 * beam, following[0].numel() - 1) if beam > 1 else 1
-                found = best_candidates(following, scores - normaliser, count)
+                found = best_candidates(following, scores - normalizer, count)
             else:
-                found = sampler(following - normaliser[:, :, None], scores, numbers, step)
+                found = sampler(following - normalizer[:, :, None], scores, numbers, step)
 
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:
                 hypotheses.attend(attention)
-            normalised = found.scores[:, :beam] / (step + 1) ** settings.lenpen
-            more = hypotheses.end(numbers, found.rows[:, :beam], normalised, ended[:, :beam])
+            normalized = found.scores[:, :beam] / (step + 1) ** settings.lenpen
+            more = hypotheses.end(numbers, found.rows[:, :beam], normalized, ended[:, :beam])
             *unfinished, is_broken = torch.cat([more, broken]).tolist()  # the device is waited for here
             if is_broken:
                 raise self._broken()

@@ -1,7 +1,7 @@
 """One process of a training on several: torchrun ... rank.py, then the arguments of fairseq-train.
 
 torchrun tells each process its rank. fairseq could read it by itself, but only where there are GPUs. The script and its
-neighbour stand in a folder of their own, which Python puts in front of sys.path.
+neighbor stand in a folder of their own, which Python puts in front of sys.path.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Binarised data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
+"""Binarized data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     for file in (index, data):
         if file.is_dir():
-            raise UsageError(f"{file} is a directory, not a file of binarised text. Binarise the text again.")
+            raise UsageError(f"{file} is a directory, not a file of binarized text. Binarize the text again.")
     with index.open("rb") as content:
         header = content.read(_HEADER)
     if header.startswith(_OTHERS):
@@ -41,7 +41,7 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     kind = _TYPES.get(int.from_bytes(header[17:18], "little"))
     sentences = int.from_bytes(header[18:], "little")
     if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
-        raise UsageError(f"{index} is damaged. Binarise the text again.")
+        raise UsageError(f"{index} is damaged. Binarize the text again.")
     sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
     starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else sizes
     width, expected = np.dtype(kind).itemsize, 0
@@ -49,12 +49,12 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
         part = sizes[first : first + _PART]
         ends = expected + width * np.cumsum(part, dtype=np.int64)
         if (part < 0).any() or not np.array_equal(starts[first : first + _PART], ends - width * part.astype(np.int64)):
-            raise UsageError(f"{index} is damaged. Binarise the text again.")
+            raise UsageError(f"{index} is damaged. Binarize the text again.")
         expected = int(ends[-1])
     if data.stat().st_size != expected:
         raise UsageError(
             f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "
-            "them is cut short, damaged or of other data. Binarise the text again."
+            "them is cut short, damaged or of other data. Binarize the text again."
         )
     return sizes, np.dtype(kind)
 
@@ -73,14 +73,14 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     sizes, kind = check(path)
     if sizes is None or kind is None or kind.kind == "f":
         raise UsageError(
-            f"{path}.idx is not of the memory-mapped format. Binarise the text again, with --dataset-impl mmap."
+            f"{path}.idx is not of the memory-mapped format. Binarize the text again, with --dataset-impl mmap."
         )
     tokens = np.memmap(f"{path}.bin", kind, "r") if sizes.any() else np.zeros(0, kind)
     return tokens, sizes
 
 
-def binarised_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
-    """Return the path that the names of a binarised set begin with, such as ``folder/train.en-de``.
+def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
+    """Return the path that the names of a binarized set begin with, such as ``folder/train.en-de``.
 
     Args:
         folder: directory that fairseq-preprocess wrote.
@@ -97,10 +97,10 @@ def binarised_set(folder: Path, split: str, languages: tuple[str | None, str | N
             return stem
         if all(Path(f"{stem}.{language}").is_file() for language in languages):
             raise UsageError(
-                f"{folder} has its {_SETS[split]} set as text (--dataset-impl raw), which is not binarised. Run "
+                f"{folder} has its {_SETS[split]} set as text (--dataset-impl raw), which is not binarized. Run "
                 "fairseq-preprocess without that option, and give its directory."
             )
     raise UsageError(
-        f"{folder} holds no binarised {_SETS.get(split, split)} set ({split}.SRC-TGT.SRC.idx and .bin). "
+        f"{folder} holds no binarized {_SETS.get(split, split)} set ({split}.SRC-TGT.SRC.idx and .bin). "
         f"Give a directory of fairseq-preprocess that has it."
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from fairseq.data.data_utils import load_indexed_dataset
 
-from posnet_fairseq.text.binarised import check
+from posnet_fairseq.text.binary_format import check
 
 
 def sentence_sizes(path: str | Path) -> np.ndarray:

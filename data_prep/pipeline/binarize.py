@@ -16,7 +16,7 @@ from posnet_fairseq.shared.stages import RECORD
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def binarise(
+def binarize(
     folder: Path,
     prefixes: Mapping[str, Path],
     languages: Sequence[str],
