@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posnet_fairseq.fairseq_plugin.training_options import _check_precision
-from posnet_fairseq.inference.precision import check_dtype
+from posnet_fairseq.inference.precision import resolve_dtype
 from posnet_fairseq.runs import devices
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
@@ -25,9 +25,9 @@ def old_gpu(monkeypatch):
 @pytest.mark.usefixtures("old_gpu")
 def test_bf16_is_refused_and_fp16_is_not():
     with pytest.raises(UsageError, match=r"--dtype bf16: NVIDIA GeForce RTX 2080 Ti .* Choose fp16 or float32"):
-        check_dtype("bf16", "cuda")
-    check_dtype("fp16", "cuda")
-    check_dtype("bf16", "cpu")
+        resolve_dtype("bf16", "cuda")
+    assert resolve_dtype("fp16", "cuda") == "fp16"
+    assert resolve_dtype("bf16", "cpu") == "bf16"
     with pytest.raises(UsageError, match=r"--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead"):
         _check_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False))
     _check_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True))

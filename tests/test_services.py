@@ -94,7 +94,7 @@ def test_copies_translate_alike(path, monkeypatch, how, dtype):
     monkeypatch.setattr(packing, "_speedup", 2.0)
     model = posnet.load(path, dtype=dtype, pretokenized=True)
     copied = COPIES[how](model)
-    assert copied.dtype == model.dtype
+    assert copied.options.dtype == model.options.dtype
     lines = ["w1 w2 w3", "w4"]
     assert copied.translate(lines, nbest=2, beam=3) == model.translate(lines, nbest=2, beam=3)
 

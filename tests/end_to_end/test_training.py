@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posnet_fairseq.cli import average
-from posnet_fairseq.runs.repair import repair
+from posnet_fairseq.runs.before_training import repair
 from support import commands
 from support.checkpoints import assert_same_weights, weights
 
@@ -76,10 +76,11 @@ def test_half_a_last_checkpoint_is_replaced_by_the_newest_whole_one(monkeypatch,
     """fairseq copies its newest checkpoint to checkpoint_last.pt; a kill during the copy leaves half of it."""
     commands.call(monkeypatch, "train", *commands.train_arguments(data, tmp_path, *SHORT))
     last = tmp_path / "checkpoint_last.pt"
-    assert repair(tmp_path) == ""
+    assert repair(tmp_path) == []
     whole = last.read_bytes()
     last.write_bytes(whole[: len(whole) // 2])
-    assert "is damaged or no checkpoint" in repair(tmp_path)
+    (said,) = repair(tmp_path)
+    assert "is damaged or no checkpoint" in said
     assert last.read_bytes() == whole
 
 

@@ -6,7 +6,7 @@ from posnet_fairseq.cli.run import find_target
 from posnet_fairseq.costs import counting
 from posnet_fairseq.costs.counting import trained_parameters
 from posnet_fairseq.costs.training_memory import training_memory
-from posnet_fairseq.runs import commands, machine
+from posnet_fairseq.runs import commands, devices
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
@@ -138,8 +138,8 @@ def test_bad_options_are_one_sentence():
 
 def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):
     sizes = [48 * GIB, 24 * GIB, 8 * GIB]
-    monkeypatch.setattr(machine, "gpus", lambda: (3, True))
+    monkeypatch.setattr(devices, "gpus", lambda: (3, True))
     monkeypatch.setattr(
         "torch.cuda.get_device_properties", lambda index: type("Properties", (), {"total_memory": sizes[index]})
     )
-    assert machine.find_device(settings("--gpus", "2")) == Device("gpu", 2, "bf16", 24 * GIB)
+    assert devices.find_device(settings("--gpus", "2")) == Device("gpu", 2, "bf16", 24 * GIB)

@@ -12,7 +12,7 @@ import pytest
 
 from posnet_fairseq.bench.mixer_tables import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.runs import comparison, jobs, machine
+from posnet_fairseq.runs import comparison, devices, jobs
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
 from posnet_fairseq.runs.jobs import JobPool
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
@@ -105,12 +105,12 @@ def shares(monkeypatch, settings):
     """A function that divides a machine among jobs."""
 
     def divide(jobs, there, visible=None, **texts):
-        monkeypatch.setattr(machine, "gpus", lambda: (there, True))
+        monkeypatch.setattr(devices, "gpus", lambda: (there, True))
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible) if visible else monkeypatch.delenv(
             "CUDA_VISIBLE_DEVICES", raising=False
         )
         found = settings(jobs=str(jobs), **texts)
-        return machine.shares(jobs, found)
+        return devices.shares(jobs, found)
 
     return divide
 
@@ -152,9 +152,9 @@ def test_gpus_are_shared_by_the_names_that_they_were_given(shares, visible, coun
 
 
 def test_cores_are_shared(monkeypatch, shares):
-    monkeypatch.setattr(machine, "cores", lambda: 8)
+    monkeypatch.setattr(devices, "cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert shares(2, 0, cpus="2") == [machine.Share({"OMP_NUM_THREADS": "2"})] * 2
+    assert shares(2, 0, cpus="2") == [devices.Share({"OMP_NUM_THREADS": "2"})] * 2
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def pool(monkeypatch, settings, tmp_path):
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return JobPool(todo, [machine.Share({})])
+    return JobPool(todo, [devices.Share({})])
 
 
 def run_of(folder, name):
@@ -291,7 +291,7 @@ def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, error, s
 
 def refused(monkeypatch, tmp_path, **texts):
     """What a comparison says that does not begin."""
-    monkeypatch.setattr(machine, "gpus", lambda: (0, False))
+    monkeypatch.setattr(devices, "gpus", lambda: (0, False))
     monkeypatch.setattr(JobPool, "work", lambda self: pytest.fail("it began"))
     given = {"data": "data", "runs": "runs", "dataset": "iwslt14.de-en", "size": "tiny"}
     monkeypatch.chdir(tmp_path)

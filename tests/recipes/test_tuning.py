@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from posnet_fairseq.runs import jobs, machine, tune
+from posnet_fairseq.runs import devices, jobs, tune
 from posnet_fairseq.runs.systems import System, read_systems
 from posnet_fairseq.runs.tune import TuneSettings
 from posnet_fairseq.shared.errors import UsageError
@@ -36,7 +36,7 @@ def search(monkeypatch, tmp_path):
     (tmp_path / "data" / "dataset.json").write_text("{}")
     monkeypatch.setattr(jobs, "run", training)
     monkeypatch.setattr(jobs, "STEP", 0.05)
-    monkeypatch.setattr(machine, "gpus", lambda: (0, False))
+    monkeypatch.setattr(devices, "gpus", lambda: (0, False))
 
     def run(**texts):
         places = {"data": str(tmp_path / "data"), "runs": str(tmp_path / "runs"), "size": "tiny", "cpus": "1"}

@@ -10,7 +10,7 @@ import torch
 
 from posnet_data_prep.prepare import main as prepare
 from posnet_fairseq.cli.run import main as run
-from posnet_fairseq.runs import before_training, beginning
+from posnet_fairseq.runs import before_training, init_checkpoint
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.corpus import make_corpus
@@ -63,7 +63,7 @@ def check(folder, path, *more, data="special", arch="rposnet_tiny"):
     arguments = [str(folder / data), "--user-dir", commands.USER_DIR, "--arch", arch, *SIZES.split()]
     arguments += ["--max-source-positions", "32", "--max-target-positions", "32", "--share-all-embeddings", *more]
     model, cfg = before_training.build(arguments)
-    beginning.check_beginning(path, model, cfg)
+    init_checkpoint.check_beginning(path, model, cfg)
 
 
 @pytest.mark.thorough  # 15 s: a training, after that of the fixture
