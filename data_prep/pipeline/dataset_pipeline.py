@@ -73,7 +73,10 @@ class DatasetPipeline:
             return FolderStage(folder, make, settings, after, int(share * read.size), packages=packages)
 
         words = {
-            f"{of.language}: {name}": value for of in self.tokenizers for name, value in structs.asdict(of).items()
+            f"{of.language}: {name}": value
+            for of in self.tokenizers
+            for name, value in structs.asdict(of).items()
+            if value or name != "lowercase_first"  # a later setting: datasets made before it need not be made again
         }
         limits = asdict(self._limits)
         size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}

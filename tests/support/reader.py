@@ -85,8 +85,8 @@ import os, sys
 sys.executable = os.path.join(os.path.dirname(__file__), "python")  # beside whose programs children are looked for
 from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import devices
-machine.gpus = lambda: (8, True)
-machine.gpu_memory = lambda count: None
+devices.gpus = lambda: (8, True)
+devices.gpu_memory = lambda count: None
 main()
 """
 
