@@ -88,7 +88,7 @@ def test_chinese(tmp_path, tokenizer):
     given = write_pairs(tmp_path, archives.sentences("en", "zh", 80, 1), languages=("en", "zh"))
     options = f"--valid-every 5 --tokenizer {tokenizer} --merges 90 30 --max-ratio 4".split()
     data = make(tmp_path, "--train", *given, *options)
-    words = text_of(data / "stages/tokenize", "train.zh").split("\n")[0].split()
+    words = text_of(data / "stages/tokenise", "train.zh").split("\n")[0].split()
     assert (max(map(len, words)) == 1) == (tokenizer == "characters")
     lines = text_of(data, "valid.zh").split("\n")[:-1]
     decoded = [pipeline_of(data, ("en", "zh")).decode(line) for line in text_of(data, "valid.bpe.zh").split("\n")[:-1]]

@@ -86,7 +86,7 @@ def damaged_in_the_middle(name, data):
 
     def change(folder):
         unpublished(folder)
-        shutil.rmtree(folder / "out/stages/binarize")
+        shutil.rmtree(folder / "out/stages/binarise")
         partial = folder / "out/stages/apply.partial"
         (folder / "out/stages/apply").rename(partial)
         (partial / "stage.json").write_text((partial / "stage.json").read_text().replace("true", "false"))
