@@ -74,10 +74,8 @@ def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]
     Raises:
         UsageError: the file is no report, or it has no column that could be an axis.
     """
-    text = read_small(path, pipes=True)
-    content = convert(
-        parse_json(text, path), _Report, path, "report.json of posnet-score", "Give the file that --out made."
-    )
+    what = ("report.json of posnet-score", "Give the file that --out made.")
+    content = convert(parse_json(read_small(path, pipes=True), path, *what), _Report, path, *what)
     columns = {key: found for key in AGAINST if (found := _column(content, key))}
     gated = _gated(content)
     if not columns and not gated:

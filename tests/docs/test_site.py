@@ -51,7 +51,7 @@ def test_there_are_no_pages_of_mixers_that_are_gone():
 
 def test_files_of_the_repository_are_pages(site):
     for name, words in (
-        ("readme", "Your own data"),
+        ("readme", "Train, translate, score"),
         ("results", "Results on real text"),
         ("changelog", "Changelog"),
         ("contributing", "House rules"),
