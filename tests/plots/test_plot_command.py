@@ -256,9 +256,7 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
 def test_no_report(capsys, tmp_path, text):
     (tmp_path / "report.json").write_text(text)
     assert "is no report.json of posnet-score" in fails(capsys, main, "compare", tmp_path / "report.json")
-    assert "none.json: No such file or directory. Check" in fails(
-        capsys, main, "compare", tmp_path / "none.json"
-    )
+    assert "none.json: No such file or directory. Check" in fails(capsys, main, "compare", tmp_path / "none.json")
 
 
 def test_nothing_to_draw_scores_against(capsys, tmp_path):
