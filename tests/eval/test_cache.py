@@ -153,7 +153,7 @@ def test_other_files(tmp_path):
     damaged.write_text("this is not a database, but long enough to look like one " * 20)
     places = {damaged: "file is not a database", tmp_path: "no regular file", damaged / "x": "File exists"}
     for path, reason in places.items():
-        with pytest.raises(UsageError, match=rf"{reason}\. Choose another place with --cache, or remove the file if"):
+        with pytest.raises(UsageError, match=rf"{reason}\. Choose another place with --cache; if it is a damaged"):
             SegmentCache(path)
 
 
