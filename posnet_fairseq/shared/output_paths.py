@@ -48,7 +48,7 @@ def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
     try:
         place = _followed(Path(path))
         number = descriptor(place)
-        mode = place.stat().st_mode if place.exists() else stat.S_IFREG
+        mode = place.stat().st_mode if place.exists() else stat.S_IFREG | stat.S_IWUSR
         fault = _fault(place, mode, number)
     except OSError as error:
         raise UsageError(f"{given}: {error.strerror}. Give another name.") from error
@@ -73,7 +73,7 @@ def _fault(place: Path, mode: int, number: int | None) -> str:
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return " is a disk or a socket. Give the name of a file."
     # A file is replaced, which its folder must allow; that nobody may write it says that it should stay.
-    if place.exists() and not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
+    if not (mode & 0o222 if stat.S_ISREG(mode) else os.access(place, os.W_OK)):
         return " is write-protected. Give another name."
     return ""
 
