@@ -84,6 +84,8 @@ class JobPool:
         self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()  # that are free
         for share in shares:
             self._shares.put(share)
+        self._updates = {job: job.updates for job in jobs}  # done
+        self._running: set[RunJob] = set()
         self._said: set[str] = set()
         self._stopped = threading.Event()
 
@@ -92,11 +94,13 @@ class JobPool:
         self._report = ProgressReporter()
         total = sum(job.settings.updates for job in self._jobs)
         with self._report.bar("runs", "updates", total) as bar, ThreadPoolExecutor(self._workers) as pool:
-            bar.go_on_from(sum(job.updates for job in self._jobs))
+            bar.go_on_from(sum(self._updates.values()))
             outcomes = {job: pool.submit(self._do, job) for job in self._jobs}
             try:
                 while wait(outcomes.values(), STEP).not_done:
-                    bar.move_to(sum(job.updates for job in self._jobs))
+                    # Other logs do not grow; reading all of them would take time from the trainings.
+                    self._updates |= {job: job.updates for job in self._running.copy()}
+                    bar.move_to(sum(self._updates.values()))
             except BaseException:
                 ended = sum(outcome.done() for outcome in outcomes.values())
                 self._stopped.set()
@@ -112,11 +116,14 @@ class JobPool:
         """Do a job; return why it failed, "" if it did not."""
         share, remarks = self._shares.get(), _Remarks(self._report, self._said)
         others = [other.run for other in self._jobs if other != job and not other.is_trained]
+        self._running.add(job)
         try:
             job.do(Work(remarks, share.environment, others, self._stopped), share.gpus)
         except (Exception, SystemExit) as error:  # nobody else is told of it
             return (explain(error) or f"{type(error).__name__}: {error}").rstrip(".")
         finally:
+            self._running.discard(job)
+            self._updates[job] = job.updates
             self._shares.put(share)
         if remarks.done >= len(job.stages):  # more with several test sets
             self._report.say(f"{job.run.name} is done")
