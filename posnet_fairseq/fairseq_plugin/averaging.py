@@ -45,19 +45,10 @@ def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]
 
 
 def average(paths: Sequence[Path]) -> State:
-    """The content of a checkpoint for inference whose weights are the mean of several checkpoints.
+    """Return the content of a checkpoint for inference whose weights are the mean of several checkpoints of one run.
 
-    Where all of them have moving averages of the weights (--store-ema), it is the mean of these.
-
-    Args:
-        paths: checkpoints of one run.
-
-    Returns:
-        the content; its ``extra_state`` has the number of checkpoints with moving averages as "moving", if there are
-        any.
-
-    Raises:
-        UsageError: the checkpoints are of different architectures, sizes or runs, or their weights are not finite.
+    Where all of them have moving averages of the weights (--store-ema), it is the mean of these. Its ``extra_state``
+    has the number of checkpoints with moving averages as "moving", if there are any.
     """
     state = read_checkpoint(paths[-1])
     if has_tables(state["model"]):
@@ -93,11 +84,7 @@ def average(paths: Sequence[Path]) -> State:
 
 
 def _moving_averages(path: Path, state: State) -> Weights:
-    """The moving averages of weights that fairseq keeps with --store-ema, none if there are none.
-
-    Raises:
-        UsageError: they are not of the model's names and shapes.
-    """
+    """Return the moving averages of weights that fairseq keeps with --store-ema, none if there are none."""
     found = (state.get("extra_state") or {}).get("ema") or {}
     if found and not (isinstance(found, dict) and _shapes(found) == _shapes(state["model"])):
         raise UsageError(f"{path}: its moving averages (--store-ema) are not of the model's weights. Take another one.")
@@ -141,17 +128,13 @@ def _check_same_run(path: Path, state: State, other_path: Path, other: State) ->
 
 
 def _trained_on(state: State) -> dict[str, object]:
-    """Facts that all checkpoints of a run share, by name; None where a checkpoint does not tell."""
+    """Return facts that all checkpoints of a run share, by name; None where a checkpoint does not tell."""
     source, target = languages_of(state) or (None, None)
     return {"task": state["cfg"]["task"].get("_name"), "source language": source, "target language": target}
 
 
 def doubts(chosen: Sequence[SavedCheckpoint]) -> list[str]:
-    """Sentences about signs that checkpoints are of different runs, or of a run that was continued on other data.
-
-    Args:
-        chosen: checkpoints that :func:`average` accepts.
-    """
+    """Return sentences about signs that checkpoints are of different runs, or of one that went on with other data."""
     seeds: dict[object, Path] = {}
     data: dict[object, Path] = {}
     for checkpoint in chosen:
@@ -170,7 +153,7 @@ def doubts(chosen: Sequence[SavedCheckpoint]) -> list[str]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Sizes of dictionaries and training sets, which identify a data directory; empty if it cannot be read."""
+    """Return sizes of dictionaries and training sets, which identify a data directory; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         paths = [path for path in folder.glob("*") if path.name.startswith(("dict.", "train."))]
         return {path.name: path.stat().st_size for path in paths}

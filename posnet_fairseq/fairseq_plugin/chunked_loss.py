@@ -19,8 +19,8 @@ from posnet_fairseq.shared.errors import UsageError
 class _InChunks:
     """Base class in front of one of fairseq's criterions: the model returns features, the criterion projects them.
 
-    A subclass bears the name of fairseq's class. Checkpoints have that name in them, and fairseq resumes from one with
-    a criterion of its name only; so either criterion goes on where the other was.
+    A subclass bears the name of fairseq's class, which checkpoints have in them: fairseq resumes only with a criterion
+    of that name, so either criterion goes on where the other was.
     """
 
     eps = 0.0
@@ -28,16 +28,7 @@ class _InChunks:
     padding_idx: int
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """Loss, sample size and logging outputs, as fairseq's criterion returns them.
-
-        Args:
-            model: encoder and decoder, or a language model.
-            sample: batch of fairseq.
-            reduce: sum the loss over tokens.
-
-        Raises:
-            UsageError: the model has no output layer that can be computed in chunks.
-        """
+        """Return loss, sample size and logging outputs, as fairseq's criterion does."""
         _projection(model)
         sample = sample | {"net_input": sample["net_input"] | {"features_only": True}}
         return super().forward(model, sample, reduce=reduce)  # type: ignore[misc]  # fairseq's
@@ -45,7 +36,7 @@ class _InChunks:
     def compute_loss(
         self, model: Any, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The loss with its gradient, and the negative log-likelihood.
+        """Return the loss with its gradient, and the negative log-likelihood.
 
         Without `reduce` each token has a loss, and scores are computed for all tokens at once.
         """
@@ -58,7 +49,7 @@ class _InChunks:
     def compute_accuracy(
         self, model: Any, net_output: tuple[Tensor, Any], sample: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
-        """The number of targets with the highest score, and of all targets."""
+        """Return the number of targets with the highest score, and of all targets."""
         with torch.no_grad():
             correct = self._sums(model, net_output[0], sample, count_correct=True).correct
         assert correct is not None
@@ -82,11 +73,7 @@ class _InChunks:
 
 
 def _projection(model: Any) -> nn.Linear:
-    """The output layer of a model.
-
-    Raises:
-        UsageError: it is not one matrix alone, or the model cannot leave it out.
-    """
+    """Return the output layer of a model; refuse a model that cannot leave it out."""
     decoder = getattr(model, "decoder", None)
     projection = getattr(decoder, "output_projection", None)
     if (
@@ -102,7 +89,7 @@ def _projection(model: Any) -> nn.Linear:
 
 
 def _returns_features(module: Any) -> bool:
-    """Whether a model or decoder takes ``features_only``, possibly for another to which it hands its arguments."""
+    """Return whether a module takes ``features_only``, possibly for another to which it passes its arguments."""
     while isinstance(getattr(module, "module", None), nn.Module):  # wrapped for several GPUs
         module = module.module
     taken = inspect.signature(module.forward).parameters.values()

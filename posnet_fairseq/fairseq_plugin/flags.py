@@ -15,7 +15,7 @@ from posnet_fairseq.transformer.model_options import LanguageModelOptions, Trans
 
 
 def _as_fairseq_has_it(option: dataclasses.Field) -> tuple[str, Any, Any]:
-    """Name, type and field of an option in fairseq's dataclass."""
+    """Return name, type and field of an option in fairseq's dataclass."""
     kind: Any = plain_type(option)
     if get_origin(kind) is Literal:
         kind = ChoiceEnum(list(get_args(kind)))

@@ -19,7 +19,7 @@ class FusedAdam(adam.Adam):
     """
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have gradients; the closure's result."""
+        """Update all parameters that have gradients; return the closure's result."""
         self._take_steps_of_groups()
         if any(parameter.dtype.itemsize < 4 for group in self.param_groups for parameter in group["params"]):
             return super().step(closure)
@@ -43,7 +43,7 @@ class FusedAdam(adam.Adam):
                     state.setdefault("step", group.get("step", 0))
 
     def _advance(self, parameter: Tensor) -> int:
-        """The number of a parameter's update, from 1."""
+        """Return the number of a parameter's update, from 1."""
         state = self.state[parameter]
         if not state:
             state["step"] = 0
@@ -77,12 +77,7 @@ class FusedAdam(adam.Adam):
 
 @register_optimizer("fused_adam", dataclass=adam.FairseqAdamConfig)
 class FairseqFusedAdam(adam.FairseqAdam):
-    """The optimizer ``fused_adam``, with the options of fairseq's ``adam``.
-
-    Args:
-        cfg: its options.
-        params: parameters, or groups of them.
-    """
+    """The optimizer ``fused_adam``, with the options of fairseq's ``adam``."""
 
     def __init__(self, cfg: Any, params: Any) -> None:
         FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would make fairseq's own Adam or apex's

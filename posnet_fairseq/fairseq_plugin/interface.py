@@ -44,24 +44,16 @@ class MixerEncoder(Encoder, _EncoderInterface):
     def forward(  # type: ignore[override]  # fairseq's arguments
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
     ) -> dict[str, list[Any]]:
-        """Encode a batch.
-
-        Args:
-            src_tokens: (B, M) token ids, padded on either side.
-            src_lengths: not needed; part of fairseq's interface.
-            return_all_hiddens: also return the input of the first layer and the output of every layer.
+        """Encode a batch of (B, M) token ids, padded on either side.
 
         Returns:
             dict of lists, as fairseq's encoders return it; the tokens of each sentence stand before its padding. One
             more entry holds the :class:`posnet_fairseq.transformer.encoder.EncoderOutput`.
-
-        Raises:
-            UsageError: a sentence is longer than ``--max-source-positions``.
         """
         return _as_dict(self.encode(src_tokens, return_layers=return_all_hiddens))
 
     def reorder_encoder_out(self, encoder_out: dict[str, list[Any]], new_order: Tensor) -> dict[str, list[Any]]:
-        """The output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
+        """Return the output for the sentences `new_order`, in that order: fairseq's beam search picks and repeats."""
         encoded = encoder_out[KEY][0]
         reordered = encoded.reorder(new_order)
         if reordered.states is encoded.states:  # the hypotheses of a sentence share its row, and none moved
@@ -98,8 +90,7 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
         """Predict the next token after every prefix, or step by step after the last one.
 
         Args:
-            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last
-                token is new.
+            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last token is new.
             encoder_out: what :class:`MixerEncoder` returned; None in a language model.
             incremental_state: fairseq's state of beam search, or None for a full pass.
             features_only: leave the output projection out.
@@ -109,9 +100,6 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
         Returns:
             (B, N, vocabulary), or (B, N, D) with `features_only`; and a dict with ``attn`` (a list of one
             (B, N, M), averaged over the last layer's heads of cross-attention, or None) and ``inner_states``.
-
-        Raises:
-            UsageError: a sentence is longer than the model's positions.
         """
         features = self._features_of(prev_output_tokens, encoder_out, incremental_state)
         x = features.x if features_only else self.output_layer(features.x)
@@ -159,7 +147,7 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
 
 
 def _extra(features: Features, layers: list[Tensor]) -> dict[str, list[Any]]:
-    """What fairseq's decoders return beside their result."""
+    """Return what fairseq's decoders return beside their result."""
     return {"attn": [features.attention], "inner_states": [layer.transpose(0, 1) for layer in layers]}
 
 
@@ -202,12 +190,12 @@ class MixerLanguageModelDecoder(LanguageModel, _CausalInterface):
         return self.features(tokens, state)
 
     def max_positions(self) -> int:
-        """The longest sentence, without the symbol of ``--add-bos-token`` before it, which fairseq does not count."""
+        """Return the longest sentence, without the symbol of ``--add-bos-token``, which fairseq does not count."""
         return super().max_positions() - self._bos_tokens
 
 
 def _wrapped(layers: nn.ModuleList, cfg: Any, layerdrop: float) -> nn.ModuleList:
-    """The layers compiled, with fairseq's LayerDrop, activation checkpointing and sharding, as the options ask."""
+    """Return the layers compiled, with fairseq's LayerDrop, checkpointing and sharding, as the options ask."""
     stack = LayerDropModuleList(p=layerdrop) if layerdrop > 0 else nn.ModuleList()
     for layer in layers:
         layer.compiled_in_training = cfg.compile

@@ -29,17 +29,7 @@ class ExplainedLoading(BaseFairseqModel):
         model_cfg: Any = None,
         args: Namespace | None = None,
     ) -> Any:
-        """Load weights, see :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
-
-        Args:
-            state_dict: weights by name.
-            strict: whether the names must be those of the model.
-            model_cfg: the configuration that the checkpoint was trained with, passed to fairseq.
-            args: the command line that the checkpoint was trained with, passed to fairseq.
-
-        Raises:
-            UsageError: see :func:`posnet_fairseq.inference.weights.check_weights`; or names or shapes differ.
-        """
+        """Load weights as fairseq does, and refuse those of another model with a sentence."""
         state_dict = check_weights(self, state_dict) | {MIXERS: self.state_dict()[MIXERS]}
         try:
             return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)

@@ -19,7 +19,7 @@ def measure(
     upsample_primary: int = 1,
     longest_source: int | None = None,
 ) -> Ratio:
-    """Source and target tokens of a binarized training set, end symbols included, as fairseq's task reads it.
+    """Count source and target tokens of a binarized training set, end symbols included, as fairseq's task reads it.
 
     Args:
         folder: directory that fairseq-preprocess wrote; several, as fairseq takes them, with colons between.
@@ -27,9 +27,6 @@ def measure(
         subset: which set; those named like it with 1, 2, ... behind belong to it.
         upsample_primary: how often the first of them counts, where there are several.
         longest_source: tokens to which sources are cut. Default: they are not.
-
-    Raises:
-        UsageError: there is no training set, or it is damaged.
     """
     counts = [0, 0]
     for part in map(Path, str(folder).split(":")):
@@ -53,7 +50,7 @@ def measure(
 
 
 def _inferred(folder: Path, source: str | None, target: str | None) -> tuple[str | None, str | None]:
-    """The two languages in the names of the files, in reverse order if the one that is given says so."""
+    """Return the two languages in the names of the files, in reverse order if the one that is given says so."""
     first, second = infer_languages(folder)
     if (source, target) != (None, None) and (source == second or target == first):
         first, second = second, first
@@ -61,15 +58,9 @@ def _inferred(folder: Path, source: str | None, target: str | None) -> tuple[str
 
 
 def of_model(cfg: Any, task: Any) -> Ratio:
-    """γ of a new model: as given, else measured on the training set of its task.
+    """Return γ of a new model: as given, else measured on the training set of its fairseq task.
 
-    Args:
-        cfg: options of the model.
-        task: fairseq's task.
-
-    Returns:
-        source and target tokens; ``UNKNOWN`` where there is no training set, as when a checkpoint, which has γ, is
-        about to be loaded for translation.
+    ``UNKNOWN`` where there is no training set, as when a checkpoint, which has γ, is about to be loaded.
     """
     given = parse(cfg.length_ratio)
     if given is not None:

@@ -9,12 +9,7 @@ from typing import Any
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
-    """Decorator that replaces a function of fairseq, once.
-
-    Args:
-        owner: module or class.
-        name: of the function there. The decorated function is called in its place, with the original as first argument.
-    """
+    """Replace a function of a module or class of fairseq, once; the new one gets the original as first argument."""
 
     def replace(repaired: Callable) -> Callable:
         original = getattr(owner, name)
@@ -116,7 +111,7 @@ def refuse_overrides_of_other_models() -> None:
 
 
 def options_of_transformers() -> set[str]:
-    """The names of the options of fairseq's own Transformers and of their language models."""
+    """Return the names of the options of fairseq's own Transformers and of their language models."""
     import argparse
     import dataclasses
 

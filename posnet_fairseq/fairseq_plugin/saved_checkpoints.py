@@ -51,17 +51,13 @@ class SavedCheckpoint:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch in the name of the file, None if it has none."""
+        """Return the epoch in the name of the file, None if it has none."""
         match = re.fullmatch(r"checkpoint(\d+)\.pt", self.path.name)
         return int(match[1]) if match else None
 
 
 def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
-    """The numbered checkpoints of a folder in the order of training.
-
-    Raises:
-        UsageError: there are none, or they are of several runs.
-    """
+    """Return the numbered checkpoints of a folder in the order of training; refuse those of several runs."""
     found: dict[int, SavedCheckpoint] = {}
     for path in sorted(Path(folder).glob("checkpoint*.pt")):
         if not NUMBERED.fullmatch(path.name):
@@ -111,7 +107,7 @@ def _saved(path: Path) -> SavedCheckpoint:
 
 
 def _has_file_of_epoch(position: object, settings: dict[str, Any]) -> bool:
-    """Whether a checkpoint was also written under its epoch: it ends one, so that training continues in the next."""
+    """Return whether a checkpoint was also written under its epoch: it ends one, and training goes on in the next."""
     match position:
         case {"epoch": int(following), "iterations_in_epoch": 0} if not settings.get("no_epoch_checkpoints"):
             return (following - 1) % max(settings.get("save_interval", 1), 1) == 0
@@ -127,19 +123,14 @@ def _refuse_unless(path: Path, complete: bool) -> None:
 
 
 def _same_step(path: Path, other_path: Path) -> bool:
-    """Whether two checkpoints of equally many updates have equal weights: every update changes all biases and gains."""
+    """Return whether checkpoints of as many updates have equal weights: an update changes all biases and gains."""
     model, other = (read_checkpoint(each)["model"] for each in (path, other_path))
     small = {name: tensor for name, tensor in model.items() if tensor.dim() == 1}
     return all(name in other and torch.equal(small[name].nan_to_num(), other[name].nan_to_num()) for name in small)
 
 
 def copy_in(folder: str | Path, name: str) -> SavedCheckpoint | None:
-    """The checkpoint that ``checkpoint_best.pt`` or ``checkpoint_last.pt`` is a copy of; None if it cannot be read.
-
-    Args:
-        folder: the --save-dir.
-        name: ``best`` or ``last``.
-    """
+    """Return the checkpoint that ``checkpoint_{best,last}.pt`` is a copy of; None if it cannot be read."""
     try:
         return _saved(Path(folder, f"checkpoint_{name}.pt"))
     except UsageError:
@@ -147,11 +138,9 @@ def copy_in(folder: str | Path, name: str) -> SavedCheckpoint | None:
 
 
 def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> str | None:
-    """A sentence if the best validated checkpoint of a run was numbered and is no longer there, else None.
+    """Return a sentence if the best validated checkpoint of a run was numbered and is no longer there, else None.
 
-    Args:
-        run: numbered checkpoints in the order of training.
-        best: the checkpoint that the run's ``checkpoint_best.pt`` is a copy of, or None.
+    `best` is the checkpoint that the run's ``checkpoint_best.pt`` is a copy of, or None.
     """
     if best is None or best.valid is None or not best.numbered or best.updates > run[-1].updates:
         return None
@@ -166,11 +155,9 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
 
 
 def gap(chosen: Sequence[SavedCheckpoint], last: SavedCheckpoint | None = None) -> str | None:
-    """A sentence if the run wrote checkpoints between the chosen ones that are no longer there, else None.
+    """Return a sentence if the run wrote checkpoints between the chosen ones that are no longer there, else None.
 
-    Args:
-        chosen: checkpoints in the order of training.
-        last: the checkpoint that ``checkpoint_last.pt`` is a copy of, if no numbered one follows the chosen ones.
+    `last` is the checkpoint that ``checkpoint_last.pt`` is a copy of, if no numbered one follows the chosen ones.
     """
     updates: list[range] = []
     epochs: list[range] = []
@@ -193,12 +180,12 @@ def gap(chosen: Sequence[SavedCheckpoint], last: SavedCheckpoint | None = None) 
 
 
 def _due(begin: int, end: int, step: int) -> range:
-    """Multiples of `step` after `begin` and before `end`."""
+    """Return the multiples of `step` after `begin` and before `end`."""
     return range(begin // step * step + step, end, step) if step > 0 else range(0)
 
 
 def _some(ranges: Sequence[range], number: int = 5) -> str:
-    """The first few numbers of ranges, and the number of the others."""
+    """Return the first few numbers of ranges, and the number of the others."""
     first = list(itertools.islice(itertools.chain(*ranges), number))
     more = sum(map(len, ranges)) - len(first)
     return ", ".join(map(str, first)) + (f" and {more} more" if more else "")

@@ -6,11 +6,11 @@ from posnet_fairseq.text.dictionary import Dictionary
 
 
 def dictionary(words: int) -> Dictionary:
-    """A dictionary of invented words, with `words` entries, the four special symbols included."""
+    """Return a dictionary of invented words, with `words` entries, the four special symbols included."""
     return Dictionary(f"w{index}" for index in range(words - Dictionary.nspecial))
 
 
 def task(words: int) -> SimpleNamespace:
-    """The dictionaries that models ask of a fairseq task: one of `words` entries for source and target."""
+    """Return the dictionaries that models ask of a fairseq task: one of `words` entries for source and target."""
     entries = dictionary(words)
     return SimpleNamespace(source_dictionary=entries, target_dictionary=entries)

@@ -21,14 +21,7 @@ _LEAST: dict[str, dict[str, int]] = {
 
 
 def check_training_options(cfg: Any) -> None:
-    """Check options of a training.
-
-    Args:
-        cfg: the complete configuration of fairseq, a ``FairseqConfig`` or a ``DictConfig`` of it.
-
-    Raises:
-        UsageError: an option is out of range, or not supported on this machine.
-    """
+    """Check the options in fairseq's complete configuration of a training."""
     for section, options in _LEAST.items():
         for name, least in options.items():
             _check_least(name, getattr(cfg[section], name, None), least)

@@ -44,12 +44,7 @@ class Lexicon:
 
 
 def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
-    """The lexicon of sentence pairs.
-
-    Args:
-        source, target: sentences, of the same number.
-        target_words: entries of the target's dictionary.
-    """
+    """Return the lexicon of sentence pairs; `target_words` is the number of entries of the target's dictionary."""
     keys, counts = np.zeros(0, np.int64), np.zeros(0)
     for found, weights, _ in _pairs(source, target, target_words):
         some, index = np.unique(found, return_inverse=True)
@@ -74,7 +69,7 @@ def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
 
 
 def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Every source word with every target word of its sentence, some sentences at a time.
+    """Yield every source word with every target word of its sentence, some sentences at a time.
 
     Yields:
         (P,) ids of the pairs, source · `target_words` + target; (P,) shares of the source word in the target word, if
@@ -99,6 +94,6 @@ def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[
 
 
 def _normalized(sources: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Counts over their sum for each source word."""
+    """Return counts over their sum for each source word."""
     sums = np.bincount(sources, counts) if len(sources) else np.zeros(1)
     return np.divide(counts, sums[sources], out=np.zeros_like(counts), where=counts > 0)

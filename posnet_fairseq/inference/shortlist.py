@@ -37,12 +37,7 @@ class Shortlist:
     always: Tensor
 
     def of(self, sources: Iterable[Tensor], others: Iterable[Tensor] = ()) -> Tensor:
-        """(W,) ids of the target words for some sources, in ascending order. The special symbols keep their ids.
-
-        Args:
-            sources: (M,) token ids, each.
-            others: (P,) ids of further target words, each.
-        """
+        """Return (W,) ids of the target words of some sources, and `others`, ascending; special symbols keep theirs."""
         seen = torch.cat(list(sources)).unique()
         lengths = self.starts[seen + 1] - self.starts[seen]
         before = lengths.cumsum(0) - lengths
@@ -50,15 +45,7 @@ class Shortlist:
         return torch.cat([self.always, self.words[place], *others]).unique()
 
     def save(self, path: str | Path, vocabulary: Vocabulary) -> None:
-        """Write the shortlist.
-
-        Args:
-            path: of the file.
-            vocabulary: dictionaries that the ids belong to.
-
-        Raises:
-            UsageError: the file cannot be written.
-        """
+        """Write the shortlist for these dictionaries."""
         from safetensors.torch import save_file
 
         about = {"kind": _KIND, **_digests(vocabulary)}
@@ -68,15 +55,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: str | Path, vocabulary: Vocabulary) -> Self:
-        """The shortlist of a file.
-
-        Args:
-            path: of the file.
-            vocabulary: dictionaries of the model.
-
-        Raises:
-            UsageError: the file is missing, damaged, no shortlist, or one of other dictionaries.
-        """
+        """Read the shortlist of a file, and refuse one that is damaged or of other dictionaries than the model's."""
         from safetensors import SafetensorError, safe_open
 
         check_file(path)
@@ -102,7 +81,7 @@ class Shortlist:
         return shortlist
 
     def _fits(self, vocabulary: Vocabulary) -> bool:
-        """Whether all numbers are in range."""
+        """Return whether all numbers are in range."""
         words = torch.cat([self.words, self.always])
         return (
             len(self.starts) == len(vocabulary.source_dictionary) + 1
@@ -117,7 +96,7 @@ class Shortlist:
 def make_shortlist(
     folder: str | Path, vocabulary: Vocabulary, best: int = BEST, frequent: int = FREQUENT, sentences: int = SENTENCES
 ) -> Shortlist:
-    """The shortlist of a training set: for each source word its likeliest translations by IBM model 1.
+    """Return the shortlist of a training set: for each source word its likeliest translations by IBM model 1.
 
     Args:
         folder: directory that fairseq-preprocess wrote.
@@ -125,9 +104,6 @@ def make_shortlist(
         best: most target words of a source word.
         frequent: number of the most frequent target words, which are in every shortlist.
         sentences: most sentence pairs to learn from, spread evenly over the set.
-
-    Raises:
-        UsageError: the training set is missing, damaged, or has words that the dictionaries do not have.
     """
     stem = binarized_set(Path(folder), "train", vocabulary.languages)
     dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
@@ -153,13 +129,7 @@ def make_shortlist(
 
 
 def _corpus(path: str, words: int, most: int) -> Corpus:
-    """Some sentences of one side of a training set, without their end symbols.
-
-    Args:
-        path: of the two files, without their endings.
-        words: entries of the dictionary.
-        most: number of sentences.
-    """
+    """Return at most `most` sentences of one side of a training set, without their end symbols."""
     tokens, sizes = read_tokens(path)
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
         raise UsageError(
@@ -174,7 +144,7 @@ def _corpus(path: str, words: int, most: int) -> Corpus:
 
 
 def _digests(vocabulary: Vocabulary) -> dict[str, str]:
-    """Hashes of the two dictionaries."""
+    """Return hashes of the two dictionaries."""
     sides = {"source": vocabulary.source_dictionary, "target": vocabulary.target_dictionary}
     return {
         side: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest() for side, dictionary in sides.items()

@@ -15,12 +15,12 @@ from posnet_fairseq.transformer.sizes import GPT_SIZES, SIZES, of_arch
 
 
 def arch_names() -> list[str]:
-    """All architectures of translation models, sorted by mixer, in the order of sizes."""
+    """Return all architectures of translation models, sorted by mixer, in the order of sizes."""
     return [f"{get_mixer(name).arch}_{size}" for name in mixer_names() for size in SIZES]
 
 
 def gpt_arch_names() -> list[str]:
-    """All architectures of language models, sorted by mixer, in the order of sizes."""
+    """Return all architectures of language models, sorted by mixer, in the order of sizes."""
     decoders = [name for name in mixer_names() if "decoder" in get_mixer(name).places]
     return [f"gpt_{size}_{name}" for name in decoders for size in GPT_SIZES]
 
@@ -29,13 +29,10 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the options that the user left open with the architecture's values, and check all.
 
     Args:
-        cfg: Namespace or DictConfig with the fields of :data:`TransformerOptions`. Changed in place;
-            a second call changes nothing.
-        mixer: name of the mixer for encoder and decoder self-attention.
+        cfg: Namespace or DictConfig with the fields of :data:`TransformerOptions`. Changed in place; a second call
+            changes nothing.
+        mixer: of encoder and decoder self-attention.
         size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-
-    Raises:
-        UsageError: the task is none of translation; or see :func:`check`.
     """
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
@@ -59,12 +56,9 @@ def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
 
     Args:
-        cfg: Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
-        mixer: name of the mixer.
+        cfg: Namespace or DictConfig with the fields of :data:`LanguageModelOptions`, changed in place.
+        mixer: of the self-attention.
         size: one of :data:`posnet_fairseq.transformer.sizes.GPT_SIZES`.
-
-    Raises:
-        UsageError: the task is none of language modeling; or see :func:`check`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:
@@ -90,16 +84,9 @@ def _check_task(cfg: Any, option: str, what: str, task: str) -> None:
 def _complete(
     cfg: Any, values: Mapping[str, Any], config: type, option_value: Callable[[type[TokenMixer], Field], Any]
 ) -> None:
-    """Fill what the user left open.
+    """Fill what the user left open, and refuse options that none of the chosen mixers reads.
 
-    Args:
-        cfg: as for :func:`apply_arch`.
-        values: dict from names of the architecture's own options to their values.
-        config: the dataclass of all options; the others have its defaults.
-        option_value: function of a mixer and one of its options (a dataclasses.Field), to the option's value.
-
-    Raises:
-        UsageError: the user gave an option that none of the chosen mixers reads.
+    `values` are the architecture's own, `option_value` gives the value of a mixer's option; others have their defaults.
     """
     _fill(cfg, {option.name: option.default for option in dataclasses.fields(config)})
     _fill(cfg, values)

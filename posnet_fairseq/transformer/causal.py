@@ -32,7 +32,7 @@ class Features(NamedTuple):
 
     @property
     def layers(self) -> list[Tensor]:
-        """(B, N, D) the input of the first layer and the output of every layer."""
+        """Return (B, N, D) the input of the first layer and the output of every layer."""
         return [reorder(layer, self.back) for layer in self.in_front]
 
 
@@ -57,12 +57,7 @@ class DecoderState:
 class CausalDecoder(nn.Module):
     """Embeddings, layers, a final LayerNorm, the output projection; a subclass calls the layers.
 
-    Args:
-        cfg: options of the model.
-        embed_tokens: embedding of the predicted words.
-        padding_idx: id of the padding symbol.
-        layers: made when they are iterated over, after the positions.
-        shared_output: whether the output projection is the embedding too.
+    `layers` are made when they are iterated over, after the positions: the order decides the weights that a seed gives.
     """
 
     # The option that sets the longest sentence.
@@ -99,43 +94,31 @@ class CausalDecoder(nn.Module):
             nn.init.normal_(self.output_projection.weight, std=cfg.decoder_embed_dim**-0.5)
 
     def output_layer(self, features: Tensor) -> Tensor:
-        """(B, N, D) to (B, N, vocabulary)."""
+        """Map (B, N, D) to (B, N, vocabulary)."""
         return self.output_projection(features)
 
     def projection_to(self, words: Tensor) -> Callable[[Tensor], Tensor]:
-        """A function as :meth:`output_layer`, to the scores of some words: (B, N, D) to (B, N, W).
-
-        Args:
-            words: (W,) their ids.
-        """
+        """Return a function as :meth:`output_layer` to the scores of words with ids (W,): (B, N, D) to (B, N, W)."""
         projection: Any = self.output_projection
         if hasattr(projection, "part"):  # packed for inference
             return projection.part(words)
         return functools.partial(nn.functional.linear, weight=projection.weight[words])
 
     def read_before(self, tokens: Tensor) -> Tensor:
-        """What the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
+        """Return what the decoder reads to predict tokens (B, N): the first symbol, and all of them but the last."""
         return nn.functional.pad(tokens[:, :-1], (1, 0), value=self.first_symbol)
 
     def max_positions(self) -> int:
-        """The longest sentence."""
+        """Return the longest sentence."""
         return self.positions.max_positions
 
     def _front(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Tokens (B, N) of a full pass with padding behind them, and the order that moved them there, or None.
-
-        Raises:
-            UsageError: a sentence is too long.
-        """
+        """Return tokens (B, N) of a full pass with padding behind them, and the order that moved it there, or None."""
         tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
         return tokens, order
 
     def _begin_step(self, tokens: Tensor, state: DecoderState) -> int:
-        """Make the layers' states at the first step; the number of queries that their tables are made for.
-
-        Raises:
-            UsageError: the prefix is too long.
-        """
+        """Make the layers' states at the first step; return the number of queries that their tables are made for."""
         self.positions.check_length(state.position + 1)
         if not state.layers:
             layers: Any = self.layers

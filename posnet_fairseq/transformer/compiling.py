@@ -12,14 +12,7 @@ _MOST_GRAPHS = 64
 
 
 def check_compiler(device: str) -> None:
-    """Compile a function on a trial.
-
-    Args:
-        device: type of device, ``cpu`` or ``cuda``.
-
-    Raises:
-        UsageError: torch cannot compile on this machine.
-    """
+    """Compile a function on a trial, on a device of type ``cpu`` or ``cuda``."""
     try:
         torch.compile(_trial, dynamic=True)(torch.ones(2, device=device))
     except Exception as error:
@@ -35,11 +28,7 @@ def _trial(x: Tensor) -> Tensor:
 
 
 def compile_layer(layer: nn.Module) -> None:
-    """Let ``torch.compile`` compile calls of a layer, one graph for batches of all sizes. Layers alike share graphs.
-
-    Args:
-        layer: is changed. What torch cannot compile in it is computed as before.
-    """
+    """Let ``torch.compile`` compile calls of a layer, one graph for batches of all sizes. Layers alike share graphs."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
     layer.compile(dynamic=True)
 

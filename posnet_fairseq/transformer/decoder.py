@@ -52,16 +52,13 @@ class Decoder(CausalDecoder):
         state: DecoderState | None = None,
         need_attention: bool = False,
     ) -> Features:
-        """Everything before the output projection, for a full pass or a step.
+        """Compute everything before the output projection, for a full pass or a step.
 
         Args:
             tokens: (B, N) token ids, padded on either side; in a step the last one of each hypothesis, (B, 1).
             encoded: what the encoder returned.
             state: of the step; None in a full pass. It is advanced.
             need_attention: also compute cross-attention weights.
-
-        Raises:
-            UsageError: a sentence is longer than the model's positions.
         """
         ratio = self.length_ratio
         first, order = 0, None
@@ -106,16 +103,12 @@ class Decoder(CausalDecoder):
         return self._features(layers, attention, order)
 
     def forward(self, tokens: Tensor, encoded: EncoderOutput, state: DecoderState | None = None) -> Tensor:
-        """Scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
+        """Return scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
         return self.output_layer(self.features(tokens, encoded, state).x)
 
     @property
     def length_ratio(self) -> tuple[int, int]:
-        """γ as source tokens, target tokens; 1 to 1 where the cross-attention does not read it.
-
-        Raises:
-            UsageError: it was never measured.
-        """
+        """γ as source tokens, target tokens; 1 to 1 where the cross-attention does not read it."""
         if self._length_ratio == UNKNOWN:
             raise UsageError(
                 "the length ratio of source to target is unknown: it could not be measured in the data directory "
@@ -132,7 +125,7 @@ class Decoder(CausalDecoder):
 
 
 def _as_padded(attention: Tensor, encoded: EncoderOutput, order: Tensor | None) -> Tensor:
-    """(B, N, M) with the rows and columns in the order of the padded target and source that were given."""
+    """Return weights (B, N, M) with rows and columns in the order of the padded target and source that were given."""
     attention = reorder(attention, inverse(order))
     if encoded.order is not None:
         source_order = encoded.order.repeat_interleave(encoded.beam, dim=0)

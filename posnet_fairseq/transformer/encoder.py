@@ -42,7 +42,7 @@ class EncoderOutput:
     cross_states: list[DecodingState] = field(default_factory=list)
 
     def reorder(self, order: Tensor) -> "EncoderOutput":
-        """The output for hypotheses `order`, (R,), as beam search picks and repeats them.
+        """Return the output for hypotheses `order`, (R,), as beam search picks and repeats them.
 
         Repetitions are stored once and counted in :attr:`beam` while those of a sentence follow one another. The
         states of cross-attention move along.
@@ -50,18 +50,16 @@ class EncoderOutput:
         return self.select(*order_of_sentences(order, self.states.size(0), self.beam))
 
     def select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
-        """The output for some sentences; the states of cross-attention move along.
+        """Return the output for the sentences with numbers (S',), None for all, with `beam` hypotheses each.
 
-        Args:
-            sentences: (S',) their numbers; None for all, in their order.
-            beam: hypotheses of each sentence.
+        The states of cross-attention move along.
         """
         for state in self.cross_states:
             state.select(sentences, beam)
         return self._select(sentences, beam)
 
     def with_all_hypotheses(self) -> "EncoderOutput":
-        """The output with a row for every hypothesis, as a full pass reads it."""
+        """Return the output with a row for every hypothesis, as a full pass reads it."""
         if self.beam == 1:
             return self
         return replace(
@@ -90,14 +88,7 @@ class EncoderOutput:
 
 
 class Encoder(nn.Module):
-    """Embeddings, the layers, a final LayerNorm.
-
-    Args:
-        cfg: options of the model.
-        embed_tokens: embedding of the source's words.
-        padding_idx: id of the padding symbol.
-        mixers: settings of the layers' mixers.
-    """
+    """Embeddings, the layers, a final LayerNorm."""
 
     def __init__(self, cfg: Any, embed_tokens: nn.Embedding, padding_idx: int, mixers: Iterable[MixerSettings]) -> None:
         super().__init__()
@@ -116,15 +107,7 @@ class Encoder(nn.Module):
         self.final_norm = nn.LayerNorm(cfg.encoder_embed_dim)
 
     def encode(self, src_tokens: Tensor, return_layers: bool = False) -> EncoderOutput:
-        """Encode a batch.
-
-        Args:
-            src_tokens: (S, M) token ids, padded on either side.
-            return_layers: keep the input of the first layer and the output of every layer.
-
-        Raises:
-            UsageError: a sentence is longer than ``--max-source-positions``.
-        """
+        """Encode (S, M) token ids, padded on either side; `return_layers` keeps the input and output of every layer."""
         src_tokens, padding_mask, order = self.positions.in_front(src_tokens, src_tokens.eq(self.padding_idx))
         embedding = self.embed_tokens(src_tokens)
         x = self.dropout(self.positions.add_to(embedding))
@@ -150,5 +133,5 @@ class Encoder(nn.Module):
         return self.encode(src_tokens)
 
     def max_positions(self) -> int:
-        """The longest sentence."""
+        """Return the longest sentence."""
         return self.positions.max_positions

@@ -11,14 +11,7 @@ from posnet_fairseq.transformer.layers import LanguageModelLayer
 
 
 class LanguageModel(CausalDecoder):
-    """A stack of causal layers without cross-attention.
-
-    Args:
-        cfg: options of the model.
-        embed_tokens: embedding of the words.
-        padding_idx: id of the padding symbol.
-        mixers: settings of the layers' mixers.
-    """
+    """A stack of causal layers without cross-attention."""
 
     length_option = "--tokens-per-sample"
 
@@ -29,14 +22,11 @@ class LanguageModel(CausalDecoder):
             self.first_symbol = 0  # <s>
 
     def features(self, tokens: Tensor, state: DecoderState | None = None) -> Features:
-        """Everything before the output projection, for a full pass or a step.
+        """Compute everything before the output projection, for a full pass or a step.
 
         Args:
             tokens: (B, N) token ids, padded on either side; in a step the last one of each text, (B, 1).
             state: of the step; None in a full pass. It is advanced.
-
-        Raises:
-            UsageError: a text is longer than the model's positions.
         """
         first, order = 0, None
         if state is None:
@@ -55,5 +45,5 @@ class LanguageModel(CausalDecoder):
         return self._features(layers, None, order)
 
     def forward(self, tokens: Tensor, state: DecoderState | None = None) -> Tensor:
-        """Scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
+        """Return scores of the next token, (B, N, vocabulary). Arguments as in :meth:`features`."""
         return self.output_layer(self.features(tokens, state).x)

@@ -26,18 +26,13 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(cfg.dropout, module_name=self.__class__.__name__)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, N, D) to (B, N, D)."""
+        """Map (B, N, D) to (B, N, D)."""
         inner = self.activation_dropout(self.activation(self.inner(self.norm(x))))
         return self.dropout.add(x, self.outer(inner))
 
 
 class _SelfAttentionLayer(CompilableLayer):
-    """Self-attention by the mixer of a side, then feed-forward.
-
-    Args:
-        cfg: options of the model.
-        mixer: of the self-attention.
-    """
+    """Self-attention by the mixer of a side, then feed-forward."""
 
     def __init__(self, cfg: Any, mixer: MixerSettings) -> None:
         super().__init__()
@@ -52,7 +47,7 @@ class _SelfAttentionLayer(CompilableLayer):
     def attend(
         self, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, state: DecodingState | None, rows: int
     ) -> Tensor:
-        """(B, N, D) to (B, N, D), with the residual connection; with a state one step of decoding."""
+        """Map (B, N, D) to (B, N, D), with the residual connection; with a state one step of decoding."""
         normed = self.self_attn_norm(x)
         if state is None:
             mixed = self.self_attn(normed, padding_mask=padding_mask, positions=positions)
@@ -69,7 +64,7 @@ class EncoderLayer(_SelfAttentionLayer):
         self.add_feed_forward(cfg, "encoder")
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
-        """(B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
+        """Map (B, N, D) to (B, N, D). `padding_mask` and `positions` as the mixers get them."""
         return self.feed_forward(self.attend(x, padding_mask, positions, None, 0))
 
 
@@ -83,7 +78,7 @@ class LanguageModelLayer(_SelfAttentionLayer):
     def forward(
         self, x: Tensor, positions: Tensor | None = None, state: DecodingState | None = None, rows: int = 0
     ) -> Tensor:
-        """(B, N, D) to (B, N, D). Arguments as in :class:`DecoderLayer`."""
+        """Map (B, N, D) to (B, N, D). Arguments as in :class:`DecoderLayer`."""
         return self.feed_forward(self.attend(x, None, positions, state, rows))
 
 
@@ -109,7 +104,7 @@ class DecoderLayer(_SelfAttentionLayer):
         rows: int = 0,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """One layer, for a full pass or a step.
+        """Compute one layer, for a full pass or a step.
 
         Args:
             x: (B, N, D); in a step N = 1.

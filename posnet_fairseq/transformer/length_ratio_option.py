@@ -16,11 +16,7 @@ LOWEST, HIGHEST = Fraction(1, 100), 100
 
 
 def parse(value: object) -> Ratio | None:
-    """Source and target tokens for a ``--length-ratio``, or None for ``auto``.
-
-    Raises:
-        UsageError: it is no number, or out of range.
-    """
+    """Return source and target tokens for a ``--length-ratio``, or None for ``auto``."""
     if value in (None, AUTO):
         return None
     try:

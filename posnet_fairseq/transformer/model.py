@@ -15,12 +15,7 @@ PADDING = 1  # the id of the padding symbol in fairseq's dictionaries
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder.
-
-    Args:
-        encoder: of the source.
-        decoder: of the target.
-    """
+    """Encoder and decoder."""
 
     def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
         super().__init__()
@@ -28,25 +23,12 @@ class Transformer(nn.Module):
         self.decoder = decoder
 
     def forward(self, src_tokens: Tensor, prev_output_tokens: Tensor) -> Tensor:
-        """Scores of the next target token, (B, N, vocabulary).
-
-        Args:
-            src_tokens: (B, M) token ids.
-            prev_output_tokens: (B, N) token ids.
-        """
+        """Return scores of the next target token, (B, N, vocabulary), of (B, M) and (B, N) token ids."""
         return self.decoder(prev_output_tokens, self.encoder(src_tokens))
 
 
 def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transformer:
-    """A model with random weights.
-
-    Args:
-        cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_arch`.
-        source_words, target_words: entries of the dictionaries.
-
-    Raises:
-        UsageError: the options make no model.
-    """
+    """Return a model with random weights for dictionaries of these sizes; `cfg` is as :func:`apply_arch` left it."""
     mixers = check(cfg)
     source = word_embedding(source_words, cfg.encoder_embed_dim)
     target = source if cfg.share_all_embeddings else word_embedding(target_words, cfg.decoder_embed_dim)
@@ -55,21 +37,13 @@ def build_transformer(cfg: Any, source_words: int, target_words: int) -> Transfo
 
 
 def build_language_model(cfg: Any, words: int) -> LanguageModel:
-    """A language model with random weights.
-
-    Args:
-        cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_gpt_arch`.
-        words: entries of the dictionary.
-
-    Raises:
-        UsageError: the options make no model.
-    """
+    """Return a model with random weights for a dictionary of this size; `cfg` is as :func:`apply_gpt_arch` left it."""
     mixers = check(cfg)
     return LanguageModel(cfg, word_embedding(words, cfg.decoder_embed_dim), PADDING, mixers["decoder"])
 
 
 def word_embedding(words: int, embed_dim: int) -> nn.Embedding:
-    """An embedding with normally distributed vectors of variance 1/D, zero for padding, as fairseq starts it."""
+    """Return an embedding with normally distributed vectors of variance 1/D, zero for padding, as fairseq starts it."""
     embedding = nn.Embedding(words, embed_dim, padding_idx=PADDING)
     nn.init.normal_(embedding.weight, mean=0, std=embed_dim**-0.5)
     nn.init.zeros_(embedding.weight[PADDING])

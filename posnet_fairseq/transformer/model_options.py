@@ -88,7 +88,7 @@ class _TransformerOptions(_DecoderOptions):
 
 
 def _with_mixer_options(class_name: str, base: type) -> type:
-    """A dataclass `class_name` of the options of `base` plus the options of all registered mixers, each None until set.
+    """Return a dataclass of the options of `base` plus those of all registered mixers, each None until set.
 
     An option that may differ between layers is text, such as "4,8,16": see :func:`.placement.of_layer`.
     """
@@ -103,7 +103,7 @@ def _with_mixer_options(class_name: str, base: type) -> type:
 
 
 def per_layer(option: Field) -> bool:
-    """Whether the layers of a side may have different values of a mixer's option."""
+    """Return whether the layers of a side may have different values of a mixer's option."""
     return option.metadata.get("per_layer", False)
 
 

@@ -15,14 +15,7 @@ MOST_PARAMETERS = 10**11
 
 
 def check(cfg: Any) -> dict[str, list[MixerSettings]]:
-    """Refuse options that make no model, before any data is read.
-
-    Returns:
-        the settings of its mixers, see :func:`posnet_fairseq.transformer.placement.layer_mixers`.
-
-    Raises:
-        UsageError: with the option, the value, and what is allowed.
-    """
+    """Refuse options that make no model, before any data is read; return the settings of its mixers by place."""
     sides = dict.fromkeys(map(side_of, places(cfg)))
     layerdrops = [f"{side}_layerdrop" for side in sides]
     for name in ("dropout", "activation_dropout", *layerdrops):

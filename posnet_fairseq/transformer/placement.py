@@ -13,22 +13,18 @@ from posnet_fairseq.transformer.model_options import per_layer
 
 
 def places(cfg: Any) -> list[str]:
-    """Where a model has mixers: a language model has no encoder and no cross-attention."""
+    """Return where a model has mixers: a language model has no encoder and no cross-attention."""
     return [place for place, option in PLACE_OPTIONS.items() if getattr(cfg, option, None) is not None]
 
 
 def mixer_at(cfg: Any, place: str) -> type[TokenMixer]:
-    """The mixer class that the options put at `place`."""
+    """Return the mixer class that the options put at `place`."""
     option = PLACE_OPTIONS[place]
     return get_mixer(getattr(cfg, option), flag(option))
 
 
 def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
-    """The value of an option in one layer, from a value for all layers ("16") or from one for each ("4,8,16").
-
-    Raises:
-        UsageError: there are not as many values as layers, or one is no whole number.
-    """
+    """Return the value of an option in one layer, from one for all layers ("16") or from one for each ("4,8,16")."""
     values = str(value).split(",")
     if not all(re.fullmatch(r"\s*-?\d+\s*", number) for number in values):
         raise UsageError(f"{name} {value}: give a whole number such as 16, or one for each layer such as 4,8,16.")
@@ -41,16 +37,12 @@ def of_layer(name: str, value: Any, layer: int, layers: int) -> str:
 
 
 def gate_at(cfg: Any, place: str) -> str:
-    """The gate of the mixer at `place`: as given, else the mixer's own; cross-attention has none of its own."""
+    """Return the gate of the mixer at `place`: as given, else the mixer's own; cross-attention has none of its own."""
     return str(cfg.cross_gate or "none" if place == "cross" else cfg.gate or mixer_at(cfg, place).default_gate)
 
 
 def layer_mixers(cfg: Any) -> dict[str, list[MixerSettings]]:
-    """Return the settings of every mixer of a model: for each place, those of its layers in their order.
-
-    Raises:
-        UsageError: an option makes no mixer.
-    """
+    """Return the settings of every mixer of a model: for each place, those of its layers in their order."""
     return {
         place: [_mixer_settings(cfg, place, layer) for layer in range(getattr(cfg, f"{side_of(place)}_layers"))]
         for place in places(cfg)
@@ -88,7 +80,7 @@ def _mixer_settings(cfg: Any, place: str, layer: int) -> MixerSettings:
 
 
 def position_readers(cfg: Any, side: str) -> list[type[TokenMixer]]:
-    """The mixers that want position vectors of one side of the model: a list of classes, self-attention's first."""
+    """Return the mixers that want position vectors of one side of the model, self-attention's first."""
     if "cross" not in places(cfg):
         return [mixer_at(cfg, side)] * mixer_at(cfg, side).reads_positions
     cross = mixer_at(cfg, "cross")
@@ -97,6 +89,6 @@ def position_readers(cfg: Any, side: str) -> list[type[TokenMixer]]:
 
 
 def position_kind(cfg: Any, side: str) -> str:
-    """The kind of position embedding of one side: as given, else as the mixers that read it have it by default."""
+    """Return the kind of position embedding of one side: as given, else the default of the mixers that read it."""
     default = (*position_readers(cfg, side), mixer_at(cfg, side))[0].position_embedding
     return str(cfg.position_embedding or default)

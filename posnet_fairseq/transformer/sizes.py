@@ -16,7 +16,7 @@ class Size:
     clip_distance: int
 
     def of_side(self, side: str) -> dict[str, Any]:
-        """The options of the encoder's or the decoder's shape, a dict."""
+        """Return the options of the encoder's or the decoder's shape."""
         names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
         return {f"{side}_{name}": getattr(self, name) for name in names}
 
@@ -43,5 +43,5 @@ GPT_SIZES = {
 
 
 def of_arch(mixer: Any, option: Field, size: Size) -> Any:
-    """The value that the architectures of a size give to an option (a dataclasses.Field) of a mixer."""
+    """Return the value that the architectures of a size give to an option of a mixer."""
     return getattr(size, option.name, mixer.arch_options.get(option.name, option.default))

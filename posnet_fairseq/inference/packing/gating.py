@@ -13,9 +13,7 @@ from posnet_fairseq.mixers.bases.gating import Gating
 class JoinedGating(nn.Module):
     """The ``gelu`` gate of self-attention, whose values and gate are both of the queries.
 
-    Args:
-        gating: whose weights are taken.
-        pack: makes the layer of a linear one that GELU follows.
+    `pack` makes the layer of a linear one that GELU follows.
     """
 
     def __init__(self, gating: Gating, pack: Callable[[nn.Linear], nn.Module]) -> None:
@@ -27,7 +25,7 @@ class JoinedGating(nn.Module):
         self._waiting: Any = WeakTensorKeyDictionary()
 
     def value(self, memory: Tensor) -> Tensor:
-        """Tokens (B, N, D) to values (B, N, D). Their gate waits for :meth:`forward`."""
+        """Return values (B, N, D) of tokens (B, N, D). Their gate waits for :meth:`forward`."""
         value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
         self._waiting[memory] = gate
         return self.value_norm(value)
@@ -38,7 +36,7 @@ class JoinedGating(nn.Module):
 
 
 def _joined(*layers: Any) -> nn.Linear:
-    """A linear layer with the outputs of several, one after another."""
+    """Return a linear layer with the outputs of several, one after another."""
     outputs = sum(layer.out_features for layer in layers)
     joined = nn.Linear(layers[0].in_features, outputs, device="meta")  # without random numbers
     biases = (layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers)

@@ -13,13 +13,7 @@ Activation = Literal["none", "relu", "gelu"]
 
 
 class PlainLinear(nn.Module):
-    """Linear layer as torch has it, with what follows it.
-
-    Args:
-        linear: layer whose weights are taken.
-        activation: what follows.
-        dtype: that weights and inputs are rounded to; products are in float32.
-    """
+    """Linear layer as torch has it, with what follows it; weights and inputs are rounded to `dtype`."""
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -30,20 +24,15 @@ class PlainLinear(nn.Module):
         self._activate = {"none": nn.Identity(), "relu": nn.ReLU(inplace=True), "gelu": nn.GELU()}[activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         return self._activate(F.linear(_rounded(x, self._dtype), self.weight, self.bias))
 
 
 class PackedLinear(nn.Module):
-    """Linear layer by oneDNN, in float32 or bfloat16, with what follows it.
+    """Linear layer by oneDNN, with weights in float32 or bfloat16, with what follows it.
 
     Inputs and outputs are float32. With bfloat16 weights the inputs are rounded to bfloat16, and products are summed in
     float32.
-
-    Args:
-        linear: layer whose weights are taken.
-        activation: what follows.
-        dtype: ``torch.float32`` or ``torch.bfloat16``.
     """
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:
@@ -56,7 +45,7 @@ class PackedLinear(nn.Module):
         self._multiply: Any = torch.ops.mkldnn._linear_pointwise.default
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         if x.dtype == self._dtype:
             return self._multiply(x, self._weight, self._bias, self._activation, [], self._algorithm)
         out = self._multiply(x.to(self._dtype), self._weight, self._bias, self._activation, [], self._algorithm)
@@ -66,13 +55,9 @@ class PackedLinear(nn.Module):
 class Int8Linear(nn.Module):
     """Linear layer with weights of 8 bits, each output with a scale of its own.
 
-    Inputs are rounded to 8 bits in every call; outputs are float32.
-
-    Args:
-        linear: layer whose weights are taken.
-        activation: what follows.
-        by_row: scale each row of the inputs to the same largest number first, which rounds small rows as finely as
-            large ones. By default one scale serves the whole batch, which is faster.
+    Inputs are rounded to 8 bits in every call; outputs are float32. With `by_row` each row of the inputs is scaled to
+    the same largest number first, which rounds small rows as finely as large ones. By default one scale serves the
+    whole batch, which is faster.
     """
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", by_row: bool = False) -> None:
@@ -92,7 +77,7 @@ class Int8Linear(nn.Module):
         self._leaves_a_bit_out = not torch.cpu._is_vnni_supported()  # other processors would overflow in sums
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         if self._by_row:
             largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=torch.finfo(torch.float32).tiny)
             out = self._multiply(x / largest, self._weight, self._leaves_a_bit_out).mul_(largest)
@@ -102,11 +87,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """Embedding with weights of 8 bits, each row with a scale of its own.
-
-    Args:
-        embedding: whose weights are taken.
-    """
+    """Embedding with weights of 8 bits, each row with a scale of its own."""
 
     def __init__(self, embedding: Any) -> None:
         super().__init__()
@@ -115,17 +96,14 @@ class Int8Embedding(nn.Module):
         self._scales = scales[:, None].float()
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Token ids in any shape to vectors, (..., D) in float32."""
+        """Map token ids in any shape to vectors, (..., D) in float32."""
         return F.embedding(tokens, self._rows).float() * F.embedding(tokens, self._scales)
 
 
 class VocabularyLinear(nn.Module):
-    """The projection to the scores of all words, of which some words can be taken.
+    """The projection without bias to the scores of all words, of which some words can be taken.
 
-    Args:
-        linear: layer without bias, whose weights are taken.
-        words: ids of words to the rows of its weight, (W,) to (W, D).
-        pack: makes the layer that multiplies of a linear one.
+    `words` maps ids (W,) to rows of its weight (W, D), and `pack` makes the layer that multiplies of a linear one.
     """
 
     def __init__(self, linear: nn.Linear, words: nn.Module, pack: Callable[[nn.Linear], nn.Module]) -> None:
@@ -135,27 +113,27 @@ class VocabularyLinear(nn.Module):
         self.all = pack(linear)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., vocabulary)."""
+        """Map (..., D) to (..., vocabulary)."""
         return self.all(x)
 
     def part(self, words: Tensor) -> nn.Module:
-        """The projection to some words, given by their ids, (W,)."""
+        """Return the projection to some words, given by their ids, (W,)."""
         linear = nn.Linear(self.in_features, len(words), bias=False, device="meta")
         linear.weight = nn.Parameter(self.words(words), requires_grad=False)
         return self._pack(linear)
 
 
 def _copied_bias(linear: nn.Linear, dtype: torch.dtype) -> Tensor | None:
-    """The bias in a dtype, in memory of its own: parameters may lie in a file, which others may change."""
+    """Return the bias in a dtype, in memory of its own: parameters may lie in a file, which others may change."""
     return None if linear.bias is None else linear.bias.detach().to(dtype, copy=True)
 
 
 def _rounded(numbers: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers as near to those given as another type has them; they themselves where it is theirs."""
+    """Return numbers as near to those given as another type has them; they themselves where it is theirs."""
     return numbers if numbers.dtype == dtype else numbers.to(dtype).to(numbers.dtype)
 
 
 def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of a matrix (O, I) as 8-bit integers, and what each is multiplied by, (O,) in float64."""
+    """Return the rows of a matrix (O, I) as 8-bit integers, and what each is multiplied by, (O,) in float64."""
     scales = (weight.abs().amax(dim=1).double() / 127).clamp(min=torch.finfo(torch.float32).tiny)
     return (weight / scales[:, None]).round().to(torch.int8), scales

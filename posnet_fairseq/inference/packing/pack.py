@@ -34,19 +34,19 @@ WORTHWHILE = 1.2
 
 
 def pack(model: nn.Module, dtype: str) -> None:
-    """Replace the layers that multiply tokens by faster ones, on a CPU.
+    """Replace the layers of a float32 model that multiply tokens by faster ones, on a CPU.
 
-    Energies of positions are left as they are: they are computed once.
+    Energies of positions are left as they are: they are computed once. The model can then be neither trained nor saved.
 
     Args:
-        model: in evaluation mode and float32. It is changed, and can be neither trained nor saved any more.
+        model: in evaluation mode. It is changed.
         dtype: of weights: ``float32``, ``bf16`` or ``int8``.
     """
     _pack(model, dtype, {})
 
 
 def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> None:
-    """As :func:`pack`. `embeddings`: those that have been replaced; source, target and output may share one."""
+    """Replace layers. `embeddings`: those that have been replaced; source, target and output may share one."""
 
     def embedding_of(embedding: nn.Module) -> nn.Module:
         if dtype == "int8" and embedding not in embeddings:
@@ -76,7 +76,7 @@ def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> No
 
 
 def _multiplies_tokens(module: nn.Module, name: str) -> bool:
-    """Whether a linear layer of a module is called with tokens; mixers may have others, of positions."""
+    """Return whether a linear layer of a module is called with tokens; mixers may have others, of positions."""
     return name in _PROJECTIONS if isinstance(module, TokenMixer) else not isinstance(module, Energy)
 
 
@@ -99,7 +99,7 @@ _speedup: float | None = None
 
 
 def packing_speedup() -> float:
-    """How many times as fast layers are with packed weights on this processor, by a measurement."""
+    """Measure once how many times as fast layers are with packed weights on this processor."""
     global _speedup
     if _speedup is None:
         _speedup = _measured_speedup()
@@ -107,11 +107,7 @@ def packing_speedup() -> float:
 
 
 def assume_packing_speedup(value: float) -> None:
-    """Take over the measurement of another process, so that layers here are packed as they are there.
-
-    Args:
-        value: what :func:`packing_speedup` returned.
-    """
+    """Take over the measurement of another process, so that layers here are packed as they are there."""
     global _speedup
     _speedup = value
 
@@ -124,12 +120,12 @@ def _measured_speedup() -> float:
 
 
 def weights_are_packed() -> bool:
-    """Whether weights of float32 are packed on this processor."""
+    """Return whether weights of float32 are packed on this processor."""
     return packing_speedup() > WORTHWHILE
 
 
 def describe_packing() -> str:
-    """What was measured, and what follows from it, as a clause."""
+    """Return what was measured, and what follows from it, as a clause."""
     speedup = packing_speedup()
     choice = "are packed" if weights_are_packed() else "stay unpacked"
     return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
@@ -144,7 +140,7 @@ def _example() -> tuple[torch.Tensor, nn.Linear]:
 
 @torch.inference_mode()
 def _seconds(layer: nn.Module, x: torch.Tensor, times: int = 5) -> float:
-    """The least time of a few calls."""
+    """Return the least time of a few calls."""
     layer(x)
     seconds = []
     for _ in range(times):

@@ -18,18 +18,18 @@ from posnet_fairseq.text.dictionary import Dictionary
 
 
 class BeamSearch:
-    """Search with a model or an ensemble.
+    """Search with a model or an ensemble on one device.
 
-    A sentence is finished, and leaves the batch, when `beam` of its hypotheses have ended, each among the
-    best of its step. The models' device is waited for once a step.
+    A sentence is finished, and leaves the batch, when `beam` of its hypotheses have ended, each among the best of its
+    step. The host waits for the device once a step.
 
     Args:
-        models: translation models or language models in evaluation mode, on one device.
+        models: translation models or language models in evaluation mode.
         dictionary: of the target.
         settings: of the search.
         nbest: most hypotheses to return for each source.
         attention: also return the cross-attention weights.
-        shortlist: of the target words to search among; default: all. It depends on all sources of a batch.
+        shortlist: of the target words to search among, which depends on all sources of a batch; default: all.
     """
 
     def __init__(
@@ -52,14 +52,7 @@ class BeamSearch:
     def check(
         self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None
     ) -> tuple[int, Sequence[Tensor]]:
-        """Refuse a batch that has no hypotheses. Arguments as for a call.
-
-        Returns:
-            most tokens of a hypothesis, the end symbol not counted; and what each hypothesis begins with.
-
-        Raises:
-            UsageError: the settings or the prefixes leave none.
-        """
+        """Return the most tokens of a hypothesis, without end symbol, and the prefixes; refuse what leaves none."""
         settings = self._settings
         if prefixes is None:
             prefixes = sources if self._is_language_model else [sources[0][:0]] * len(sources)
@@ -70,16 +63,11 @@ class BeamSearch:
 
     @torch.inference_mode()
     def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first.
+        """Return the best hypotheses of each source, best first.
 
         Args:
-            sources: (M,) token ids with the end symbol, each. For a language model, beginnings of texts, which may be
-                empty, without end symbol.
-            prefixes: (P,) token ids that each hypothesis begins with, without end symbol; may be empty. Not for a
-                language model, where the sources are just that.
-
-        Raises:
-            UsageError: what the models compute is infinite or no number, or the settings leave no hypothesis.
+            sources: (M,) token ids with the end symbol, each; for a language model (P,) beginnings without it.
+            prefixes: (P,) token ids that each hypothesis begins with, without end symbol; not for a language model.
         """
         settings, eos = self._settings, self._dictionary.eos()
         device = next(self._models[0].parameters()).device
@@ -139,7 +127,7 @@ class BeamSearch:
         return best
 
     def _allowed(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor]) -> Tensor | None:
-        """(W,) ids of the target words to search among, in ascending order; None for all."""
+        """Return (W,) ids of the target words to search among, in ascending order; None for all."""
         if self._shortlist is None:
             return None
         allowed = self._shortlist.of(sources, prefixes)

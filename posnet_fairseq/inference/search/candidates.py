@@ -27,13 +27,9 @@ class Candidates(NamedTuple):
     rows: Tensor
 
     def without(self, ended: Tensor, count: int) -> "Candidates":
-        """The first continuations that do not end their hypothesis, (S, `count`).
+        """Return the first `count` continuations that do not end their hypothesis; `ended` is (S, C).
 
         Where there are too few, some that end come last, with the score -inf, from which nothing follows.
-
-        Args:
-            ended: (S, C) whether it ends.
-            count: number of continuations.
         """
         width = ended.size(1)
         rank = torch.arange(width, device=ended.device) + ended * width
@@ -42,16 +38,15 @@ class Candidates(NamedTuple):
         return Candidates(*(each.gather(1, chosen) for each in (scores, self.words, self.rows)))
 
     def select(self, sentences: Tensor) -> "Candidates":
-        """The continuations of some sentences, by their numbers in the batch."""
+        """Return the continuations of some sentences, by their numbers in the batch."""
         return Candidates(*(each.index_select(0, sentences) for each in self))
 
 
 def best_candidates(scores: Tensor, before: Tensor, count: int) -> Candidates:
-    """The best continuations, best first.
+    """Return the best continuations, best first.
 
-    The best entries lie in the blocks of the vocabulary with the largest maxima, so that most of it is only looked
-    through for these. For large vocabularies this is several times as fast as ``topk``; the order of equal entries may
-    be another.
+    The best entries lie in the blocks of the vocabulary with the largest maxima, so most of it is only searched for
+    these. For large vocabularies this is several times as fast as ``topk``; equal entries may come in another order.
 
     Args:
         scores: (S, W, V) of the next token of each of the W hypotheses of a sentence.
@@ -81,14 +76,7 @@ def best_candidates(scores: Tensor, before: Tensor, count: int) -> Candidates:
 
 
 class Sampler:
-    """Draws continuations, with random numbers that depend on the seed, the source and the step only.
-
-    Args:
-        sources: (M,) token ids of each sentence.
-        settings: of the search.
-        steps: most steps of the search.
-        device: of the models.
-    """
+    """Draw continuations, with random numbers that depend on the seed, the source and the step only."""
 
     def __init__(self, sources: Sequence[Tensor], settings: SearchSettings, steps: int, device: torch.device) -> None:
         self._topk, self._topp = settings.sampling_topk, settings.sampling_topp
@@ -100,7 +88,7 @@ class Sampler:
         self._uniform = torch.stack(drawn).to(device)
 
     def __call__(self, log_probabilities: Tensor, scores: Tensor, numbers: Tensor, step: int) -> Candidates:
-        """One continuation for each hypothesis, or all hypotheses of a sentence from its only one.
+        """Return one continuation for each hypothesis, or all hypotheses of a sentence from its only one.
 
         Args:
             log_probabilities, scores: see :func:`best_candidates`.
@@ -122,7 +110,7 @@ class Sampler:
         return Candidates(drawn.flatten(1), words.flatten(1), rows.flatten(1))
 
     def _likely(self, log_probabilities: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Log probabilities to draw with, -inf for what is not drawn, and the tokens' ids, None if all are there."""
+        """Return log probabilities, -inf for what is not drawn, and the tokens' ids, None if all are there."""
         if self._topk:
             each = log_probabilities.flatten(0, 1)[:, None]
             best, ids, _ = best_candidates(each, each.new_zeros(len(each), 1), self._topk)

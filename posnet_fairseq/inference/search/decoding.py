@@ -10,13 +10,13 @@ from posnet_fairseq.transformer.encoder import EncoderOutput
 
 
 class Decoding:
-    """A model on its way through a batch; the sources are encoded once.
+    """A model that decodes a batch step by step; the sources are encoded once.
 
     The hypotheses of a sentence follow one another. States of self-attention have a row for each of them; the
     encoder's output and the states of cross-attention have a row for each sentence, and move with the sentences only.
 
     Args:
-        model: translation model with an ``encoder`` and a ``decoder``, or a language model, in evaluation mode.
+        model: translation model, or language model without ``encoder``, in evaluation mode.
         sources: (S, M) token ids with end symbols, padded on the right; of a language model only S counts.
         need_attention: also return cross-attention weights.
         allowed: (W,) ids of the target words that can follow, whose places then take the place of ids; None for all.
@@ -36,11 +36,7 @@ class Decoding:
             self._encoded = replace(model.encoder.encode(sources), embedding=None)
 
     def step(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Scores of each hypothesis' next token, (R, V), and its cross-attention weights, (R, M), or None.
-
-        Args:
-            tokens: (R,) the last token of each hypothesis.
-        """
+        """Return scores of each hypothesis' next token, (R, V), and its cross-attention weights, (R, M), or None."""
         if self._allowed is not None:
             tokens = self._allowed[tokens]
         if self._encoded is None:
@@ -51,12 +47,7 @@ class Decoding:
         return self._project(features.x).squeeze(1), attention
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
-        """Continue with other hypotheses.
-
-        Args:
-            order: (R',) numbers of the hypotheses to continue with, the same number for each sentence.
-            sentences: numbers of the sentences that stay; None if all do.
-        """
+        """Continue with the hypotheses `order`, (R',), as many for each sentence; `sentences` that stay, None: all."""
         self._state.reorder(order)
         if sentences is not None:
             self._sentences = sentences.size(0)

@@ -13,13 +13,7 @@ _LOG2_E = math.log2(math.e)
 
 
 class Ensemble:
-    """Models whose probabilities are averaged; their mixers may differ.
-
-    Args:
-        models, sources, need_attention: see :class:`posnet_fairseq.inference.search.decoding.Decoding`.
-        temperature: scores are divided by it before the softmax.
-        allowed: see :class:`posnet_fairseq.inference.search.decoding.Decoding`.
-    """
+    """Models whose probabilities are averaged; their mixers may differ. Arguments as of :class:`Decoding`."""
 
     def __init__(
         self,
@@ -33,15 +27,14 @@ class Ensemble:
         self._temperature = temperature
 
     def step(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Scores of each hypothesis' next token, and weights.
+        """Compute the scores of each hypothesis' next token.
 
         Args:
             tokens: (R,) the last token of each hypothesis.
 
         Returns:
             (R, V) scores in float32; (R, 1) what to subtract from them for log probabilities, infinite or NaN where
-            the models' scores are; and (R, M) the mean of the weights of the models that have cross-attention weights,
-            None if no model has them.
+            the models' scores are; and (R, M) the mean of their cross-attention weights, None if no model has them.
         """
         scores, weights = zip(*(self._member_step(member, tokens) for member in self._members), strict=True)
         found = [each for each in weights if each is not None]
@@ -55,12 +48,12 @@ class Ensemble:
         return mean, torch.where(first.isnan(), first, math.log(len(scores))), attention
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
-        """See :meth:`posnet_fairseq.inference.search.decoding.Decoding.reorder`."""
+        """See :meth:`Decoding.reorder`."""
         for member in self._members:
             member.reorder(order, sentences)
 
     def _member_step(self, member: Decoding, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The scores are fresh: what is computed of them can take their place."""
+        """Return fresh scores, whose memory can be used again, and weights."""
         scores, weights = member.step(tokens)
         scores = scores.float()
         if self._temperature != 1:
@@ -69,7 +62,7 @@ class Ensemble:
 
 
 def log_sum_exp(scores: Tensor) -> Tensor:
-    """log Σ exp of each row, (R, 1) of (R, V)."""
+    """Return log Σ exp of each row, (R, 1) of (R, V)."""
     top = scores.amax(dim=1, keepdim=True)
     # torch computes powers of 2 on CPUs several times as fast as those of e.
     powers = torch.add(top * -_LOG2_E, scores, alpha=_LOG2_E).exp2_()

@@ -26,10 +26,6 @@ class Hypotheses:
     """Hypotheses as a tree, on the device of the models until the search is over.
 
     Every row of every step is a node: its last token, and the node that it continues.
-
-    Args:
-        tokens: (S,) the tokens that the decoder starts with.
-        beam: hypotheses to collect for each sentence.
     """
 
     def __init__(self, tokens: Tensor, beam: int) -> None:
@@ -42,7 +38,7 @@ class Hypotheses:
         self._scores = torch.zeros(len(tokens), beam + 1, device=tokens.device)
 
     def end(self, numbers: Tensor, rows: Tensor, scores: Tensor, ended: Tensor) -> Tensor:
-        """Keep hypotheses that end in this step, in their order, until a sentence has enough.
+        """Keep hypotheses that end in this step, in their order, until a sentence has `beam`.
 
         Args:
             numbers: (S,) of the sentences.
@@ -62,12 +58,7 @@ class Hypotheses:
         return count < self._beam
 
     def extend(self, tokens: Tensor, order: Tensor) -> None:
-        """Go on to the next step.
-
-        Args:
-            tokens: (R,) the last token of each hypothesis.
-            order: (R,) which of the hypotheses before they continue.
-        """
+        """Go on to the next step: (R,) the last token of each hypothesis, and (R,) which one before it continues."""
         self._parents.append(order + self._first)
         self._first += len(self._tokens[-1])
         self._tokens.append(tokens)
@@ -79,7 +70,7 @@ class Hypotheses:
     def best(
         self, nbest: int, eos: int, source_lengths: Sequence[int], ids: Tensor | None = None
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence that have ended, best first.
+        """Return the hypotheses of each sentence that have ended, best first.
 
         Args:
             nbest: at most this number of each sentence.
@@ -104,7 +95,7 @@ class Hypotheses:
 
 
 def _path(node: int, parents: list[int]) -> list[int]:
-    """The nodes from the first step to a node."""
+    """Return the nodes from the first step to a node."""
     path = [node]
     while parents[path[-1]] >= 0:
         path.append(parents[path[-1]])

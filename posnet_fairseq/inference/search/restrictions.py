@@ -41,10 +41,10 @@ class Restrictions:
         self._history: Tensor | None = None
 
     def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor) -> None:
-        """Set the log probabilities of what is not allowed to -inf, as fairseq does for each sentence by itself.
+        """Set log probabilities (S, W, V) of what is not allowed to -inf, as fairseq does for each sentence alone.
 
         Args:
-            log_probabilities: (S, W, V), changed in place.
+            log_probabilities: changed in place.
             step: from 0.
             numbers: (S,) of the sentences, in the order of the prefixes.
         """
@@ -69,12 +69,7 @@ class Restrictions:
             log_probabilities.scatter_(2, index, kept)
 
     def advance(self, words: Tensor, order: Tensor) -> None:
-        """Take note of the hypotheses that the search continues with.
-
-        Args:
-            words: (R,) their last tokens.
-            order: (R,) which of the hypotheses before they continue.
-        """
+        """Take note of the last tokens, (R,), and of which of the hypotheses before they continue, (R,)."""
         if self._settings.no_repeat_ngram_size:
             words = words[:, None]
             before = self._history
@@ -84,11 +79,7 @@ class Restrictions:
 def check_restrictions(
     settings: SearchSettings, dictionary: Dictionary, max_len: int, prefixes: Sequence[Tensor]
 ) -> None:
-    """Refuse settings and prefixes that leave no translation. Arguments as for :class:`Restrictions`.
-
-    Raises:
-        UsageError: they leave none.
-    """
+    """Refuse settings and prefixes that leave no translation. Arguments as for :class:`Restrictions`."""
     longest, ends = max(map(len, prefixes)), (dictionary.pad(), dictionary.eos())
     names = f"{option('max_len_a')}, {option('max_len_b')}"
     limit = f"the translations of this batch end after {max_len} tokens at most ({names})"
@@ -101,13 +92,7 @@ def check_restrictions(
 
 
 def forbid_repetitions(log_probabilities: Tensor, history: Tensor, size: int) -> None:
-    """Set the log probabilities of tokens that would repeat a sequence of tokens to -inf.
-
-    Args:
-        log_probabilities: (R, V), changed in place.
-        history: (R, N) the tokens of each hypothesis.
-        size: length of the sequences.
-    """
+    """Set log probabilities (R, V) of tokens that would repeat `size` tokens of `history`, (R, N), to -inf."""
     if history.size(1) >= size:
         seen = history.unfold(1, size, 1)
         last = history[:, history.size(1) - size + 1 :]
