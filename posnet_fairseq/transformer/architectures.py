@@ -1,7 +1,7 @@
 """The architectures: every mixer times every size."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field
 from typing import Any
 
@@ -26,13 +26,9 @@ def gpt_arch_names() -> list[str]:
 
 
 def apply_arch(cfg: Any, mixer: str, size: str) -> None:
-    """Fill the options that the user left open with the architecture's values, and check all.
+    """Fill the options that the user left open with those of a mixer and a size of :data:`SIZES`, and check all.
 
-    Args:
-        cfg: Namespace or DictConfig with the fields of :data:`TransformerOptions`. Changed in place; a second call
-            changes nothing.
-        mixer: of encoder and decoder self-attention.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
+    `cfg` is a Namespace or DictConfig with the fields of :data:`TransformerOptions`; a second call changes nothing.
     """
     arch = f"{get_mixer(mixer).arch}_{size}"
     _check_task(cfg, "max_source_positions", f"{arch} is a translation model", "translation")
@@ -40,9 +36,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
     # A mixer that cannot stand in the decoder (FourierNet) leaves it to attention.
     decoder = mixer if "decoder" in get_mixer(mixer).places else "attention"
     values: dict[str, Any] = {"encoder_self_mixer": mixer, "decoder_self_mixer": decoder, "cross_mixer": "attention"}
-    for side in ("encoder", "decoder"):
-        values |= shape.of_side(side)
-    values |= {"activation_fn": "relu", "dropout": shape.dropout}
+    values |= shape.of_side("encoder") | shape.of_side("decoder") | {"activation_fn": "relu", "dropout": shape.dropout}
     _complete(cfg, values, TransformerOptions, lambda mixer, option: of_arch(mixer, option, shape))
     if cfg.length_ratio is not None and not mixer_at(cfg, "cross").reads_length_ratio:
         raise UsageError(
@@ -55,10 +49,7 @@ def apply_arch(cfg: Any, mixer: str, size: str) -> None:
 def apply_gpt_arch(cfg: Any, mixer: str, size: str) -> None:
     """Fill the open options of a language model of Translution (Fan et al., 2025) Table 7, and check all.
 
-    Args:
-        cfg: Namespace or DictConfig with the fields of :data:`LanguageModelOptions`, changed in place.
-        mixer: of the self-attention.
-        size: one of :data:`posnet_fairseq.transformer.sizes.GPT_SIZES`.
+    `cfg` is a Namespace or DictConfig with the fields of :data:`LanguageModelOptions`.
     """
     _check_task(cfg, "tokens_per_sample", f"gpt_{size}_{mixer} is a language model", "language_modeling")
     if cfg.tokens_per_sample < 1:
@@ -97,16 +88,13 @@ def _complete(
         for option in dataclasses.fields(mixer.Config):
             read.setdefault(option.name, option_value(mixer, option))
     for name in option_fields().keys() - read.keys():
-        _check_unread(cfg, name, mixers)
+        if getattr(cfg, name) not in (None, False):
+            names = ", ".join(sorted(mixer.name for mixer in mixers))
+            raise UsageError(
+                f"{flag(name)} {getattr(cfg, name)}: none of the chosen mixers ({names}) reads it. Leave it out or "
+                "choose another."
+            )
     _fill(cfg, read)
-
-
-def _check_unread(cfg: Any, name: str, mixers: Iterable[type[TokenMixer]]) -> None:
-    if getattr(cfg, name) not in (None, False):
-        raise UsageError(
-            f"{flag(name)} {getattr(cfg, name)}: none of the chosen mixers "
-            f"({', '.join(sorted(mixer.name for mixer in mixers))}) reads it. Leave it out or choose another."
-        )
 
 
 def _fill(cfg: Any, values: Mapping[str, Any]) -> None:

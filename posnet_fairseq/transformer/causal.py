@@ -16,19 +16,12 @@ from posnet_fairseq.transformer.placement import position_kind, position_readers
 
 
 class Features(NamedTuple):
-    """What a decoder computes before its output projection.
+    """What a decoder computes before its output projection."""
 
-    Attributes:
-        x: (B, N, D).
-        attention: (B, N, M) cross-attention weights of the last layer, averaged over its heads, or None.
-        in_front: (B, N, D) the input of the first layer and the output of every layer, padding behind the tokens.
-        back: (B, N) the order that moves the padding to where it was, or None if it is there.
-    """
-
-    x: Tensor
-    attention: Tensor | None
-    in_front: list[Tensor]
-    back: Tensor | None
+    x: Tensor  # (B, N, D)
+    attention: Tensor | None  # (B, N, M) cross-attention weights of the last layer, averaged over its heads
+    in_front: list[Tensor]  # (B, N, D) the input of the first layer and the output of every layer, padding behind
+    back: Tensor | None  # (B, N) the order that moves the padding to where it was, or None if it is there
 
     @property
     def layers(self) -> list[Tensor]:
@@ -38,15 +31,10 @@ class Features(NamedTuple):
 
 @dataclass
 class DecoderState:
-    """The state of a decoder in step-by-step decoding.
+    """The state of a decoder in step-by-step decoding."""
 
-    Attributes:
-        position: of the next token, from 0.
-        layers: the state of each layer's self-attention; made at the first step.
-    """
-
-    position: int = 0
-    layers: list[DecodingState] = field(default_factory=list)
+    position: int = 0  # of the next token
+    layers: list[DecodingState] = field(default_factory=list)  # of each self-attention; made at the first step
 
     def reorder(self, order: Tensor) -> None:
         """Continue with the hypotheses `order`, (R,), as beam search picks and repeats them."""
@@ -111,11 +99,6 @@ class CausalDecoder(nn.Module):
     def max_positions(self) -> int:
         """Return the longest sentence."""
         return self.positions.max_positions
-
-    def _front(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return tokens (B, N) of a full pass with padding behind them, and the order that moved it there, or None."""
-        tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
-        return tokens, order
 
     def _begin_step(self, tokens: Tensor, state: DecoderState) -> int:
         """Make the layers' states at the first step; return the number of queries that their tables are made for."""

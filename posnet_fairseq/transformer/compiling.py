@@ -3,7 +3,7 @@
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posnet_fairseq.shared.errors import UsageError, option
 
@@ -14,17 +14,13 @@ _MOST_GRAPHS = 64
 def check_compiler(device: str) -> None:
     """Compile a function on a trial, on a device of type ``cpu`` or ``cuda``."""
     try:
-        torch.compile(_trial, dynamic=True)(torch.ones(2, device=device))
+        torch.compile(lambda x: x + 1, dynamic=True)(torch.ones(2, device=device))
     except Exception as error:
         needed = "a C++ compiler and Python's headers" if device == "cpu" else "Triton and a C compiler"
         raise UsageError(
             f"{option('compile')}: torch could not compile a function on this machine, which takes {needed}. Install "
             f"them (on Debian and Ubuntu: build-essential and python3-dev), or leave {option('compile')} out."
         ) from error
-
-
-def _trial(x: Tensor) -> Tensor:
-    return x + 1
 
 
 def compile_layer(layer: nn.Module) -> None:

@@ -19,13 +19,8 @@ from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 class Decoder(CausalDecoder):
     """A stack of layers with causal self-attention and cross-attention.
 
-    Args:
-        cfg: options of the model.
-        embed_tokens: embedding of the target's words.
-        padding_idx: id of the padding symbol.
-        length_ratio: γ as source tokens, target tokens, which becomes part of the checkpoint; None where the
-            cross-attention does not read it.
-        mixers: settings of the layers' mixers, by place.
+    `length_ratio` is γ as source tokens, target tokens, which becomes part of the checkpoint; None where the
+    cross-attention does not read it. `mixers` are settings by place.
     """
 
     def __init__(
@@ -57,13 +52,14 @@ class Decoder(CausalDecoder):
         Args:
             tokens: (B, N) token ids, padded on either side; in a step the last one of each hypothesis, (B, 1).
             encoded: what the encoder returned.
-            state: of the step; None in a full pass. It is advanced.
+            state: of the step, advanced; None in a full pass.
             need_attention: also compute cross-attention weights.
         """
         ratio = self.length_ratio
         first, order = 0, None
         if state is None:
-            encoded, (tokens, order) = encoded.with_all_hypotheses(), self._front(tokens)
+            encoded = encoded.with_all_hypotheses()
+            tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
             rows = tokens.size(1)
         else:
             first, rows = state.position, self._begin_step(tokens, state)

@@ -17,29 +17,17 @@ from posnet_fairseq.transformer.placement import position_kind, position_readers
 
 @dataclass(frozen=True)
 class EncoderOutput:
-    """A batch of encoded sentences, S of them, and what decoding keeps of each.
+    """A batch of encoded sentences, S of them, and what decoding keeps of each."""
 
-    Attributes:
-        states: (S, M, D), padding behind the tokens.
-        padding_mask: (S, M), True at padding.
-        has_padding: whether there is any.
-        order: (S, M) the order that moved the tokens of each source before its padding, or None if they were there.
-        positions: (M, D) vectors of positions as the mixers got them, or None.
-        beam: hypotheses of each sentence, which share its row.
-        embedding: (S, M, D) of the words, without positions.
-        layers: (S, M, D) the input of the first layer and the output of every layer; empty unless asked for.
-        cross_states: in step-by-step decoding, the state of each layer's cross-attention.
-    """
-
-    states: Tensor
-    padding_mask: Tensor
+    states: Tensor  # (S, M, D), padding behind the tokens
+    padding_mask: Tensor  # (S, M), True at padding
     has_padding: bool
-    order: Tensor | None = None
-    positions: Tensor | None = None
-    beam: int = 1
-    embedding: Tensor | None = None
-    layers: tuple[Tensor, ...] = ()
-    cross_states: list[DecodingState] = field(default_factory=list)
+    order: Tensor | None = None  # (S, M) the order that moved the tokens before the padding, or None if they were there
+    positions: Tensor | None = None  # (M, D) vectors of positions as the mixers got them
+    beam: int = 1  # hypotheses of each sentence, which share its row
+    embedding: Tensor | None = None  # (S, M, D) of the words, without positions
+    layers: tuple[Tensor, ...] = ()  # (S, M, D) the input of the first and the output of every layer, if asked for
+    cross_states: list[DecodingState] = field(default_factory=list)  # of each cross-attention, in decoding
 
     def reorder(self, order: Tensor) -> "EncoderOutput":
         """Return the output for hypotheses `order`, (R,), as beam search picks and repeats them.
@@ -56,7 +44,17 @@ class EncoderOutput:
         """
         for state in self.cross_states:
             state.select(sentences, beam)
-        return self._select(sentences, beam)
+        if sentences is None:
+            return replace(self, beam=beam)
+        return replace(
+            self,
+            states=self.states.index_select(0, sentences),
+            padding_mask=self.padding_mask.index_select(0, sentences),
+            order=None if self.order is None else self.order.index_select(0, sentences),
+            beam=beam,
+            embedding=None if self.embedding is None else self.embedding.index_select(0, sentences),
+            layers=tuple(layer.index_select(0, sentences) for layer in self.layers),
+        )
 
     def with_all_hypotheses(self) -> "EncoderOutput":
         """Return the output with a row for every hypothesis, as a full pass reads it."""
@@ -71,19 +69,6 @@ class EncoderOutput:
             embedding=None,
             layers=(),
             cross_states=[],
-        )
-
-    def _select(self, sentences: Tensor | None, beam: int) -> "EncoderOutput":
-        if sentences is None:
-            return replace(self, beam=beam)
-        return replace(
-            self,
-            states=self.states.index_select(0, sentences),
-            padding_mask=self.padding_mask.index_select(0, sentences),
-            order=None if self.order is None else self.order.index_select(0, sentences),
-            beam=beam,
-            embedding=None if self.embedding is None else self.embedding.index_select(0, sentences),
-            layers=tuple(layer.index_select(0, sentences) for layer in self.layers),
         )
 
 

@@ -22,15 +22,13 @@ class LanguageModel(CausalDecoder):
             self.first_symbol = 0  # <s>
 
     def features(self, tokens: Tensor, state: DecoderState | None = None) -> Features:
-        """Compute everything before the output projection, for a full pass or a step.
+        """Compute everything before the output projection, for a full pass or with a state, which is advanced, a step.
 
-        Args:
-            tokens: (B, N) token ids, padded on either side; in a step the last one of each text, (B, 1).
-            state: of the step; None in a full pass. It is advanced.
+        `tokens` are (B, N) ids, padded on either side; in a step the last one of each text, (B, 1).
         """
         first, order = 0, None
         if state is None:
-            tokens, order = self._front(tokens)
+            tokens, _, order = self.positions.in_front(tokens, tokens.eq(self.padding_idx))
             rows = tokens.size(1)
         else:
             first, rows = state.position, self._begin_step(tokens, state)

@@ -113,12 +113,8 @@ class DecoderLayer(_SelfAttentionLayer):
             positions, memory_positions: vectors of positions, as the mixers get them. They are arguments of their own
                 because activation checkpointing wants tensors that have gradients by themselves.
             length_ratio: γ as source tokens, target tokens.
-            states: in a step, those of self-attention and cross-attention.
-            rows: in a step, as in :meth:`posnet_fairseq.mixers.bases.token_mixer.TokenMixer.step`.
-            need_weights: also return the cross-attention weights.
-
-        Returns:
-            (B, N, D), and the cross-attention weights if asked for, (B or 1, H, N, M), else None.
+            states, rows: in a step, those of self-attention and cross-attention, and as in :meth:`TokenMixer.step`.
+            need_weights: also return the cross-attention weights, (B or 1, H, N, M), else None.
         """
         x = self.attend(x, None, positions, None if states is None else states[0], rows)
         query = self.cross_attn_norm(x)

@@ -1,6 +1,5 @@
 """Options that make no model are refused before any data is read."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_settings import MOST, MixerSettings, check_count, check_probability, side_of
@@ -10,8 +9,6 @@ from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer import length_ratio_option
 from posnet_fairseq.transformer.activations import ACTIVATIONS
 from posnet_fairseq.transformer.placement import layer_mixers, mixer_at, places, position_kind, position_readers
-
-MOST_PARAMETERS = 10**11
 
 
 def check(cfg: Any) -> dict[str, list[MixerSettings]]:
@@ -24,8 +21,7 @@ def check(cfg: Any) -> dict[str, list[MixerSettings]]:
         for name in ("layers", "ffn_embed_dim"):
             check_count(f"{side}_{name}", getattr(cfg, f"{side}_{name}"), MOST[name])
     mixers = layer_mixers(cfg)
-    _check_parameters(cfg, sides)
-    for name, allowed in (("position_embedding", POSITION_EMBEDDINGS), ("activation_fn", tuple(ACTIVATIONS))):
+    for name, allowed in (("position_embedding", POSITION_EMBEDDINGS), ("activation_fn", ACTIVATIONS)):
         value = getattr(cfg, name)
         if value is not None and str(value) not in allowed:
             raise UsageError(f"{flag(name)} {value}: choose one of {', '.join(allowed)}.")
@@ -46,15 +42,3 @@ def check(cfg: Any) -> dict[str, list[MixerSettings]]:
     if "cross" in places(cfg) and mixer_at(cfg, "cross").reads_length_ratio:
         length_ratio_option.parse(cfg.length_ratio)
     return mixers
-
-
-def _check_parameters(cfg: Any, sides: Iterable[str]) -> None:
-    """Refuse sizes that are possible one by one and absurd together."""
-    for side in sides:
-        layers, width, inner = (getattr(cfg, f"{side}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim"))
-        parameters = layers * 2 * width * (width + inner)  # every layer has two matrices of each kind, at least
-        if parameters > MOST_PARAMETERS:
-            raise UsageError(
-                f"--{side}-layers {layers}, --{side}-embed-dim {width} and --{side}-ffn-embed-dim {inner} make "
-                f"{parameters:.0e} parameters or more. Choose smaller ones: the limit is {MOST_PARAMETERS:.0e}."
-            )
