@@ -79,12 +79,8 @@ def harm(path, how):
     """Let a file be no more what it was: of so many bytes, of others, or none at all."""
     whole = path.read_bytes()
     path.unlink()
-    if how == "directory":
-        path.mkdir()
-    elif isinstance(how, int):
+    if isinstance(how, int):
         path.write_bytes(whole[:how])
-    elif how == "garbage":
-        path.write_bytes(b"x" * len(whole))
     elif how == "garbage inside":
         path.write_bytes(whole[:26] + b"\x09" + whole[27:])
     elif how == "of other data":
@@ -95,19 +91,13 @@ def harm(path, how):
     ("end", "how", "expected"),
     [
         ("idx", 20, "train.xx-yy.xx.idx is damaged"),
-        ("idx", 40, "train.xx-yy.xx.idx is damaged"),
-        ("idx", 0, "train.xx-yy.xx.idx is damaged"),
-        ("idx", "garbage", "train.xx-yy.xx.idx is damaged"),
         ("idx", "garbage inside", "train.xx-yy.xx.idx is damaged"),
         (
             "idx",
             "of other data",
             "xx.bin has 16 bytes, by its index train.xx-yy.xx.idx it should have 8: one of them is",
         ),
-        ("idx", "directory", "train.xx-yy.xx.idx is a directory"),
         ("bin", 10, "xx.bin has 10 bytes, by its index train.xx-yy.xx.idx it should have 16: one of them is cut short"),
-        ("bin", 0, "xx.bin has 0 bytes, by its index"),
-        ("bin", "directory", "train.xx-yy.xx.bin is a directory"),
         ("bin", "removed", "holds no binarized training set"),
     ],
 )
@@ -123,8 +113,7 @@ def test_damaged_data_is_named(data, tmp_path, capsys, monkeypatch, end, how, ex
         arguments = commands.train_arguments(folder, tmp_path / "run", *settings, arch=arch)
         with pytest.raises((UsageError, OSError)) as error:
             commands.call(monkeypatch, "train", *arguments)
-        unlike = how == "removed" or (end, how) == ("idx", "directory")  # fairseq's own words, of which there is more
-        assert ("Dataset not found" if how == "removed" else "directory" if unlike else expected) in str(error.value)
+        assert ("Dataset not found" if how == "removed" else expected) in str(error.value)  # fairseq's own words
     assert not list(tmp_path.glob("run/*.pt"))
 
 
@@ -144,9 +133,7 @@ def test_is_kept_as_a_fraction(given, pair):
     assert parse(given) == pair
 
 
-@pytest.mark.parametrize(
-    "given", ["0", "-1", "1e-9", "1e7", "1e300", "1e999999999", "1e-999999999", "many", "nan", "inf", "1/0", ""]
-)
+@pytest.mark.parametrize("given", ["0", "1e7", "1e999999999", "many", "nan", "1/0", ""])
 def test_nonsense_is_refused(given):
     with pytest.raises(
         UsageError, match=rf"--length-ratio {given}: give a number from 0.01 to 100, such as 1.05, or auto"

@@ -1,16 +1,20 @@
 """GPUs that are too old for bf16, or have too little memory: one sentence with the remedy."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from posnet_fairseq.fairseq_plugin.training_options import _check_precision
+from posnet_fairseq import api
+from posnet_fairseq.cli import translate
+from posnet_fairseq.fairseq_plugin.training_options import _problems_of_precision
 from posnet_fairseq.inference.precision import resolve_dtype
 from posnet_fairseq.runs import devices
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
+from support.checkpoints import checkpoint
 
 
 @pytest.fixture
@@ -28,9 +32,9 @@ def test_bf16_is_refused_and_fp16_is_not():
         resolve_dtype("bf16", "cuda")
     assert resolve_dtype("fp16", "cuda") == "fp16"
     assert resolve_dtype("bf16", "cpu") == "bf16"
-    with pytest.raises(UsageError, match=r"--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead"):
-        _check_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False))
-    _check_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True))
+    (problem,) = _problems_of_precision(SimpleNamespace(cpu=False, bf16=True, fp16=False))
+    assert re.fullmatch(r"--bf16: NVIDIA GeForce RTX 2080 Ti .* Give --fp16 instead", problem)
+    assert not list(_problems_of_precision(SimpleNamespace(cpu=False, bf16=False, fp16=True)))
 
 
 @pytest.mark.usefixtures("old_gpu")
@@ -45,3 +49,25 @@ def test_recipes_refuse_bf16_and_choose_fp32():
 def test_too_little_memory_is_one_sentence():
     error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
     assert "--max-tokens" in explain(error)
+
+
+@pytest.mark.parametrize(
+    ("device", "supported", "chosen"),
+    [("cpu", True, "float32"), ("cuda", True, "bf16"), ("cuda", False, "float32"), ("meta", True, "float32")],
+)
+def test_auto_is_bf16_on_gpus_that_have_it(monkeypatch, device, supported, chosen):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert resolve_dtype("auto", device) == chosen
+
+
+def test_auto_is_said_and_used(tmp_path, capsys):
+    path = checkpoint(tmp_path / "averaged.pt", "rposnet")
+    (tmp_path / "lines").write_text("w1 w2\nw3\n")
+    arguments = f"--pretokenized --cpu --input {tmp_path / 'lines'} --nbest 1 --max-len-b 5 --dtype".split()
+    translate.main([str(path), *arguments, "auto"])
+    automatic = capsys.readouterr()
+    assert "posnet-translate: --dtype auto is float32\n" in automatic.err
+    translate.main([str(path), *arguments, "float32"])
+    assert capsys.readouterr().out == automatic.out
+    model = api.load(path, pretokenized=True, dtype="auto", device="cpu")
+    assert model.options.dtype == "float32"

@@ -61,7 +61,7 @@ def test_matrices_of_offsets_stay_those_of_their_offsets_in_a_shorter_model(tmp_
     torch.testing.assert_close(short(tokens, None, tokens)[0], full(tokens, None, tokens)[0])
 
 
-@pytest.mark.parametrize("mixer", ["attention", "linearnet", "shaw", "fouriernet"])
+@pytest.mark.parametrize("mixer", ["attention", "fouriernet"])
 def test_nothing_to_precompute(tmp_path, capsys, mixer):
     path = checkpoint(tmp_path / "model.pt", mixer)
     line = fails(capsys, precompute.main, path, "--out", tmp_path / "fast.pt")
@@ -74,14 +74,6 @@ def test_precomputed_already(tmp_path, capsys):
     fast = precomputed(checkpoint(tmp_path / "model.pt", "lightconv"))
     capsys.readouterr()
     assert "precomputed already" in fails(capsys, precompute.main, fast, "--out", tmp_path / "again.pt")
-
-
-@pytest.mark.parametrize(
-    ("length", "sentence"), [(0, "give 1 or more"), (25, "at most the model's --max-source-positions 24")]
-)
-def test_impossible_lengths(tmp_path, capsys, length, sentence):
-    path = checkpoint(tmp_path / "model.pt", "rposnet")
-    assert sentence in fails(capsys, precompute.main, path, "--out", tmp_path / "fast.pt", "--max-length", length)
 
 
 def test_precomputed_model_is_not_trained(tmp_path):
@@ -103,6 +95,7 @@ def test_the_trained_model_is_not_overwritten(tmp_path, capsys):
         ("--out {0}", "is a directory. Give the name of a file"),
         ("--out {0}/none/fast.pt", "is not there. Make it first"),
         ("--out {0}/fast.pt --data {0}", "--data .* is read to check --max-length. Give that too"),
+        ("--out {0}/fast.pt --max-length 0", "give 1 or more, and at most the model's --max-source-positions 24"),
         ("--out {0}/fast.pt --data {0}/none --max-length 9", "none holds no binarized set to translate"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import signal
 import subprocess
 import sys
 
@@ -16,7 +15,6 @@ from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import UsageError
-from support import commands
 from support.checkpoints import checkpoint
 
 WINDOWS = 4  # of the text, of two lines each, in one batch each
@@ -96,13 +94,6 @@ def test_interrupted_after_any_window_it_writes_the_same(run, whole, tmp_path, r
         (tmp_path / "out").unlink()
 
 
-def test_interrupted_again_and_again(run, whole, tmp_path):
-    for _ in range(WINDOWS - 1):
-        run(code=130, batches=1)
-    assert "6 lines were done before" in run()
-    assert (tmp_path / "out").read_bytes() == whole
-
-
 def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -160,13 +151,6 @@ def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
     assert (tmp_path / "out").read_bytes() == found
 
 
-def test_a_shorter_text(run, tmp_path):
-    run(code=130, batches=2)
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SOURCES[:2]))
-    assert "2 lines were done before" in run("--resume")
-    assert len((tmp_path / "out").read_text().splitlines()) == 2
-
-
 def test_output_in_a_model_folder(run, model, whole, tmp_path):
     """What else lies in the folder is neither the model nor read."""
     export.main([str(model), "--out", "folder", "--pretokenized"])
@@ -202,33 +186,6 @@ def test_other_processes_pack_weights_as_this_one(model):
     )
     done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(work), capture_output=True, check=True)
     assert done.stdout.decode().strip() == "1234.5"
-
-
-@pytest.mark.thorough  # 20 s: starts processes
-def test_processes_go_on_with_what_one_did(run, whole, tmp_path):
-    run(code=130, batches=1)
-    assert "2 lines were done before" in run("--processes", "2")
-    assert (tmp_path / "out").read_bytes() == whole
-
-
-@pytest.mark.thorough  # 20 s: starts a process; quick: an interrupt after any batch, a file cut at any byte
-def test_killed(model, run, whole, tmp_path):
-    code = (
-        "from posnet_fairseq.cli import translate; from posnet_fairseq.inference import translating; "
-        "from posnet_fairseq.inference.packing import pack; translating.WINDOW = 2; "
-        f"pack.assume_packing_speedup({pack.packing_speedup()}); translate.main()"  # as measured here
-    )
-    command = [sys.executable, "-c", code, model, *OPTIONS]
-    (tmp_path / "long").write_text("".join(f"{line}\n" for line in SOURCES * 40))
-    run("--input", "long", "--output", "expected")
-    process = subprocess.Popen(
-        [*command, "--input", "long", "--output", "out"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    partial = tmp_path / "out.partial"
-    commands.kill_when(process, lambda: partial.exists() and partial.read_bytes().count(b"\n") > 3)
-    assert process.returncode == -signal.SIGKILL
-    assert "lines were done before" in run("--input", "long", "--resume")
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
 def test_cut_anywhere_the_whole_windows_stay(tmp_path):
@@ -272,23 +229,10 @@ def test_a_name_of_any_length(run, whole, tmp_path):
     assert (tmp_path / ("y" * 255)).read_bytes() == whole
 
 
-def test_what_cannot_be_kept_beside_the_output_is_kept_elsewhere(run, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(FinishedWindows, "_append", full)
-    said = run(code=2)
-    assert "cannot write " in said
-    assert "out.partial: the disk is full. What was to be written is in " in said
-    assert not list(tmp_path.glob("out*"))
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--output", "-", "--resume"], "--resume goes on with a file: give one by --output"),
-        (["--output", "/dev/null", "--resume"], "--resume goes on with a file"),
-        (["--resume", "--stream"], "not allowed with argument"),
         (["--output", "mine"], "mine.partial is there, and posnet did not write it. Move it"),
         (["--input", "mine.partial", "--output", "mine"], "same file as mine.partial, which would be lost"),
     ],

@@ -146,19 +146,6 @@ def test_lines_in_front_of_one_that_is_refused_are_translated(stream, expected, 
     assert "anything of a window of 4,000 lines; with --stream, the lines before that one are translated" in said
 
 
-@pytest.mark.parametrize(("on_long", "comes"), [("skip", False), ("truncate", True)])
-def test_long_lines(stream, expected, capfd, on_long, comes):
-    def talk(write, read, _):
-        write(b"w5\n" + b"w1 " * 200 + b"\nw5\n")
-        write(None)
-        first, long, last, _ = read_all(read).split("\n")
-        assert first == last == expected[1]
-        assert bool(long) == comes
-
-    assert stream(talk, "--on-long", on_long) == 0
-    assert "line 2 has 201 tokens" in capfd.readouterr().err
-
-
 def test_nobody_reads(stream):
     def talk(write, read, hang_up):
         write(b"w5\n")
@@ -177,17 +164,6 @@ def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
     found = capfd.readouterr()
     assert found.out == f"{expected[1]}\n\n{expected[3]}\n"
     assert "2 sentences in" in found.err
-
-
-def test_lists_are_numbered_from_the_first_line(stream, expected):
-    def talk(write, read, _):
-        for number, line in enumerate(SOURCES):
-            write(f"{line}\n".encode())
-            shown = read().split("\n")[:-1]
-            assert len(shown) == (2 if expected[number] else 1)
-            assert shown[0].split(" ||| ")[:2] == [str(number), expected[number]]
-
-    assert stream(talk, "--nbest", "2") == 0
 
 
 @pytest.mark.parametrize(

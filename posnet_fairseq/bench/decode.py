@@ -20,7 +20,7 @@ from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transform
 from posnet_fairseq.bench.tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.inference.checkpoints import about
+from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
@@ -67,6 +67,7 @@ def build(
     for path in checkpoints:
         state = read_model(path)
         with about(path):
+            refuse_other_kind(state)
             trained[path] = build_model(state)
     for path, model in trained.items():
         limit = min(model.encoder.max_positions(), model.decoder.max_positions())

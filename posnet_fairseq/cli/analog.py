@@ -3,16 +3,8 @@
 import argparse
 import json
 
-from posnet_fairseq.analog.hardware import (
-    BITS,
-    NOISES,
-    TILE_SIZES,
-    Hardware,
-    check_times,
-    require_aihwkit,
-    seconds,
-)
-from posnet_fairseq.inference.text_options import add_text_options, text_options
+from posnet_fairseq.analog.hardware import BITS, NOISES, TILE_SIZES, Hardware, check_times, require_aihwkit, seconds
+from posnet_fairseq.inference.search_options import add_text_options, text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.crossbar_parts import PARTS, parse_parts
@@ -38,14 +30,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what is on crossbars, of {', '.join(PARTS)}, with commas between: mixing weights of position-based "
         "mixers, projections of mixers, feed-forward layers, the projection to the scores of words",
     )
-    parser.add_argument(
-        "--test",
-        nargs=2,
-        type=a_path,
-        required=True,
-        metavar=("SOURCE", "REFERENCE"),
-        help="text to translate, x.en x.de",
-    )
+    names = ("SOURCE", "REFERENCE")
+    parser.add_argument("--test", nargs=2, type=a_path, required=True, metavar=names, help="texts, x.en x.de")
     parser.add_argument(
         "--out", type=a_path, required=True, metavar="FOLDER", help="folder of translations and scores; goes on there"
     )
@@ -112,23 +98,15 @@ def main(options: argparse.Namespace) -> None:
     report = ProgressReporter()
     from posnet_fairseq.analog.experiment import Experiment, run
 
+    same = ("model", "programmings", "renormalise", "seed", "beam", "data", "out")
     experiment = Experiment(
-        model=options.model,
+        **{name: getattr(options, name) for name in same},
         parts=parts,
         hardware=Hardware(noise=options.noise, dac_bits=options.dac_bits, tile_size=options.tile_size),
         adc_bits=tuple(dict.fromkeys(options.adc_bits)),
         times=tuple(dict.fromkeys(options.time)),
-        programmings=options.programmings,
-        renormalise=options.renormalise,
         test=tuple(options.test),
-        seed=options.seed,
-        beam=options.beam,
-        data=options.data,
         text=text_options(options),
-        out=options.out,
     )
     result = run(experiment, report)
-    if options.json:
-        print(json.dumps(result.rows(), ensure_ascii=False, indent=1))
-    else:
-        print(result)
+    print(json.dumps(result.rows(), ensure_ascii=False, indent=1) if options.json else result)

@@ -4,21 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from posnet_fairseq.inference.recorded_search import ENTRY
-from posnet_fairseq.inference.search.settings import RECORDED, SearchSettings
+from posnet_fairseq.inference.search.settings import ENTRY, RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
-
-
-def _refuse_names_of_the_training(out: Path, folder: str) -> None:
-    """Refuse a result whose name is one of the run's own checkpoints, whether that is there or not."""
-    from posnet_fairseq.fairseq_plugin.saved_checkpoints import COPY, NUMBERED
-
-    is_name = NUMBERED.fullmatch(out.name) or COPY.fullmatch(out.name)
-    if is_name and out.parent.is_dir() and out.parent.samefile(folder):
-        raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,8 +22,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     search = parser.add_argument_group("search settings to record in it: the defaults of posnet-translate")
-    for name, meaning in RECORDED.items():
-        search.add_argument(flag(name), type=type(getattr(SearchSettings(), name)), help=meaning)
+    for name in RECORDED:
+        search.add_argument(flag(name), type=type(getattr(SearchSettings(), name)), help=SETTINGS[name][2])
     return parser
 
 
@@ -44,36 +34,42 @@ def main(options: argparse.Namespace) -> None:
     import torch
 
     from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
-    from posnet_fairseq.fairseq_plugin.saved_checkpoints import copy_in, gap, lost_best, numbered_checkpoints
+    from posnet_fairseq.fairseq_plugin.saved_checkpoints import (
+        copy_in,
+        gap,
+        is_name_of_training,
+        lost_best,
+        numbered_checkpoints,
+    )
     from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
 
     given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
     SearchSettings(**given).check()
-    if not Path(options.folder).is_dir():
-        raise UsageError(f"{options.folder}: there is no such directory. Give the --save-dir of a run.")
-    _refuse_names_of_the_training(Path(options.out), options.folder)
-
-    run = numbered_checkpoints(options.folder)
-    check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
+    folder, out = Path(options.folder), Path(options.out)
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such directory. Give the --save-dir of a run.")
+    if is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
+        raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
+    run = numbered_checkpoints(folder)
+    check_output(out, "--out", [checkpoint.path for checkpoint in run])
     chosen = choose(run, options.num)
-    last = copy_in(options.folder, "last") if chosen[-1] is run[-1] else None
-    for note in (lost_best(run, copy_in(options.folder, "best")), gap(chosen, last), *doubts(chosen)):
-        if note:
-            print(f"posnet-average: {note}", file=sys.stderr)
+    last = copy_in(folder, "last") if chosen[-1] is run[-1] else None
+    notes = [lost_best(run, copy_in(folder, "best")), gap(chosen, last), *doubts(chosen)]
     with torch.no_grad():
         state = average([checkpoint.path for checkpoint in chosen])
+    moving = state["extra_state"].get("moving", 0)
+    if 0 < moving < len(chosen):
+        notes.append(
+            f"only {moving} of them have moving averages (--store-ema), so the weights as they were trained are "
+            "averaged."
+        )
+    for note in filter(None, notes):
+        print(f"posnet-average: {note}", file=sys.stderr)
     if given:
         state["extra_state"][ENTRY] = given
-    write_checkpoint(state, options.out)
+    write_checkpoint(state, out)
     for checkpoint in chosen:
         valid = "" if checkpoint.valid is None else f", validation {checkpoint.metric} {checkpoint.valid:.4f}"
         print(f"{checkpoint.path} ({checkpoint.updates} updates{valid})")
-    moving = state["extra_state"].get("moving", 0)
-    if moving and moving < len(chosen):
-        print(
-            f"posnet-average: only {moving} of them have moving averages (--store-ema), so the weights as they were "
-            "trained are averaged.",
-            file=sys.stderr,
-        )
     of = "moving averages of the weights (--store-ema) " if moving == len(chosen) else ""
-    print(f"{of}averaged into {options.out}")
+    print(f"{of}averaged into {out}")

@@ -1,7 +1,9 @@
 """posnet-doctor: what is installed, what works, and how to fix what does not."""
 
 import argparse
+import contextlib
 import dataclasses
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -30,79 +32,61 @@ USER_DIR = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report.
-
-    Attributes:
-        what: was examined.
-        works: whether it does.
-        says: its version, or what is wrong.
-        fix: what to do if it does not work.
-        needed: whether posnet does not work without it.
-    """
+    """A line of the report: whether something works, its version or what is wrong, and what to do then."""
 
     what: str
     works: bool
     says: str
     fix: str = ""
-    needed: bool = True
+    needed: bool = True  # whether posnet does not work without it
 
 
 def examine() -> Iterator[Finding]:
     """Yield all findings, the needed ones first."""
-    yield _python()
-    yield from _plugin()
-    yield _torch()
-    yield _gpu()
-    yield _kernels()
-    installed = importlib.util.find_spec("sacrebleu") is not None
-    says = "can run" if installed else "sacrebleu is not installed"
-    yield Finding("BLEU, chrF, TER", installed, says, "pip install 'sacrebleu>=2.6,<2.7'", needed=False)
-    for name in ("comet", "bleurt"):
-        yield _neural_metric(name)
-
-
-def _python() -> Finding:
     version = platform.python_version()
     good = (3, 11) <= sys.version_info[:2] <= (3, 12) and sys.platform.startswith("linux")
-    return Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 or 3.12 on Linux")
+    yield Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 or 3.12 on Linux")
+    for what, examined, fix in (
+        ("fairseq", _fairseq, "pip install ve-fairseq==0.12.3"),
+        ("posnet", _posnet, "pip install -e . in the posnet folder"),
+        ("safe loading", _safe_loading, "pip install torch==2.13.0"),
+        ("GPU", _gpu, ""),
+        ("kernels", _kernels, ""),
+    ):
+        try:
+            yield examined()
+        except Exception as error:
+            says = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+            yield Finding(what, False, says, fix, needed=bool(fix))
+    yield from map(_neural_metric, ("comet", "bleurt"))
 
 
-def _plugin() -> Iterator[Finding]:
-    try:
-        from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
+def _fairseq() -> Finding:
+    from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 
-        fairseq = import_fairseq()
-    except Exception as error:
-        yield Finding("fairseq", False, f"{type(error).__name__}: {error}", "pip install ve-fairseq==0.12.3")
-        return
-    yield Finding("fairseq", True, f"imports, from {Path(str(fairseq.__file__)).parent}")
-    try:
-        from posnet_fairseq.transformer.architectures import arch_names
-    except Exception as error:
-        yield Finding("posnet", False, f"{type(error).__name__}: {error}", "pip install -e . in the posnet folder")
-        return
+    return Finding("fairseq", True, f"imports, from {Path(str(import_fairseq().__file__)).parent}")
+
+
+def _posnet() -> Finding:
+    from posnet_fairseq.transformer.architectures import arch_names
+
     # Beside itself fairseq looks for what is not in the working directory.
-    beside = Path(str(fairseq.__file__)).parents[1] / USER_DIR.name
+    beside = Path(str(importlib.import_module("fairseq").__file__)).parents[1] / USER_DIR.name
     user_dir = USER_DIR.name if beside.exists() and beside.samefile(USER_DIR) else USER_DIR
-    yield Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {user_dir}")
+    return Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {user_dir}")
 
 
-def _torch() -> Finding:
-    try:
-        import torch
-    except Exception as error:
-        return Finding("safe loading", False, f"torch: {type(error).__name__}: {error}", "pip install torch==2.13.0")
+def _safe_loading() -> Finding:
+    import torch
+
     if os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"):
         return Finding("safe loading", False, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD lets checkpoints run code", "unset it")
-    safe = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
-    return Finding("safe loading", safe, f"torch {torch.__version__}", "pip install 'torch>=2.6'")
+    return Finding("safe loading", True, f"torch {torch.__version__}")
 
 
 def _gpu() -> Finding:
-    try:
-        import torch
-    except Exception:
-        return Finding("GPU", False, "unknown without torch", needed=False)
+    import torch
+
     if not torch.cuda.is_available():
         return Finding("GPU", False, "none: training and translation use the CPU", needed=False)
     name = torch.cuda.get_device_name()
@@ -110,40 +94,32 @@ def _gpu() -> Finding:
 
 
 def _kernels() -> Finding:
-    try:
-        import torch
+    import torch
 
-        from posnet_fairseq.ops import kernels
-    except Exception:
-        return Finding("kernels", False, "unknown without torch", needed=False)
-    try:
-        for device in range(max(1, torch.cuda.device_count())):
-            obstacle = kernels.obstacle(device)
-            if obstacle is not None:
-                return Finding("kernels", False, f"not used: {obstacle.says}", obstacle.fix, needed=False)
-    except UsageError as error:
-        return Finding("kernels", False, str(error), needed=False)
+    from posnet_fairseq.ops import kernels
+
+    for device in range(max(1, torch.cuda.device_count())):
+        obstacle = kernels.obstacle(device)
+        if obstacle is not None:
+            return Finding("kernels", False, f"not used: {obstacle.says}", obstacle.fix, needed=False)
     return Finding("kernels", True, f"used: {kernels.USES}")
 
 
 def _neural_metric(name: str) -> Finding:
-    """Whether package and model of a metric are installed. Neither is imported, which takes seconds, or downloaded."""
+    """Return whether package and model of a metric are installed; neither is imported or downloaded."""
     metric = get_metric(name, MetricOptions())
     try:
         model, _ = metric.find(download=False)
-    except Missing as error:
-        return Finding(metric.label, False, error.what, error.fix, needed=False)
     except UsageError as error:
-        return Finding(metric.label, False, str(error), needed=False)
+        says, fix = (error.what, error.fix) if isinstance(error, Missing) else (str(error), "")
+        return Finding(metric.label, False, says, fix, needed=False)
     return Finding(metric.label, True, f"can run, with {model}", needed=False)
 
 
 def _versions() -> Iterator[tuple[str, str]]:
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             yield package, importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -168,16 +144,11 @@ def main(options: argparse.Namespace) -> None:
         found = {"installed": dict(_versions()), "findings": [dataclasses.asdict(finding) for finding in findings]}
         print(json.dumps(found, ensure_ascii=False, indent=1))
     else:
-        for finding in findings:
-            _print_finding(finding)
+        for finding in findings:  # lines are as long as they are: paths are copied
+            mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
+            print(f"{mark:8} {finding.what:16} {finding.says}")
+            if finding.fix and not finding.works:
+                print(f"{'':8} {'':16} to fix it: {finding.fix}")
         print("installed: " + ", ".join(f"{package} {version}" for package, version in _versions()))
     if any(finding.needed and not finding.works for finding in findings):
         sys.exit(1)
-
-
-def _print_finding(finding: Finding) -> None:
-    """Print a finding in a line, and in another how to fix it. Lines are as long as they are: paths are copied."""
-    mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
-    print(f"{mark:8} {finding.what:16} {finding.says}")
-    if finding.fix and not finding.works:
-        print(f"{'':8} {'':16} to fix it: {finding.fix}")

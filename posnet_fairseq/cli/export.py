@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
-from posnet_fairseq.inference.text_options import add_text_options
+from posnet_fairseq.inference.search_options import add_text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import a_path, path_text

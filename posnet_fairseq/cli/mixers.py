@@ -1,6 +1,7 @@
 """posnet-mixers: the mixers that can take the place of self-attention, and their options."""
 
 import argparse
+import contextlib
 import math
 
 from posnet_fairseq.analog.hardware import TILE_SIZES
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     crossbars.add_argument("--tile-size", type=int, help="most inputs and outputs of a crossbar (default: 256)")
     crossbars.add_argument(
         "--joules",
+        type=_price,
         nargs="+",
         metavar="NAME=JOULES",
         help=f"energy of one of each: {', '.join(PRICED)}; what is not given counts 0",
@@ -46,20 +48,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _prices(given: list[str] | None) -> dict[str, float] | None:
-    """Joules by name."""
-    if given is None:
-        return None
-    prices: dict[str, float] = {}
-    for text in given:
-        name, _, number = text.partition("=")
-        try:
-            prices[name] = float(number)
-        except ValueError:
-            prices[name] = math.nan
-        if name not in PRICED or not 0 <= prices[name] < math.inf:
-            raise UsageError(f"--joules {text!r:.50}: give joules of {', '.join(PRICED)}, such as adc=1e-12.")
-    return prices
+def _price(text: str) -> tuple[str, float]:
+    """Return a name and joules; a ``type`` of argparse."""
+    name, _, number = text.partition("=")
+    with contextlib.suppress(ValueError):
+        if name in PRICED and 0 <= float(number) < math.inf:
+            return name, float(number)
+    raise argparse.ArgumentTypeError(f"{text!r:.50}: give joules of {', '.join(PRICED)}, such as adc=1e-12.")
 
 
 @command
@@ -68,17 +63,15 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()
     check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000))
-    for name in ("max_tokens", "precision"):
-        if getattr(options, name) is not None and not options.memory:
-            raise UsageError(f"{flag(name)} is an option of --memory. Give both, or neither.")
-    for name in ("tile_size", "joules"):
-        if getattr(options, name) is not None and not options.crossbars:
-            raise UsageError(f"{flag(name)} is an option of --crossbars. Give both, or neither.")
+    owners = {"max_tokens": "--memory", "precision": "--memory", "tile_size": "--crossbars", "joules": "--crossbars"}
+    for name, owner in owners.items():
+        if getattr(options, name) is not None and not getattr(options, owner[2:]):
+            raise UsageError(f"{flag(name)} is an option of {owner}. Give both, or neither.")
     if options.crossbars and options.memory:
         raise UsageError("--crossbars --memory: give one of the two.")
     if options.tile_size is not None:
         check_numbers(options, tile_size=TILE_SIZES)
-    options.joules = _prices(options.joules)
+    options.joules = dict(options.joules) if options.joules else None
     from posnet_fairseq.bench import mixer_tables
 
     mixer_tables.show(options)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,87 +42,61 @@ Data go to ./data and runs to ./runs. Stop it at any time: the same command goes
 
 @dataclass(frozen=True)
 class Target:
-    """What the first word of the command line names.
+    """What the first word of the command line names: a module, the class of its settings, and what takes them."""
 
-    Args:
-        settings, function: class of its settings, and what takes them; MODULE:NAME, imported when it is asked for.
-        about: for its ``--help``.
-        defaults: texts of settings.
-    """
-
+    module: str
     settings: str
     function: str
-    about: str
-    defaults: dict[str, str] = field(default_factory=dict)
-
-    def settings_class(self) -> type[Settings]:
-        """Return the class of its settings."""
-        return _imported(self.settings)
+    about: str  # for its --help
+    defaults: dict[str, str] = field(default_factory=dict)  # texts of settings
 
     def read(self, name: str, words: list[str]) -> Settings:
-        """Return the settings that words of the command line give.
-
-        Raises:
-            UsageError: one is not what it may be.
-        """
-        return self.settings_class().read(name, words, self.about, self.defaults)
+        """Return the settings that words of the command line give."""
+        return self._imported(self.settings).read(name, words, self.about, self.defaults)
 
     def run(self, settings: Settings) -> None:
         """Do it."""
-        _imported(self.function)(settings)
+        self._imported(self.function)(settings)
 
-
-def _imported(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(f"posnet_fairseq.{module}"), attribute)
+    def _imported(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"posnet_fairseq.{self.module}"), name)
 
 
 TARGETS = {
     "corpus": Target(
-        "runs.run_settings:RunSettings",
-        "runs.run:run",
+        *("runs.run", "RunSettings", "run"),
         "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
         "of the training and the search follow from the size, unless they are given.",
     ),
     "compare": Target(
-        "runs.compare:ComparisonSettings",
-        "runs.compare:compare",
+        *("runs.compare", "ComparisonSettings", "compare"),
         "Train several systems with one or more seeds each, and compare them in one report.",
     ),
     "tune": Target(
-        "runs.tune:TuneSettings",
-        "runs.tune:tune",
+        *("runs.tune", "TuneSettings", "tune"),
         "Choose learning rate, dropout and clip distance of several systems on the validation set, one after the "
         "other from the same values. The first value of each is where the search begins.",
     ),
     "study": Target(
-        "studies.running:StudySettings",
-        "studies.running:run_study",
+        *("studies.running", "StudySettings", "run_study"),
         "Make the runs of a study that have no result yet, under its protocol. Each run leaves a JSON file from "
         "which the study's tables and pictures are made.",
     ),
     "quickstart": Target(
-        "runs.quickstart:QuickstartSettings",
-        "runs.quickstart:quickstart",
+        *("runs.quickstart", "QuickstartSettings", "quickstart"),
         "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU.",
     ),
     "lm": Target(
-        "runs.language_models:LanguageModelSettings",
-        "runs.language_models:train_language_models",
+        *("runs.language_models", "LanguageModelSettings", "train_language_models"),
         "Train language models on one text, one after the other, and print their perplexities.",
     ),
 }
 
 
 def find_target(name: str) -> Target:
-    """Return a target.
-
-    Raises:
-        UsageError: there is no such target.
-    """
+    """Return a target by its name."""
     if name in DATASETS:
-        corpus = TARGETS["corpus"]
-        return Target(corpus.settings, corpus.function, corpus.about, {"dataset": name, "size": DATASETS[name].size})
+        return replace(TARGETS["corpus"], defaults={"dataset": name, "size": DATASETS[name].size})
     if name not in TARGETS:
         known = (*TARGETS, *DATASETS)
         raise UsageError(f"{name}: there is no such target. Choose one of {', '.join(known)}.{nearest(name, known)}")

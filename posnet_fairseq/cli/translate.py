@@ -2,14 +2,8 @@
 
 import argparse
 
-from posnet_fairseq.inference.arguments import MAX_TOKENS, MAX_TOKENS_LIMITS, ON_LONG
-from posnet_fairseq.inference.search_options import (
-    add_model_options,
-    add_search_options,
-    add_translation_options,
-    settings_of,
-)
-from posnet_fairseq.inference.text_options import add_text_options
+from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.files import path_text
@@ -23,13 +17,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "checkpoint", type=path_text, nargs="+", help="checkpoint or model folder; several make an ensemble"
     )
-    parser.add_argument("--input", type=path_text, default="-", help="file to translate (default: standard input)")
-    parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
-    add_text_options(parser)
-    add_search_options(parser)
-    add_translation_options(parser)
+    add_search_options(parser, "to translate", "source tokens")
     parser.add_argument(
-        "--max-tokens", type=int, default=MAX_TOKENS, help=f"source tokens in a batch (default: {MAX_TOKENS})"
+        "--prefix", type=path_text, help="file with what each translation must begin with, line by line; may be empty"
+    )
+    parser.add_argument(
+        "--print-alignment",
+        action="store_true",
+        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
+        "model, from 0",
     )
     parser.add_argument(
         "--on-long",
@@ -45,7 +41,6 @@ def _parser() -> argparse.ArgumentParser:
         help="search among the target words that the source words of a batch were seen with: a file that posnet-export "
         "--shortlist-from wrote. Faster, and less exact (default: all words)",
     )
-    add_model_options(parser)
     parser.add_argument(
         "--processes",
         type=int,

@@ -24,21 +24,11 @@ from posnet_fairseq.shared.selection import best_and_following
 
 
 def choose(run: Sequence[SavedCheckpoint], number: int) -> list[SavedCheckpoint]:
-    """The checkpoints of a run to average, see :func:`best_and_following`.
-
-    Args:
-        run: numbered checkpoints in the order of training.
-        number: of checkpoints to choose.
-
-    Raises:
-        UsageError: there are fewer.
-    """
-    if number < 1:
-        raise UsageError(f"--num {number}: give 1 or more.")
-    if len(run) < number:
+    """Return the checkpoints of a run, in the order of training, to average, see :func:`best_and_following`."""
+    if not 1 <= number <= len(run):
         raise UsageError(
-            f"--num {number}: there are only {len(run)} checkpoints. Give a smaller number, or train with a smaller "
-            "--save-interval-updates and a larger --keep-interval-updates."
+            f"--num {number}: give 1 or more; there are only {len(run)} checkpoints. Train with a smaller "
+            "--save-interval-updates and a larger --keep-interval-updates to keep more."
         )
     valid = [checkpoint.valid for checkpoint in run]
     return [run[index] for index in best_and_following(valid, number, any(checkpoint.maximize for checkpoint in run))]
@@ -64,8 +54,8 @@ def average(paths: Sequence[Path]) -> State:
     sums: dict[str, torch.Tensor] = {}
     for path in paths:
         other = read_checkpoint(path)
-        _check_same_model(paths[-1], state, path, other)
-        _check_same_run(paths[-1], state, path, other)
+        if difference := _difference(paths[-1], state, path, other):
+            raise UsageError(f"{difference}. Average checkpoints of one run.")
         weights = _moving_averages(path, other) if moving == len(paths) else other["model"]
         refuse_not_finite(weights, path)
         for name, *_ in names.values():
@@ -95,11 +85,10 @@ def _shapes(weights: Weights) -> dict[str, tuple[int, ...]]:
     return {name: tuple(getattr(tensor, "shape", ())) for name, tensor in weights.items()}
 
 
-def _check_same_model(path: Path, state: State, other_path: Path, other: State) -> None:
+def _difference(path: Path, state: State, other_path: Path, other: State) -> str | None:
+    """Return what shows that two checkpoints are of different models, tasks or data, as far as checkpoints tell."""
     if model_arch(other) != model_arch(state):
-        raise UsageError(
-            f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}. Average checkpoints of one run."
-        )
+        return f"{path} is a {model_arch(state)} and {other_path} a {model_arch(other)}"
     sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "option": (model_options(state), model_options(other)),
         "size of": (_shapes(state["model"]), _shapes(other["model"])),
@@ -107,24 +96,15 @@ def _check_same_model(path: Path, state: State, other_path: Path, other: State) 
     for what, (ours, theirs) in sides.items():
         if ours != theirs:
             name = min(name for name, _ in ours.items() ^ theirs.items())
-            raise UsageError(f"{path} and {other_path} differ in the {what} {name}. Average checkpoints of one run.")
-
-
-def _check_same_run(path: Path, state: State, other_path: Path, other: State) -> None:
-    """Refuse a checkpoint that was trained on another task or other data, as far as checkpoints tell."""
-    ours, theirs = _trained_on(state), _trained_on(other)
-    known: dict[str, Sequence[object]] = {
-        name: values for name in ours if None not in (values := (ours[name], theirs[name]))
-    }
-    data = [data_folder(state), data_folder(other)]
-    if all(sizes := list(map(_sizes, data))) and sizes[0] != sizes[1]:
-        known["data"] = data
-    for name, (mine, others) in known.items():
-        if mine != others:
-            raise UsageError(
-                f"{path} was trained with the {name} {mine} and {other_path} with {others}, so they are of different "
-                "runs. Average checkpoints of one run."
-            )
+            return f"{path} and {other_path} differ in the {what} {name}"
+    mine, others = _trained_on(state), _trained_on(other)
+    sizes = [_sizes(data_folder(each)) for each in (state, other)]
+    if all(sizes) and sizes[0] != sizes[1]:
+        mine["data"], others["data"] = data_folder(state), data_folder(other)
+    for name, value in mine.items():
+        if value != others[name] and None not in (value, others[name]):
+            return f"{path} was trained with the {name} {value} and {other_path} with {others[name]}"
+    return None
 
 
 def _trained_on(state: State) -> dict[str, object]:
@@ -135,19 +115,18 @@ def _trained_on(state: State) -> dict[str, object]:
 
 def doubts(chosen: Sequence[SavedCheckpoint]) -> list[str]:
     """Return sentences about signs that checkpoints are of different runs, or of one that went on with other data."""
-    seeds: dict[object, Path] = {}
-    data: dict[object, Path] = {}
-    for checkpoint in chosen:
-        if checkpoint.data is not None:
-            data.setdefault(checkpoint.data.name, checkpoint.path)
-        if checkpoint.seed is not None:
-            seeds.setdefault(checkpoint.seed, checkpoint.path)
-    folders = {checkpoint.data for checkpoint in chosen if checkpoint.data is not None}
     notes = []
-    for name, values in (("--seed", seeds), ("the data", data)):
-        # Data that are there have been compared.
-        if len(values) > 1 and not (values is data and all(map(_sizes, folders))):
-            trained = " and ".join(f"{path} was trained with {name} {value}" for value, path in values.items())
+    folders = {checkpoint.data for checkpoint in chosen if checkpoint.data is not None}
+    values = {"--seed": [each.seed for each in chosen]}
+    if not all(map(_sizes, folders)):  # data that are there have been compared
+        values["the data"] = [None if each.data is None else each.data.name for each in chosen]
+    for name, of_each in values.items():
+        paths: dict[object, Path] = {}
+        for value, checkpoint in zip(of_each, chosen, strict=True):
+            if value is not None:
+                paths.setdefault(value, checkpoint.path)
+        if len(paths) > 1:
+            trained = " and ".join(f"{path} was trained with {name} {value}" for value, path in paths.items())
             notes.append(f"{trained}: average checkpoints of one run only.")
     return notes
 
@@ -155,6 +134,5 @@ def doubts(chosen: Sequence[SavedCheckpoint]) -> list[str]:
 def _sizes(folder: Path) -> dict[str, int]:
     """Return sizes of dictionaries and training sets, which identify a data directory; empty if it cannot be read."""
     with contextlib.suppress(OSError):
-        paths = [path for path in folder.glob("*") if path.name.startswith(("dict.", "train."))]
-        return {path.name: path.stat().st_size for path in paths}
+        return {path.name: path.stat().st_size for path in (*folder.glob("dict.*"), *folder.glob("train.*"))}
     return {}

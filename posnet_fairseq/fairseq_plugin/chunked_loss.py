@@ -36,10 +36,7 @@ class _InChunks:
     def compute_loss(
         self, model: Any, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss with its gradient, and the negative log-likelihood.
-
-        Without `reduce` each token has a loss, and scores are computed for all tokens at once.
-        """
+        """Return the loss with its gradient, and the negative log-likelihood; without `reduce` those of each token."""
         if reduce:
             sums = self._sums(model, net_output[0], sample)
             return sums.loss, sums.nll_loss

@@ -20,7 +20,9 @@ class FusedAdam(adam.Adam):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients; return the closure's result."""
-        self._take_steps_of_groups()
+        for group in self.param_groups:
+            for state in filter(None, map(self.state.get, group["params"])):
+                state.setdefault("step", group.get("step", 0))  # a state from apex has it in the group
         if any(parameter.dtype.itemsize < 4 for group in self.param_groups for parameter in group["params"]):
             return super().step(closure)
         result = None if closure is None else closure()
@@ -33,14 +35,6 @@ class FusedAdam(adam.Adam):
             for (step, device), parameters in together.items():
                 self._update(parameters, step, device, group)
         return result
-
-    def _take_steps_of_groups(self) -> None:
-        """Give each parameter the number of its updates, where a state from apex has it in the group."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                state = self.state.get(parameter)
-                if state:
-                    state.setdefault("step", group.get("step", 0))
 
     def _advance(self, parameter: Tensor) -> int:
         """Return the number of a parameter's update, from 1."""

@@ -44,11 +44,9 @@ class MixerEncoder(Encoder, _EncoderInterface):
     def forward(  # type: ignore[override]  # fairseq's arguments
         self, src_tokens: Tensor, src_lengths: Tensor | None = None, return_all_hiddens: bool = False
     ) -> dict[str, list[Any]]:
-        """Encode a batch of (B, M) token ids, padded on either side.
+        """Encode a batch of (B, M) token ids, padded on either side, to a dict of lists as fairseq's encoders do.
 
-        Returns:
-            dict of lists, as fairseq's encoders return it; the tokens of each sentence stand before its padding. One
-            more entry holds the :class:`posnet_fairseq.transformer.encoder.EncoderOutput`.
+        The tokens of each sentence stand before its padding. One more entry holds the :class:`EncoderOutput`.
         """
         return _as_dict(self.encode(src_tokens, return_layers=return_all_hiddens))
 
@@ -89,38 +87,13 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
     ) -> tuple[Tensor, dict[str, list[Any]]]:
         """Predict the next token after every prefix, or step by step after the last one.
 
-        Args:
-            prev_output_tokens: (B, N) token ids. With `incremental_state` the whole prefix; only its last token is new.
-            encoder_out: what :class:`MixerEncoder` returned; None in a language model.
-            incremental_state: fairseq's state of beam search, or None for a full pass.
-            features_only: leave the output projection out.
-            src_lengths: not needed; part of fairseq's interface.
-            return_all_hiddens: also return the output of every layer.
+        With fairseq's `incremental_state` of a search, `prev_output_tokens` (B, N) are whole prefixes, of which only
+        the last token is new. `encoder_out` is what :class:`MixerEncoder` returned, None in a language model.
 
         Returns:
             (B, N, vocabulary), or (B, N, D) with `features_only`; and a dict with ``attn`` (a list of one
             (B, N, M), averaged over the last layer's heads of cross-attention, or None) and ``inner_states``.
         """
-        features = self._features_of(prev_output_tokens, encoder_out, incremental_state)
-        x = features.x if features_only else self.output_layer(features.x)
-        return x, _extra(features, features.layers if return_all_hiddens else [])
-
-    def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Any]] | None = None,
-        incremental_state: dict[str, Any] | None = None,
-    ) -> tuple[Tensor, dict[str, list[Any]]]:
-        """:meth:`forward` without the output projection."""
-        features = self._features_of(prev_output_tokens, encoder_out, incremental_state)
-        return features.x, _extra(features, features.layers)
-
-    def _features_of(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Any]] | None,
-        incremental_state: dict[str, Any] | None,
-    ) -> Features:
         state = None
         if incremental_state is not None:
             state = incremental_state.setdefault(KEY, DecoderState())
@@ -131,7 +104,19 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
                     f"at position {state.position}. Give all tokens of a hypothesis one after another."
                 )
             prev_output_tokens = prev_output_tokens[:, -1:]
-        return self._call(prev_output_tokens, encoder_out, state)
+        features = self._call(prev_output_tokens, encoder_out, state)
+        layers = [layer.transpose(0, 1) for layer in features.layers] if return_all_hiddens else []
+        x = features.x if features_only else self.output_layer(features.x)
+        return x, {"attn": [features.attention], "inner_states": layers}
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Any]] | None = None,
+        incremental_state: dict[str, Any] | None = None,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """:meth:`forward` without the output projection."""
+        return self.forward(prev_output_tokens, encoder_out, incremental_state, True, return_all_hiddens=True)
 
     def _call(self, tokens: Tensor, encoder_out: dict[str, list[Any]] | None, state: DecoderState | None) -> Features:
         raise NotImplementedError
@@ -144,11 +129,6 @@ class _CausalInterface(CausalDecoder, _DecoderInterface):
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: object) -> None:
         """Prepare generation; fairseq calls this, with `need_attn` for ``--print-alignment``."""
         self.need_attn = need_attn
-
-
-def _extra(features: Features, layers: list[Tensor]) -> dict[str, list[Any]]:
-    """Return what fairseq's decoders return beside their result."""
-    return {"attn": [features.attention], "inner_states": [layer.transpose(0, 1) for layer in layers]}
 
 
 class MixerDecoder(Decoder, _CausalInterface):

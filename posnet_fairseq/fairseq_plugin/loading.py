@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from fairseq.models import BaseFairseqModel
 
-from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, first_difference
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.inference.weights import MIXERS, check_weights, describe_mixers, other_weights
 
 
 class ExplainedLoading(BaseFairseqModel):
@@ -34,5 +33,4 @@ class ExplainedLoading(BaseFairseqModel):
         try:
             return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
         except RuntimeError as error:
-            difference = first_difference(state_dict, self)
-            raise UsageError(f"the checkpoint does not fit the options: {difference}") from error
+            raise other_weights(state_dict, self) from error

@@ -4,10 +4,12 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.fairseq_plugin.sentence_lengths import sentence_sizes
+import numpy as np
+from fairseq.data.data_utils import load_indexed_dataset
+
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binary_format import binarized_set
+from posnet_fairseq.text.binary_format import binarized_set, check
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, Ratio, parse
 
 
@@ -26,7 +28,7 @@ def measure(
         source, target: languages. Default: those in the names of its files.
         subset: which set; those named like it with 1, 2, ... behind belong to it.
         upsample_primary: how often the first of them counts, where there are several.
-        longest_source: tokens to which sources are cut. Default: they are not.
+        longest_source: tokens to which sources are cut, if they are.
     """
     counts = [0, 0]
     for part in map(Path, str(folder).split(":")):
@@ -74,3 +76,12 @@ def of_model(cfg: Any, task: Any) -> Ratio:
         return measure(data.data, *languages, data.train_subset, max(1, data.upsample_primary), longest)
     except UsageError:
         return UNKNOWN
+
+
+def sentence_sizes(path: str) -> np.ndarray:
+    """Return (N,) lengths in tokens of one side of a set, end symbols included; `path` has no ending .idx or .bin."""
+    sizes, _ = check(path)
+    if sizes is not None:
+        return sizes
+    dataset = load_indexed_dataset(path, combine=True)  # its sizes are gone when it is
+    return dataset.sizes.copy()

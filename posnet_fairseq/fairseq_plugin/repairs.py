@@ -3,9 +3,23 @@
 Each function can be called repeatedly; only the first call has an effect.
 """
 
+import argparse
+import dataclasses
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
+
+import numpy
+import torch
+from fairseq import checkpoint_utils, optim
+from fairseq.data import indexed_dataset
+from fairseq.optim import composite
+from fairseq.tasks import FairseqTask
+from omegaconf import open_dict
+
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.binary_format import check
 
 
 def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
@@ -28,27 +42,17 @@ def _replaces(owner: Any, name: str) -> Callable[[Callable], Callable]:
 
 
 def allow_checkpoint_types() -> None:
-    """Register the types that fairseq writes into checkpoints with torch's safe loader.
-
-    torch 2.6 and later load with ``weights_only=True`` and refuse every type that is not registered.
-    """
-    import torch
-
+    """Register the types that fairseq writes into checkpoints with torch's safe loader, which refuses all others."""
     from posnet_fairseq.inference.checkpoints import data_types
 
     torch.serialization.add_safe_globals(data_types())
 
 
 def restore_long_integers() -> None:
-    """Define ``numpy.compat.long``, which fairseq 0.12.3 uses and numpy 2 lacks.
+    """Define ``numpy.compat.long``, which fairseq 0.12.3 uses for sentences of language models and numpy 2 lacks.
 
-    Without it fairseq fails on sentences of language models (``--sample-break-mode eos``, ``fairseq-interactive``).
     Remove this when fairseq uses ``int``.
     """
-    import types
-
-    import numpy
-
     if not hasattr(numpy, "compat"):
         vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
@@ -56,13 +60,11 @@ def restore_long_integers() -> None:
 def merge_large_indexes() -> None:
     """Let ``fairseq-preprocess`` write more than 2 GiB with several workers under numpy 2.
 
-    When fairseq 0.12.3 merges the files of its workers, it computes file offsets from sizes that are 32-bit integers of
-    numpy. numpy 1 promoted them to 64 bits; with numpy 2 they overflow to negative offsets or raise OverflowError.
-    Remove this when fairseq sums Python integers.
+    fairseq 0.12.3 computes file offsets from sizes that are 32-bit integers of numpy, which numpy 1 promoted to 64 bits
+    and numpy 2 lets overflow. Remove this when fairseq sums Python integers.
     """
-    from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-    @_replaces(MMapIndexedDatasetBuilder, "merge_file_")
+    @_replaces(indexed_dataset.MMapIndexedDatasetBuilder, "merge_file_")
     def merge_file(merge: Callable, builder: Any, another_file: str) -> None:
         before = len(builder._sizes)
         merge(builder, another_file)
@@ -72,13 +74,9 @@ def merge_large_indexes() -> None:
 def check_data_when_it_is_loaded() -> None:
     """Refuse incomplete binarized text when it is loaded.
 
-    fairseq 0.12.3 fails with a traceback at the first sentence that the data file lacks, possibly hours into a
-    training. Remove this when fairseq compares the index with the size of the data file.
+    fairseq 0.12.3 fails with a traceback at the first sentence that is missing, possibly hours into a training. Remove
+    this when fairseq compares the index with the size of the data file.
     """
-    from fairseq.data import indexed_dataset
-
-    from posnet_fairseq.shared.errors import UsageError
-    from posnet_fairseq.text.binary_format import check
 
     @_replaces(indexed_dataset, "make_dataset")
     def make_dataset(make: Callable, path: str, impl: str, *args: Any, **kwargs: Any) -> Any:
@@ -95,10 +93,7 @@ def refuse_overrides_of_other_models() -> None:
     fairseq 0.12.3 passes over what the checkpoint's model does not know: ``encoder_layers_to_keep`` would keep all.
     Remove this when fairseq refuses it.
     """
-    from fairseq import checkpoint_utils
-
     from posnet_fairseq.inference.weights import MIXERS
-    from posnet_fairseq.shared.errors import UsageError
 
     @_replaces(checkpoint_utils, "load_checkpoint_to_cpu")
     def load_checkpoint_to_cpu(load: Callable, path: str, arg_overrides: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -112,9 +107,6 @@ def refuse_overrides_of_other_models() -> None:
 
 def options_of_transformers() -> set[str]:
     """Return the names of the options of fairseq's own Transformers and of their language models."""
-    import argparse
-    import dataclasses
-
     from fairseq.models.transformer import TransformerModelBase
     from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
@@ -127,11 +119,9 @@ def options_of_transformers() -> set[str]:
 def save_at_ends_of_epochs() -> None:
     """Let ``--save-interval-updates`` write ``checkpoint_E_U.pt`` also at updates that end an epoch.
 
-    At these updates fairseq 0.12.3 writes the checkpoint of the epoch only, which ``--no-epoch-checkpoints`` and
-    ``--save-interval`` may have disabled and ``--keep-last-epochs`` may remove: with 10 updates per epoch, every
-    tenth update would leave no checkpoint. Remove this when fairseq writes both.
+    There fairseq 0.12.3 writes the checkpoint of the epoch only, which ``--no-epoch-checkpoints`` and
+    ``--save-interval`` may have disabled and ``--keep-last-epochs`` may remove. Remove this when fairseq writes both.
     """
-    from fairseq import checkpoint_utils
 
     @_replaces(checkpoint_utils, "save_checkpoint")
     def save_checkpoint(save: Callable, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: float | None) -> str | None:
@@ -160,13 +150,10 @@ class _WithinEpoch:
 def resume_with_the_same_batches() -> None:
     """Let a training that resumes in a later epoch use the batches that it would have had without the interruption.
 
-    fairseq 0.12.3 makes the batches once, when a training starts, and only shuffles their order in each epoch. The
-    grouping of sentences of equal length is drawn from the seed plus the current epoch: 1 in an uninterrupted training,
-    a later one in a training that resumes. A resumed training therefore has other batches, and sees sentences of its
-    current epoch twice or not at all. Remove this when fairseq omits the epoch from the seed of batches that are made
-    only once.
+    fairseq 0.12.3 makes the batches once, when a training starts, and groups sentences of equal length by the seed plus
+    the current epoch: 1, or in a training that resumes a later one. That would have other batches, and see sentences of
+    its epoch twice or not at all. Remove this when fairseq omits the epoch from the seed of batches made only once.
     """
-    from fairseq.tasks import FairseqTask
 
     @_replaces(FairseqTask, "get_batch_iterator")
     def get_batch_iterator(make: Callable, task: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any) -> Any:
@@ -182,9 +169,8 @@ def resume_with_the_same_batches() -> None:
 def resume_with_the_same_patience() -> None:
     """Let ``--patience`` count the validations of a training that resumes.
 
-    fairseq 0.12.3 keeps the best value and the number of validations without a better one in memory only: a training
-    that resumes counts anew, and ends later than one without the interruption. Remove this when fairseq writes both
-    into checkpoints.
+    fairseq 0.12.3 keeps the best value and the number of validations without a better one in memory only. Remove this
+    when fairseq writes both into checkpoints.
     """
     from fairseq.trainer import Trainer
 
@@ -222,15 +208,10 @@ def check_options_of_trainings() -> None:
 def exempt_from_weight_decay() -> None:
     """Let all optimizers of fairseq exempt parameters from weight decay that ask for it.
 
-    A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``. This is fairseq's own
-    convention, which no optimizer of fairseq 0.12.3 follows, not even the composite one. The optimizers get
-    two groups of parameters, and the 16-bit optimizer does not flatten all parameters into one tensor. Remove this when
-    fairseq follows its convention.
+    A parameter asks with ``optim_overrides = {"optimizer": {"weight_decay_scale": 0}}``: fairseq's own convention,
+    which no optimizer of fairseq 0.12.3 follows. The optimizers get two groups of parameters, and the 16-bit optimizer
+    does not flatten all parameters into one tensor. Remove this when fairseq follows its convention.
     """
-    from fairseq import optim
-    from fairseq.optim import composite
-    from omegaconf import open_dict
-
     if getattr(optim._build_optimizer, "is_repaired", False):
         return
 

@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +15,23 @@ from posnet_fairseq.inference.vocabularies import data_folder
 from posnet_fairseq.shared.errors import UsageError
 
 # checkpoint3.pt (an epoch) and checkpoint_3_1500.pt (updates), but not their copies such as checkpoint_best.pt.
-NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
-COPY = re.compile(r"checkpoint_(last|best)\.pt")
+_NUMBERED = re.compile(r"checkpoint(\d+|_\d+_\d+)\.pt")
 
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint of a run, without its tensors.
-
-    Attributes:
-        path: the file.
-        updates: done when it was written.
-        valid: the run's ``--best-checkpoint-metric`` on the validation set, None if it was not validated or is not
-            finite.
-        metric: name of that metric; fairseq's default is the loss.
-        maximize: whether larger values are better.
-        interval: the run's ``--save-interval-updates``, 0 or less if it had none.
-        epochs: the run's ``--save-interval``.
-        numbered: whether it was written under a number, not only as a copy such as checkpoint_best.pt.
-        seed: the run's ``--seed``, None if the checkpoint does not tell.
-        data: directory that the run was trained on, None if the checkpoint does not tell.
-    """
+    """A checkpoint of a run, without its tensors."""
 
     path: Path
-    updates: int
-    valid: float | None
-    metric: str = "loss"
-    maximize: bool = False
-    interval: int = 0
-    epochs: int = 1
-    numbered: bool = True
-    seed: object = None
-    data: Path | None = None
+    updates: int  # done when it was written
+    valid: float | None  # --best-checkpoint-metric on the validation set; None if not validated or not finite
+    metric: str = "loss"  # name of that metric
+    maximize: bool = False  # whether larger values are better
+    interval: int = 0  # --save-interval-updates, 0 or less if there was none
+    epochs: int = 1  # --save-interval
+    numbered: bool = True  # whether it was not only written as a copy such as checkpoint_best.pt
+    seed: object = None  # --seed, None if the checkpoint does not tell
+    data: Path | None = None  # directory that the run was trained on, None if the checkpoint does not tell
 
     @property
     def epoch(self) -> int | None:
@@ -56,11 +40,16 @@ class SavedCheckpoint:
         return int(match[1]) if match else None
 
 
+def is_name_of_training(name: str) -> bool:
+    """Return whether fairseq-train gives this name to a checkpoint."""
+    return bool(_NUMBERED.fullmatch(name)) or name in ("checkpoint_last.pt", "checkpoint_best.pt")
+
+
 def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
     """Return the numbered checkpoints of a folder in the order of training; refuse those of several runs."""
     found: dict[int, SavedCheckpoint] = {}
     for path in sorted(Path(folder).glob("checkpoint*.pt")):
-        if not NUMBERED.fullmatch(path.name):
+        if not _NUMBERED.fullmatch(path.name):
             continue
         checkpoint = _saved(path)
         # The end of an epoch may be written twice, under its epoch and under its updates.
@@ -84,18 +73,21 @@ def numbered_checkpoints(folder: str | Path) -> list[SavedCheckpoint]:
 
 def _saved(path: Path) -> SavedCheckpoint:
     state = read_checkpoint(path)
-    updates = state["optimizer_history"][-1]["num_updates"]
     extra, settings = state.get("extra_state", {}), state["cfg"].get("checkpoint", {})
-    _refuse_unless(path, isinstance(extra, dict) and isinstance(settings, dict))
-    valid = extra.get("val_loss")
-    interval, epochs = settings.get("save_interval_updates", 0), settings.get("save_interval", 1)
-    _refuse_unless(path, isinstance(interval, int) and isinstance(epochs, int))
-    _refuse_unless(path, valid is None or isinstance(valid, Real))
     common = state["cfg"].get("common")
+    try:
+        valid, updates = extra.get("val_loss"), state["optimizer_history"][-1]["num_updates"]
+        interval, epochs = int(settings.get("save_interval_updates", 0)), int(settings.get("save_interval", 1))
+        valid = float(valid) if valid is not None and math.isfinite(valid) else None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{path} does not say its intervals and its validation as a checkpoint of fairseq-train does. Take it out "
+            "of the folder."
+        ) from error
     return SavedCheckpoint(
         path,
         updates,
-        valid if valid is not None and math.isfinite(valid) else None,
+        valid,
         settings.get("best_checkpoint_metric", "loss"),
         settings.get("maximize_best_checkpoint_metric", False),
         interval,
@@ -114,14 +106,6 @@ def _has_file_of_epoch(position: object, settings: dict[str, Any]) -> bool:
     return False
 
 
-def _refuse_unless(path: Path, complete: bool) -> None:
-    if not complete:
-        raise UsageError(
-            f"{path} does not say its intervals and its validation as a checkpoint of fairseq-train does. Take it out "
-            "of the folder."
-        )
-
-
 def _same_step(path: Path, other_path: Path) -> bool:
     """Return whether checkpoints of as many updates have equal weights: an update changes all biases and gains."""
     model, other = (read_checkpoint(each)["model"] for each in (path, other_path))
@@ -138,10 +122,7 @@ def copy_in(folder: str | Path, name: str) -> SavedCheckpoint | None:
 
 
 def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> str | None:
-    """Return a sentence if the best validated checkpoint of a run was numbered and is no longer there, else None.
-
-    `best` is the checkpoint that the run's ``checkpoint_best.pt`` is a copy of, or None.
-    """
+    """Return a sentence if the best checkpoint of a run, copied to `best`, was numbered and is gone, else None."""
     if best is None or best.valid is None or not best.numbered or best.updates > run[-1].updates:
         return None
     sign = -1 if best.maximize else 1
@@ -155,7 +136,7 @@ def lost_best(run: Sequence[SavedCheckpoint], best: SavedCheckpoint | None) -> s
 
 
 def gap(chosen: Sequence[SavedCheckpoint], last: SavedCheckpoint | None = None) -> str | None:
-    """Return a sentence if the run wrote checkpoints between the chosen ones that are no longer there, else None.
+    """Return a sentence if the run wrote checkpoints between the chosen ones that are gone, else None.
 
     `last` is the checkpoint that ``checkpoint_last.pt`` is a copy of, if no numbered one follows the chosen ones.
     """

@@ -1,8 +1,8 @@
 """fairseq without scikit-learn and scipy, which two of its modules import and posnet never uses.
 
-fairseq imports all of its tasks and criterions. ``audio_classification`` and ``sentence_prediction`` import functions
-of scikit-learn and scipy, and with them pandas, which takes longer than all the rest of fairseq. Condition for removal:
-fairseq imports them where it calls them.
+fairseq imports all of its tasks and criterions. ``audio_classification`` and ``sentence_prediction`` import
+scikit-learn and scipy, and with them pandas: more time than all the rest. Remove this when fairseq imports them where
+it calls them.
 """
 
 import importlib
@@ -30,11 +30,7 @@ class _StandIn(ModuleType):
 
 
 def import_fairseq() -> ModuleType:
-    """Import fairseq, with stand-ins for the slow packages unless they are imported already: 1 s less of 3.5 s.
-
-    Raises:
-        ImportError: fairseq is not installed or does not import on this Python. The message says how to fix it.
-    """
+    """Import fairseq, with stand-ins for the slow packages unless they are imported already: 1 s less of 3.5 s."""
     made: dict[str, ModuleType] = {}
     for name, part in _SLOW.items():
         if name not in sys.modules:

@@ -16,11 +16,10 @@ from typing import Any
 import numpy
 import torch
 
-from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
-from posnet_fairseq.inference.recorded_search import recorded_search
+from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.registry import option_fields
-from posnet_fairseq.shared.errors import DamagedError, UsageError
+from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
 from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
@@ -42,31 +41,17 @@ _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among op
 
 
 def read_checkpoint(path: str | Path) -> State:
-    """The content of a posnet checkpoint, its tensors read from disk only when they are used.
+    """Return the content of a posnet checkpoint, its tensors read from disk only when they are used.
 
     Only data is read; a file with objects that could run code is refused.
-
-    Raises:
-        UsageError: the file is missing, damaged, unsafe, or the checkpoint of another model.
     """
     state = load_content(path)
     arch = model_arch(state)
     if not isinstance(state, dict) or arch not in (*arch_names(), *gpt_arch_names()):
-        other = arch or _legacy_name(state, "model", "arch")
-        what = f"the model {other:.100}" if other else "no fairseq model"
+        what = f"the model {arch:.100}" if arch else "no model of posnet"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
-    task = _legacy_name(state, "task", "task")
-    if task:
-        raise UsageError(
-            f"{path} was trained with --task {task:.100}; posnet's commands work with models of the tasks translation "
-            "and language_modeling only. Use fairseq's commands with --user-dir."
-        )
-    missing = [name for name in ("model", "optimizer_history") if not state.get(name)]
-    if missing or not isinstance(state["cfg"].get("task"), dict):
-        raise UsageError(f"{path} lacks {', '.join(missing) or 'its task'}: no complete checkpoint of fairseq-train.")
-    fault = _fault(state)
-    if fault:
-        raise UsageError(f"{path}: {fault}; no checkpoint of fairseq-train has that. Take another one.")
+    if fault := _fault(state):
+        raise UsageError(f"{path}: {fault}. Take another checkpoint of fairseq-train.")
     with about(path):
         model_options(state)
         recorded_search(state)
@@ -74,20 +59,15 @@ def read_checkpoint(path: str | Path) -> State:
 
 
 def load_content(path: str | Path) -> object:
-    """The content of any file that torch.load reads as data only.
-
-    Raises:
-        DamagedError: its bytes are no checkpoint's, or unsafe.
-        UsageError: it is missing, or cannot be read.
-    """
+    """Return the content of any file that torch.load reads as data only; one that it refuses is a DamagedError."""
     path = Path(path)
-    if Path(path, "config.json").is_file():
-        raise UsageError(f"{path} is a model folder, not a checkpoint. Give the checkpoint that it was made of.")
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory. Give a checkpoint in it, such as {path / 'checkpoint_best.pt'}.")
     if not path.is_file():
-        what = "it is no regular file" if path.exists() else "there is no such checkpoint"
-        raise UsageError(f"{path}: {what}. Check the path.")
+        problem = f": {'it is no regular file' if path.exists() else 'there is no such checkpoint'}. Check the path"
+        if Path(path, "config.json").is_file():
+            problem = " is a model folder, not a checkpoint. Give the checkpoint that it was made of"
+        elif path.is_dir():
+            problem = f" is a directory. Give a checkpoint in it, such as {path / 'checkpoint_best.pt'}"
+        raise UsageError(f"{path}{problem}.")
     try:
         archive = zipfile.is_zipfile(path)
         if archive and any(part.compress_type != zipfile.ZIP_STORED for part in zipfile.ZipFile(path).infolist()):
@@ -105,15 +85,14 @@ def load_content(path: str | Path) -> object:
         if sentence is not None:
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
-            raise UsageError(f"{path}: {error.strerror}. Check the path.") from error
+            raise unreadable(path, error) from error
         raise
 
 
 def data_types() -> list[Any]:
-    """The types that fairseq writes into checkpoints besides tensors and plain values: they hold data and run no code.
+    """Return the types that fairseq writes into checkpoints besides tensors and plain values: they run no code.
 
-    Checkpoints of fairseq's own models and of adafactor hold a Namespace; checkpoints of
-    ``--eval-bleu`` hold types of numpy.
+    Checkpoints of fairseq's own models and of adafactor hold a Namespace, those of ``--eval-bleu`` types of numpy.
     """
     types: list[Any] = [Namespace, numpy.ndarray, numpy.dtype]
     types += [type(numpy.dtype(kind)) for kind in ("int64", "float64")]
@@ -125,30 +104,29 @@ def data_types() -> list[Any]:
 
 
 def _fault(state: State) -> str | None:
-    """What no checkpoint of fairseq-train has as weights and history, or None."""
-    history, weights = state["optimizer_history"], state["model"]
+    """Return what no checkpoint of a translation or language model has, or None."""
+    if missing := [name for name in ("model", "optimizer_history") if not state.get(name)]:
+        return f"it lacks {', '.join(missing)}"
+    history, weights, task = state["optimizer_history"], state["model"], state["cfg"].get("task")
+    if not isinstance(task, dict):
+        return "its task is missing, or none of translation and language_modeling"
     last = history[-1] if isinstance(history, list) else None
     if not isinstance(last, dict) or type(last.get("num_updates")) is not int:
         return "its optimizer_history does not tell how many updates were done"
     if not isinstance(weights, dict):
         return f"its model is a {type(weights).__name__}"
-    for name in ("data", "source_lang", "target_lang"):
-        value = state["cfg"]["task"].get(name)
-        if value is not None and (not isinstance(value, str) or len(value) > _LONGEST or "\0" in value):
-            return f"its task's {name} is no text of at most {_LONGEST} characters, none of them NUL"
-    faults = (f"the weight {name!s:.100} {fault}" for name, weight in weights.items() if (fault := _fault_of(weight)))
-    return next(faults, None)
+    wrong = next((name for name, weight in weights.items() if not _is_plain(weight)), None)
+    return None if wrong is None else f"the weight {wrong!s:.100} is no dense tensor of real numbers"
 
 
-def _fault_of(weight: object) -> str | None:
-    if not isinstance(weight, torch.Tensor):
-        return f"is a {type(weight).__name__}"
-    plain = weight.layout is torch.strided and not weight.is_nested and not weight.is_quantized
-    if not plain or weight.is_complex():
-        return "is a sparse, nested, quantized or complex tensor"
-    if weight.is_meta or weight.numel() * weight.element_size() > weight.untyped_storage().nbytes():
-        return "has a size, but not the numbers that belong to it"
-    return None
+def _is_plain(weight: object) -> bool:
+    """Return whether a weight is a tensor with a number for each place: some have a size only."""
+    return (
+        isinstance(weight, torch.Tensor)
+        and weight.layout is torch.strided
+        and not (weight.is_nested or weight.is_quantized or weight.is_complex() or weight.is_meta)
+        and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
+    )
 
 
 @contextlib.contextmanager
@@ -161,127 +139,92 @@ def about(path: str | Path) -> Iterator[None]:
 
 
 def model_arch(state: object) -> str | None:
-    """The ``--arch`` of a checkpoint's content, or None if it has none."""
+    """Return the ``--arch`` of a checkpoint's content, or None if it has none."""
     config = state.get("cfg") if isinstance(state, dict) else None
     model = config.get("model") if isinstance(config, dict) else None
     arch = model.get("_name") if isinstance(model, dict) else None
     return arch if isinstance(arch, str) else None
 
 
-def _legacy_name(state: object, part: str, option: str) -> str | None:
-    """The name of a model or task in a checkpoint's content that fairseq has no dataclass for, or None.
-
-    Args:
-        state: the content.
-        part: of its configuration: "model" or "task".
-        option: of the command line that names it.
-    """
-    config = state.get("cfg") if isinstance(state, dict) else None
-    found = config.get(part) if isinstance(config, dict) else state.get("args") if isinstance(state, dict) else None
-    name = vars(found).get(option) if isinstance(found, Namespace) else None
-    return name if isinstance(name, str) else None
-
-
 def is_language_model(state: State) -> bool:
-    """Whether a checkpoint's content is that of a language model."""
+    """Return whether a checkpoint's content is that of a language model."""
     return model_arch(state) in gpt_arch_names()
 
 
-def refuse_language_model(state: State) -> None:
-    """Refuse the content of a language model's checkpoint.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if is_language_model(state):
-        raise UsageError(
-            f"a checkpoint of {model_arch(state)} was given, a language model; this command works with translation "
-            "models. Language models are for posnet-generate, fairseq-eval-lm and fairseq-interactive."
+def refuse_other_kind(state: State, generates: bool = False) -> None:
+    """Refuse the content of a language model's checkpoint, or with `generates` that of a translation model."""
+    if is_language_model(state) != generates:
+        what = (
+            "a translation model. Give a language model."
+            if generates
+            else "a language model; this command works with translation models. Language models are for "
+            "posnet-generate, fairseq-eval-lm and fairseq-interactive."
         )
+        raise UsageError(f"a checkpoint of {model_arch(state)} was given, {what}")
 
 
 def model_options(state: State) -> dict[str, Any]:
-    """The options of a checkpoint's model that its configuration knows: plain values by name.
-
-    What an older posnet did not know has its default.
-
-    Raises:
-        UsageError: an option is missing or of another type than its field.
-    """
+    """Return the options of a checkpoint's model, plain values by name; those that it does not have are defaults."""
     saved, options = state["cfg"]["model"], {}
     for option in known_options(state):
         value = saved.get(option.name, option.default)
         if option.metadata.get("of_task") and value in (None, f"${{task.{option.name}}}"):
             value = state["cfg"]["task"].get(option.name, option.default)
         options[option.name] = value
-        fault = _fault_of_option(option, value)
-        if fault:
+        if fault := _fault_of_option(option, value):
             raise UsageError(f"the checkpoint's option {option.name} is {fault}. Take another checkpoint.")
     return options
 
 
 def known_options(state: State) -> tuple[dataclasses.Field, ...]:
-    """The options that a model of this architecture has."""
+    """Return the options that a model of this architecture has."""
     config: Any = LanguageModelOptions if is_language_model(state) else TransformerOptions
     return dataclasses.fields(config)
 
 
-def _fault_of_option(option: dataclasses.Field, value: object) -> str | None:
-    """What the value of an option is and should not be, or None."""
-    wanted = plain_type(option)
+def _fault_of_option(option: dataclasses.Field, value: Any) -> str | None:
+    """Return what the value of an option is and should not be, or None."""
+    wanted, allowed_values, is_of_mixer = plain_type(option), choices(option), option.name in option_fields()
     if value is None:
-        return None if wanted is bool or option.name in (*_OPEN, *option_fields()) else "missing"
-    if value == option.default:
+        return None if wanted is bool or is_of_mixer or option.name in _OPEN else "missing"
+    if isinstance(value, str | int | float) and value == option.default:
         return None
-    if not isinstance(value, (str, int, float)):
-        return f"a {type(value).__name__}, not a plain value"
-    allowed_values = choices(option)
     if wanted is not bool and allowed_values:
         right, allowed = value in allowed_values, f"one of {', '.join(allowed_values)}"
     elif wanted is str:
         # A mixer's option that may be one for each layer is text; others have written its number down as it is.
-        right = (type(value) is int and option.name in option_fields()) or isinstance(value, str)
-        right, allowed = right and len(str(value)) <= _LONGEST, f"a text of at most {_LONGEST} characters"
+        right = type(value) in ((str, int) if is_of_mixer else (str,)) and len(str(value)) <= _LONGEST
+        allowed = f"a text of at most {_LONGEST} characters"
     else:
-        right = type(value) is wanted or (wanted is float and type(value) is int)
-        right = right and not isinstance(value, str) and -_LARGEST <= value <= _LARGEST  # NaN is in no range
+        right = type(value) in ((int, float) if wanted is float else (wanted,))
+        right = right and -_LARGEST <= value <= _LARGEST  # NaN is in no range
         allowed = {bool: "a switch", int: "a whole number", float: "a number"}[wanted]
-    if right:
-        return None
-    large = type(value) is int and not -_LARGEST <= value <= _LARGEST
-    return f"{'too large a number' if large else format(repr(value), '.40')}, not {allowed}"
+        allowed += f" of at most {_LARGEST:,}" * (wanted is not bool)
+    return None if right else f"{value!r:.40}, not {allowed}"
 
 
 def vocabulary_sizes(weights: Weights) -> tuple[int, int]:
-    """Entries of the dictionaries of source and target that weights were trained with, 0 of one that is not there."""
+    """Return entries of the dictionaries of source and target that weights were trained with, 0 of one not there."""
     embeddings = (weights.get(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
     source, target = (0 if weight is None or not weight.dim() else len(weight) for weight in embeddings)
     return source, target
 
 
 def for_inference(state: State, model: Weights, **extra: object) -> State:
-    """The content of a checkpoint with other weights, without what only training needs.
+    """Return the content of a checkpoint with other weights, without what only training needs.
 
-    Args:
-        state: content of the original checkpoint.
-        model: weights by name.
-        extra: facts to keep in its ``extra_state``, beside the search settings that it records.
+    `extra` are facts to keep in its ``extra_state``, beside the search settings that it records.
     """
     kept = {name: state[name] for name in ("cfg", "args", "task_state", "optimizer_history") if name in state}
     if recorded := recorded_search(state):
-        extra = {SEARCH: recorded} | extra
+        extra = {ENTRY: recorded} | extra
     return kept | {"model": model, "extra_state": extra, "last_optimizer_state": None}
 
 
 def check_output(path: str | Path, option: str, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse a path where no checkpoint can be written, or of a checkpoint that cannot be made again.
+    """Refuse a path where no checkpoint can be written, or of one that was not made by :func:`for_inference`.
 
-    Args:
-        path, option, inputs: see :func:`posnet_fairseq.shared.files.check_place`.
-
-    Raises:
-        UsageError: nothing can be written there, or the file is a checkpoint that was not made by
-            :func:`for_inference`.
+    Arguments as for :func:`posnet_fairseq.shared.files.check_place`.
     """
     check_place(path, option, inputs)
     if Path(path).is_file() and _is_original(path):
@@ -292,7 +235,7 @@ def check_output(path: str | Path, option: str, inputs: Iterable[str | Path] = (
 
 
 def _is_original(path: str | Path) -> bool:
-    """Whether a file is a checkpoint that was not made of others."""
+    """Return whether a file is a checkpoint that was not made of others."""
     try:
         state = load_content(path)
     except UsageError:
@@ -302,11 +245,7 @@ def _is_original(path: str | Path) -> bool:
 
 
 def write_checkpoint(state: State, path: str | Path) -> None:
-    """Write a checkpoint, whole or not at all.
-
-    Raises:
-        UsageError: see :func:`posnet_fairseq.shared.files.replacing`.
-    """
+    """Write a checkpoint, whole or not at all."""
     # torch does not tell why it could not write to a path; a file of Python's does.
     with replacing(path) as temporary, open(temporary, "wb") as file:
         try:

@@ -1,6 +1,5 @@
 """Models for CTranslate2, which knows one token mixer: attention without a gate."""
 
-import importlib.util
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from torch import Tensor, nn
 
 from posnet_fairseq.mixers.attention import Attention
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
 from posnet_fairseq.transformer.placement import gate_at, mixer_at, places, position_kind
 
@@ -19,26 +17,8 @@ SIDES = ("encoder", "decoder")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_accurate": "GELUTanh", "gelu_fast": "GELUTanh", "tanh": "Tanh"}
 
 
-def check_installed() -> None:
-    """Refuse to begin without CTranslate2.
-
-    Raises:
-        UsageError: it is missing.
-    """
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise UsageError(f"--ctranslate2: CTranslate2 is missing. {how_to_install('bench')}")
-
-
 def check_model(cfg: Any, name: str) -> None:
-    """Refuse a model that computes what CTranslate2 does not know.
-
-    Args:
-        cfg: options of a translation model.
-        name: of its checkpoint.
-
-    Raises:
-        UsageError: it has such a mixer, gate, position embedding or activation.
-    """
+    """Refuse a translation model, by its options and the name of its checkpoint, that CTranslate2 does not know."""
     obstacles = []
     for place in places(cfg):
         if mixer_at(cfg, place) is not Attention:
@@ -59,13 +39,9 @@ def check_model(cfg: Any, name: str) -> None:
 
 @torch.no_grad()
 def write(model: Any, cfg: Any, vocabulary: Vocabulary, folder: Path) -> None:
-    """Write a model that ``ctranslate2.Translator`` loads.
+    """Write a model that ``ctranslate2.Translator`` loads into an empty folder.
 
-    Args:
-        model: translation model in float32 on the CPU, which :func:`check_model` has let pass.
-        cfg: its options.
-        vocabulary: its dictionaries.
-        folder: which is there and empty.
+    It is in float32 on the CPU, and :func:`check_model` has let its options pass.
     """
     from ctranslate2.specs import TransformerSpec, common_spec
 
@@ -98,7 +74,7 @@ def _words(dictionary: Dictionary) -> list[str]:
 
 
 def _set_side(spec: Any, embeddings: Any, side: Any) -> None:
-    """Encoder or decoder, without what only a decoder has."""
+    """Set encoder or decoder, without what only a decoder has."""
     embeddings.weight = _numbers(side.embed_tokens.weight)
     width = side.embed_tokens.weight.size(1)
     spec.scale_embeddings = math.sqrt(width)
@@ -121,7 +97,7 @@ def _set_norm(spec: Any, norm: nn.LayerNorm) -> None:
 
 
 def _set_linear(spec: Any, layers: list[Any]) -> None:
-    """A product, or several with one input, whose rows follow one another."""
+    """Set a product, or several with one input, whose rows follow one another."""
     spec.weight = _numbers(torch.cat([layer.weight for layer in layers]))
     if layers[0].bias is not None:
         biases = [torch.zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]

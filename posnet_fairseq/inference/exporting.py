@@ -1,90 +1,51 @@
-"""The work of posnet-export: a model read, prepared and written as a folder."""
+"""The work of posnet-export: a model read, prepared and written as a folder with a README.md."""
 
 import argparse
-from collections.abc import Sequence
+import importlib.util
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from posnet_fairseq.inference import ctranslate2_export
+from posnet_fairseq import __version__
+from posnet_fairseq.inference import checkpoints, ctranslate2_export, precompute
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
-from posnet_fairseq.inference.checkpoints import State, about, is_language_model, model_options
+from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
 from posnet_fairseq.inference.model_folder import read_model, write_model
-from posnet_fairseq.inference.model_readme import readme
-from posnet_fairseq.inference.models import build_language_model, build_model, weights_of
-from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, parameter_count, precompute
+from posnet_fairseq.inference.models import build_model, weights_of
+from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
-from posnet_fairseq.inference.text_options import text_options
-from posnet_fairseq.inference.vocabularies import (
-    read_language_model_vocabulary,
-    read_vocabulary,
-    refuse_other_dictionaries,
-)
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.folders import new_folder
+from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.progress import console, shown
+from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.rules import write_rules
 
 # Tables of energies are stored unless they make the weights larger than this.
 GROWTH = 1.5
-
-
-def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str]:
-    """The model, with stored energies unless they are too large, and a sentence on that or ""."""
-    build: Any = build_language_model if is_language_model(state) else build_model
-    with about(path):
-        model = build(state, vocabulary)
-    if is_precomputed(model) or not mixers_with_energies(model):
-        return model, ""
-    before = parameter_count(model)
-    precompute(model)
-    growth = parameter_count(model) / before
-    if growth <= GROWTH:
-        return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
-    return build(state, vocabulary), (
-        f"Energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
-        "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
-    )
+# What an option needs: its packages, and the extra of posnet's that has them.
+_PACKAGES = {"onnx": (("onnx", "onnxscript", "onnxruntime"), "export"), "ctranslate2": (("ctranslate2",), "bench")}
 
 
 @torch.no_grad()
 def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
-    """Write a model folder as the options of posnet-export say.
-
-    Args:
-        options: of the command line.
-        scores: lines of Markdown on the model's scores; none if they are not known.
-
-    Raises:
-        UsageError: the model, its data or an option cannot be used.
-    """
-    if options.onnx:
-        from posnet_fairseq.inference import onnx_export
-
-        onnx_export.check_installed()
-    if options.ctranslate2:
-        ctranslate2_export.check_installed()
+    """Write a model folder as the options of posnet-export say, with lines of Markdown on the model's scores."""
     state = read_model(options.checkpoint)
-    if options.onnx and is_language_model(state):
-        raise UsageError(f"--onnx: {options.checkpoint} is a language model; graphs are made of translation models.")
-    if options.ctranslate2:
-        if is_language_model(state):
-            raise UsageError(f"--ctranslate2: {options.checkpoint} is a language model. Leave --ctranslate2 out.")
-        cfg = SimpleNamespace(**model_options(state))
-        ctranslate2_export.check_model(cfg, options.checkpoint)
-    read = read_language_model_vocabulary if is_language_model(state) else read_vocabulary
-    vocabulary, data = read(state, options.data)
+    _check_options(options, state)
+    vocabulary, data = read_vocabulary(state, options.data)
     model, note = _prepared(options.checkpoint, state, vocabulary)
-    if not is_language_model(state):
-        refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
+    refuse_other_dictionaries(options.checkpoint, state, vocabulary, data)
     with about(options.checkpoint):
         weights = weights_of(model, state)
     shortlist = None
     if options.shortlist_from:
-        if is_language_model(state):
-            raise UsageError(f"--shortlist-from {options.shortlist_from}: a language model translates no words.")
         with console().status("learning which words translate which"):
             shortlist = make_shortlist(options.shortlist_from, vocabulary)
     text = readme(options.out.name, state, weights, vocabulary, data, scores)
@@ -96,10 +57,97 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
         (folder / "README.md").write_text(text, encoding="utf-8")
         if options.ctranslate2:
             (folder / CTRANSLATE2).mkdir()
+            cfg = SimpleNamespace(**checkpoints.model_options(state))
             ctranslate2_export.write(model.float(), cfg, vocabulary, folder / CTRANSLATE2)
         if options.onnx:
+            from posnet_fairseq.inference import onnx_export
+
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
     if note:
         print(note)
     for path in sorted(each for each in options.out.rglob("*") if each.is_file()):
         print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")
+
+
+def _check_options(options: argparse.Namespace, state: State) -> None:
+    """Refuse options for which packages are missing, or that are not for this model."""
+    for name in ("onnx", "ctranslate2", "shortlist_from"):
+        if not getattr(options, name):
+            continue
+        packages, extra = _PACKAGES.get(name, ((), ""))
+        if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
+            raise UsageError(f"{flag(name)}: {', '.join(missing)} missing. {how_to_install(extra)}")
+        if is_language_model(state):
+            raise UsageError(
+                f"{flag(name)}: {options.checkpoint} is a language model, and this is for translation models. Leave it "
+                "out."
+            )
+    if options.ctranslate2:
+        ctranslate2_export.check_model(SimpleNamespace(**checkpoints.model_options(state)), options.checkpoint)
+
+
+def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str]:
+    """Return the model, with stored energies unless they are too large, and a sentence on that or ""."""
+    with about(path):
+        model = build_model(state, vocabulary)
+    if precompute.is_precomputed(model) or not precompute.mixers_with_energies(model):
+        return model, ""
+    before = precompute.parameter_count(model)
+    precompute.precompute(model)
+    growth = precompute.parameter_count(model) / before
+    if growth <= GROWTH:
+        return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
+    return build_model(state, vocabulary), (
+        f"Energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
+        "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
+    )
+
+
+def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, data: Path, scores: Sequence[str]) -> str:
+    """Return the text of a README.md, in Markdown, from facts that are known; `name` is that of the folder."""
+    arch, (source, target) = checkpoints.model_arch(state), vocabulary.languages
+    kind = f"translation model from {source} to {target}" if source else "language model"
+    lines = [
+        f"# {arch}{f', {source}-{target}' if source else ''}",
+        "",
+        f"A {kind}, exported by posnet {__version__}.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {fact} | {value} |" for fact, value in _facts(state, weights, vocabulary, data)),
+        "",
+    ]
+    if source:
+        command = f"posnet-translate {shlex.quote(name)} --input text.{source} --output text.{target}"
+        code = ["import posnet_fairseq as posnet", "", f'posnet.load({name!r}).translate("A line of text.")']
+        lines += ["```bash", command, "```", "", "```python", *code, "```"]
+    return "\n".join([*lines, *(["", "## Scores", "", *scores] if scores else [])]) + "\n"
+
+
+def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -> Iterator[tuple[str, str]]:
+    options = state["cfg"]["model"]
+    mixers = {place: options.get(option) for place, option in PLACE_OPTIONS.items()}
+    yield "token mixers", ", ".join(f"{place}: {mixer}" for place, mixer in mixers.items() if mixer)
+    for side in ("encoder", "decoder"):
+        if options.get(f"{side}_layers"):
+            shape = (options[f"{side}_{what}"] for what in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"))
+            yield side, "{} layers of width {}, feed-forward {}, {} heads".format(*shape)
+    each = {weight.data_ptr(): weight for weight in weights.values()}.values()
+    (dtype,) = {str(weight.dtype) for weight in each if weight.is_floating_point()}
+    yield "weights", f"{sum(weight.numel() for weight in each):,}, {dtype.removeprefix('torch.')}"
+    if precompute.has_tables(weights):
+        yield "energies of positions", "stored as tables: the model cannot be trained any more"
+    yield "longest sentence", f"{options.get('max_source_positions') or options['max_target_positions']} tokens"
+    names = [language or "text" for language in vocabulary.languages]
+    sizes = {name: len(entries) for name, entries in zip(names, vocabulary.dictionaries, strict=True)}
+    yield "dictionaries", ", ".join(f"{name}: {size:,} entries" for name, size in sizes.items())
+    try:
+        card = DatasetCard.read(data)
+    except (OSError, UsageError):  # data without a card
+        return
+    if card.dataset:
+        sentences = (card.sentences or {}).get("train")
+        yield "training data", card.dataset + (f", {sentences:,} sentences" if type(sentences) is int else "")
+    found = (archive.get("licence") for archive in (card.archives or {}).values() if isinstance(archive, dict))
+    if licenses := sorted({license for license in found if isinstance(license, str)}):
+        yield "licenses of the data", "; ".join(licenses)

@@ -16,31 +16,20 @@ _PAIRS = 5_000_000  # pairs of words that are looked at together
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences of one language as token ids.
+    """Sentences of one language as token ids."""
 
-    Attributes:
-        tokens: (T,) the tokens of all sentences.
-        starts: (N,) index of the first token of each sentence.
-        lengths: (N,) tokens of each sentence.
-    """
-
-    tokens: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
+    tokens: np.ndarray  # (T,) of all sentences
+    starts: np.ndarray  # (N,) index of the first token of each sentence
+    lengths: np.ndarray  # (N,) tokens of each sentence
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Probabilities of pairs of words, in the order of source words, then of target words.
+    """Probabilities of pairs of words, in the order of source words, then of target words."""
 
-    Attributes:
-        sources, targets: (P,) the words of each pair.
-        probabilities: (P,) of the target word, given the source word.
-    """
-
-    sources: np.ndarray
+    sources: np.ndarray  # (P,) the words of each pair
     targets: np.ndarray
-    probabilities: np.ndarray
+    probabilities: np.ndarray  # (P,) of the target word, given the source word
 
 
 def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
@@ -71,9 +60,8 @@ def learn_lexicon(source: Corpus, target: Corpus, target_words: int) -> Lexicon:
 def _pairs(source: Corpus, target: Corpus, target_words: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield every source word with every target word of its sentence, some sentences at a time.
 
-    Yields:
-        (P,) ids of the pairs, source · `target_words` + target; (P,) shares of the source word in the target word, if
-        all source words of a sentence have the same; (P,) number of the target word in this part of the corpus.
+    These are (P,) ids of the pairs, source · `target_words` + target; (P,) shares of the source word in the target
+    word, if all source words of a sentence have the same; (P,) number of the target word in this part of the corpus.
     """
     pairs = source.lengths.astype(np.int64) * target.lengths
     ends = np.cumsum(pairs)

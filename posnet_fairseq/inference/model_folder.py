@@ -20,23 +20,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from posnet_fairseq import __version__
-from posnet_fairseq.inference.checkpoints import (
-    State,
-    Weights,
-    about,
-    is_language_model,
-    known_options,
-    model_arch,
-    model_options,
-    read_checkpoint,
-)
-from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
-from posnet_fairseq.inference.recorded_search import recorded_search
+from posnet_fairseq.inference import checkpoints
+from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
+from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
@@ -47,64 +37,59 @@ from posnet_fairseq.transformer.architectures import arch_names, gpt_arch_names
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 2  # from 2 on it has hashes
-_LANGUAGES = ("source_lang", "target_lang")
 _LARGEST_CONFIG = 2**20  # bytes; a real one has a few thousand
 _WHAT, _AGAIN = "JSON as posnet-export writes it", "Copy the folder again, or export the model again."
-_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 
 
 class _Config(msgspec.Struct):
     format: Annotated[int, msgspec.Meta(ge=1)]
     architecture: str
     options: dict[str, Any]
+    source_lang: str | None = None  # a language model has none
+    target_lang: str | None = None
+    search: dict[str, Any] = {}
+
+    def state(self, folder: Path) -> State:
+        """Return the content of a checkpoint of the same model, without its weights."""
+        task = {"source_lang": self.source_lang, "target_lang": self.target_lang, "data": folder}
+        cfg = {"model": self.options | {"_name": self.architecture}, "task": task}
+        return {"cfg": cfg, "extra_state": {ENTRY: self.search}}
+
+    def __post_init__(self) -> None:
+        if self.format > FORMAT:
+            raise ValueError(
+                f"it has the format {self.format}, and this posnet ({__version__}) reads formats up to {FORMAT}, so "
+                "that a newer posnet is needed"
+            )
+        if self.architecture not in (*arch_names(), *gpt_arch_names()):
+            raise ValueError(f"there is no architecture {self.architecture!r:.100}")
+        state = self.state(Path())
+        unknown = sorted(self.options.keys() - {option.name for option in checkpoints.known_options(state)})
+        if unknown:
+            raise ValueError(f"no model of posnet has the option {unknown[0]:.100}")
+        for language in () if is_language_model(state) else (self.source_lang, self.target_lang):
+            if not language or Path(language).name != language or len(language) > 100:
+                raise ValueError(f"the language {language!r:.50} is no name such as de")
+        checkpoints.model_options(state)
+        recorded_search(state)
 
 
 def read_model(path: str | Path) -> State:
-    """The content of a checkpoint or a model folder.
-
-    Raises:
-        UsageError: it is missing, damaged, unsafe, or the model of another program.
-    """
-    if not Path(path).is_dir():
-        return read_checkpoint(path)
-    if not Path(path, CONFIG).exists():
+    """Return the content of a checkpoint or a model folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return checkpoints.read_checkpoint(path)
+    if not (folder / CONFIG).exists():
         raise UsageError(
-            f"{path} is a directory. Give a checkpoint in it, such as {Path(path, 'checkpoint_best.pt')}, or a model "
+            f"{path} is a directory. Give a checkpoint in it, such as {folder / 'checkpoint_best.pt'}, or a model "
             f"folder that posnet-export wrote: it has a {CONFIG}."
         )
-    return _read_folder(Path(path))
-
-
-def _read_folder(folder: Path) -> State:
-    path = folder / CONFIG
-    config = read_json(path, dict[str, Any], _WHAT, _AGAIN, _LARGEST_CONFIG)
-    found = config.get("format")
-    if type(found) is int and found > FORMAT:
-        raise UsageError(
-            f"{path} has the format {found}, and this posnet ({__version__}) reads formats up to {FORMAT}. Install a "
-            "newer posnet, or export the model with this one."
-        )
-    known = convert(config, _Config, path, _WHAT, _AGAIN)
-    arch, options = known.architecture, known.options
-    languages = [config.get(name) for name in _LANGUAGES]
-    if arch not in (*arch_names(), *gpt_arch_names()):
-        raise UsageError(f"{path}: there is no architecture {arch!r:.100}. {_AGAIN}")
-    task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
-    state: State = {"cfg": {"model": options | {"_name": arch}, "task": task}}
-    state["extra_state"] = {SEARCH: config.get(SEARCH, {})}
-    unknown = sorted(options.keys() - {option.name for option in known_options(state)})
-    if unknown:
-        raise UsageError(f"{path}: no model of posnet has the option {unknown[0]:.100}. {_AGAIN}")
-    with about(path):
-        for language in () if is_language_model(state) else languages:
-            if not isinstance(language, str) or not language or Path(language).name != language or len(language) > 100:
-                raise UsageError(f"the language {language!r:.50} is no name such as de. {_AGAIN}")
-        model_options(state)
-        recorded_search(state)
-    weights = _read_weights(folder / WEIGHTS, options)
-    if known.format > 1 or "files" in config:
-        _refuse_changes(folder, config)
-    return state | {"model": weights}
+    entries = read_json(folder / CONFIG, dict[str, Any], _WHAT, _AGAIN, _LARGEST_CONFIG)
+    config = convert(entries, _Config, folder / CONFIG, _WHAT, _AGAIN)
+    weights = _read_weights(folder / WEIGHTS, config.options)
+    if config.format > 1 or "files" in entries:
+        _refuse_changes(folder, entries)
+    return config.state(folder) | {"model": weights}
 
 
 def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
@@ -119,7 +104,7 @@ def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 by name of the files that a translation depends on; the card itself has those of subwords."""
+    """Return SHA-256 by name of the files that a translation depends on; the card has those of subwords."""
     small = [path for path in (*folder.glob("dict*.txt"), folder / CARD) if path.exists()]
     large = [path for path in folder.glob("*.safetensors") if path.is_file()]
     hashes = {path.name: hashlib.sha256(read_small(path)).hexdigest() for path in small}
@@ -127,22 +112,13 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def write_config(folder: Path, entries: dict[str, Any]) -> None:
-    """Write the configuration of a model folder, whose other files are there, with their hashes and its own.
-
-    Args:
-        folder: of the model.
-        entries: of the configuration.
-    """
+    """Write the configuration of a model folder, whose other files are there, with their hashes and its own."""
     config = sealed(entries | {"files": _hashes(folder)})
     write_lines(folder / CONFIG, [json.dumps(config, indent=1, ensure_ascii=False)])
 
 
 def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
-    """Weights by name, shared ones under each of their names.
-
-    Raises:
-        UsageError: the file is missing, damaged, or of numbers that no model has.
-    """
+    """Return weights by name, shared ones under each of their names."""
     check_file(path)
     try:
         weights = load_file(path)
@@ -150,14 +126,11 @@ def _read_weights(path: Path, options: dict[str, Any]) -> Weights:
         raise DamagedError(f"{path} is damaged or no file of safetensors ({error!s:.100}). {_AGAIN}") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    for name, weight in weights.items():
-        if weight.dtype not in _DTYPES:
-            raise UsageError(f"{path}: the weight {name:.100} has numbers of the type {weight.dtype}. {_AGAIN}")
     return weights | {name: weights[stored] for name, stored in _shared(options).items() if stored in weights}
 
 
 def _shared(options: dict[str, Any]) -> dict[str, str]:
-    """Names of weights that are other weights, too, and the names that these are stored under."""
+    """Return names of weights that are other weights, too, and the names that these are stored under."""
     words, output = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
     if options.get("share_all_embeddings"):
         return dict.fromkeys((words, output), "encoder.embed_tokens.weight")
@@ -165,28 +138,21 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
 
 
 def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
-    """Write configuration, weights and dictionaries of a model into a folder.
-
-    Args:
-        folder: which is there.
-        state: content of the model's checkpoint or folder.
-        weights: by name.
-        data: directory with its dictionaries.
-    """
-    options = model_options(state)
+    """Write configuration, weights and dictionaries of a model, of the directory `data`, into a folder."""
+    options = checkpoints.model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
-    config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": model_arch(state)}
+    config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
     names = ["dict.txt"]
     if not is_language_model(state):
         languages = languages_of(state, data)
         assert languages is not None  # dictionaries were found by them
-        config |= dict(zip(_LANGUAGES, languages, strict=True))
+        config |= dict(zip(("source_lang", "target_lang"), languages, strict=True))
         names = [f"dict.{language}.txt" for language in languages]
     for name in names:
         shutil.copyfile(data / name, folder / name)
     config |= {"options": options}
     if search := recorded_search(state):
-        config[SEARCH] = search
+        config[ENTRY] = search
     once = {name: weight.contiguous() for name, weight in weights.items() if name not in _shared(options)}
     with replacing(folder / WEIGHTS) as temporary:  # not with the permissions that safetensors chooses
         save_file(once, temporary)
@@ -200,11 +166,7 @@ def files_of_models(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def files_of_data(folder: str | Path) -> list[Path]:
-    """Return paths of a dataset's files: dictionaries, binary sets, the card and the files that it names.
-
-    Args:
-        folder: of the dataset.
-    """
+    """Return paths of a dataset's files: dictionaries, binary sets, the card and the files that it names."""
     folder = Path(folder)
     try:
         named = list(DatasetCard.read(folder).files)

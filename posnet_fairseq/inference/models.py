@@ -2,33 +2,19 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from posnet_fairseq.inference.checkpoints import (
-    POSITION_LIMITS,
-    State,
-    Weights,
-    about,
-    is_language_model,
-    model_arch,
-    model_options,
-    refuse_language_model,
-    vocabulary_sizes,
-)
+from posnet_fairseq.inference import checkpoints
+from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.recorded_search import recorded_search
-from posnet_fairseq.inference.vocabularies import (
-    read_language_model_vocabulary,
-    read_vocabulary,
-    refuse_other_dictionaries,
-    refuse_other_tasks,
-)
+from posnet_fairseq.inference.search.settings import recorded_search
+from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries, refuse_other_tasks
 from posnet_fairseq.inference.weights import fitting_weights, refuse_other_length_ratio
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.dictionary import Dictionary, Vocabulary
@@ -37,79 +23,54 @@ from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.length_ratio_option import parse
 from posnet_fairseq.transformer.model import Transformer
 
-Model = TypeVar("Model", bound=nn.Module)
 
+def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: int | None = None) -> Any:
+    """Return the translation model or language model of a checkpoint's content, in evaluation mode.
 
-def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: int | None = None) -> Transformer:
-    """The translation model of a checkpoint's content, in evaluation mode.
+    Its parameters are the weights of the content themselves where the precision is the same.
 
     Args:
         state: content that :func:`posnet_fairseq.inference.model_folder.read_model` returned.
         vocabulary: its dictionaries. Default: whatever the weights were trained with.
         max_length: most source and target tokens that its positions are cut to. Default: as it was trained.
-
-    Raises:
-        UsageError: it is a language model, or options, weights and dictionaries do not fit.
     """
-    refuse_language_model(state)
-    weights, options = state["model"], _options(state)
+    weights, options = state["model"], checkpoints.model_options(state)
+    _refuse_other_depth(weights, options)
     if max_length is not None:
-        options |= dict.fromkeys(POSITION_LIMITS, max_length)
-    words = [max(words, Dictionary.nspecial) for words in vocabulary_sizes(weights)]
+        options |= dict.fromkeys(checkpoints.POSITION_LIMITS, max_length)
+    words = [max(words, Dictionary.nspecial) for words in checkpoints.vocabulary_sizes(weights)]
     if vocabulary is not None:
-        words = [len(vocabulary.source_dictionary), len(vocabulary.target_dictionary)]
-        if options["share_all_embeddings"] and vocabulary.source_dictionary != vocabulary.target_dictionary:
+        words = [len(dictionary) for dictionary in vocabulary.dictionaries]
+        if options.get("share_all_embeddings") and vocabulary.source_dictionary != vocabulary.target_dictionary:
             raise UsageError(
                 "the model has one dictionary for both languages, and those that are there differ. Give the data "
                 "directory that it was trained on."
             )
-    refuse_other_length_ratio(parse(options["length_ratio"]), weights.get("decoder.length_ratio_version"))
+    is_translation_model = not is_language_model(state)
+    if is_translation_model:
+        refuse_other_length_ratio(parse(options["length_ratio"]), weights.get("decoder.length_ratio_version"))
 
-    def build() -> Transformer:
-        return architecture.build_transformer(Namespace(**options), *words)
-
-    if max_length is not None:
-        with torch.device("meta"), NoRandomNumbers():
-            limits = {name: tensor.shape for name, tensor in build().state_dict().items()}
-        weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
-    return _with_weights(build, weights)
-
-
-def build_language_model(state: State, vocabulary: Vocabulary | None = None) -> LanguageModel:
-    """The language model of a checkpoint's content, in evaluation mode.
-
-    Args:
-        state: content that :func:`posnet_fairseq.inference.model_folder.read_model` returned.
-        vocabulary: its dictionary, in both places. Default: whatever the weights were trained with.
-
-    Raises:
-        UsageError: it is a translation model, or options, weights and dictionary do not fit.
-    """
-    if not is_language_model(state):
-        raise UsageError(f"a checkpoint of {model_arch(state)} was given, a translation model. Give a language model.")
-    options = _options(state)
-    words = max(vocabulary_sizes(state["model"])[1], Dictionary.nspecial)
-    if vocabulary is not None:
-        words = len(vocabulary.target_dictionary)
-
-    def build() -> nn.ModuleDict:
+    def build() -> nn.Module:
+        cfg = Namespace(**options)
+        if is_translation_model:
+            return architecture.build_transformer(cfg, *words)
         # The names of its weights begin as those of a translation model's decoder.
-        return nn.ModuleDict({"decoder": architecture.build_language_model(Namespace(**options), words)})
+        return nn.ModuleDict({"decoder": architecture.build_language_model(cfg, words[1])})
 
-    model: Any = _with_weights(build, state["model"])
-    return model["decoder"]
+    with torch.device("meta"), NoRandomNumbers():  # no memory is taken before the weights are known to fit
+        sketch = build()
+    if max_length is not None:
+        limits = {name: tensor.shape for name, tensor in sketch.state_dict().items()}
+        weights = {name: tensor[tuple(map(slice, limits.get(name, tensor.shape)))] for name, tensor in weights.items()}
+    weights = fitting_weights(sketch, weights)
+    with NoRandomNumbers():
+        model: Any = build()
+    model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
+    return model.eval() if is_translation_model else model.eval()["decoder"]
 
 
 def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
-    """The weights of a precomputed model as its checkpoint has them: under the same names, in the same precision.
-
-    Args:
-        model: which is changed.
-        state: content of its checkpoint or folder.
-
-    Raises:
-        UsageError: a weight is infinite or NaN in that precision.
-    """
+    """Return the weights of a precomputed model as its checkpoint has them: names and precision. It is changed."""
     dtype = state["model"]["decoder.embed_tokens.weight"].dtype
     whole = model if isinstance(model, Transformer) else nn.ModuleDict({"decoder": model})
     weights = whole.to(dtype).state_dict()
@@ -122,27 +83,19 @@ def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
 
 
 def load_models(
-    paths: Sequence[str | Path], data: str | Path | None = None
-) -> tuple[list[Transformer], Vocabulary, Path, dict[str, Any]]:
-    """Translation models, in evaluation mode.
+    paths: Sequence[str | Path], data: str | Path | None = None, generates: bool = False
+) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:
+    """Load translation models, or with `generates` language models, in evaluation mode; several make an ensemble.
 
-    Args:
-        paths: checkpoints and model folders; several make an ensemble.
-        data: directory with the dictionaries. Default: the first model's folder, or the directory that it was trained
-            on.
-
-    Returns:
-        models, their vocabulary, the directory that it was read from, and the search settings that the first model
-        records, by name.
-
-    Raises:
-        UsageError: a model cannot be used, there are no dictionaries, or they do not fit.
+    Return them, their vocabulary, the directory that it was read from (`data`, the first model's folder, or where it
+    was trained), and the search settings that the first model records, by name.
     """
     states = {path: read_model(path) for path in map(str, paths)}
     for path, state in states.items():
         with about(path):
-            refuse_language_model(state)
-    vocabulary, folder = read_vocabulary(states[str(paths[0])], data)
+            checkpoints.refuse_other_kind(state, generates)
+    first = states[str(paths[0])]
+    vocabulary, folder = read_vocabulary(first, data)
     refuse_other_tasks(states, vocabulary)
     models = []
     for path in map(str, paths):
@@ -150,36 +103,7 @@ def load_models(
             models.append(build_model(states[path], vocabulary))
     for path, state in states.items():
         refuse_other_dictionaries(path, state, vocabulary, folder)
-    return models, vocabulary, folder, recorded_search(states[str(paths[0])])
-
-
-def load_language_model(path: str | Path, data: str | Path | None = None) -> tuple[LanguageModel, Vocabulary, Path]:
-    """A language model, in evaluation mode.
-
-    Args:
-        path: checkpoint or model folder.
-        data: directory with the dictionary. Default: the model's folder, or the directory that it was trained on.
-
-    Returns:
-        model, its vocabulary, and the directory that it was read from.
-
-    Raises:
-        UsageError: the model cannot be used, there is no dictionary, or it does not fit.
-    """
-    state = read_model(path)
-    with about(path):
-        if not is_language_model(state):
-            build_language_model(state)  # says what it is
-    vocabulary, folder = read_language_model_vocabulary(state, data)
-    with about(path):
-        return build_language_model(state, vocabulary), vocabulary, folder
-
-
-def _options(state: State) -> dict[str, Any]:
-    """The options to build the model with, whose layers all have weights."""
-    options = model_options(state)
-    refuse_other_depth(state["model"], options)
-    return options
+    return models, vocabulary, folder, recorded_search(first)
 
 
 # Within torch.nn.init functions no mode sees the methods of tensors.
@@ -187,7 +111,7 @@ _DRAWING = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, 
 
 
 class NoRandomNumbers(TorchFunctionMode):
-    """Nothing is drawn for weights that are loaded at once: a second for a model of 60 million of them.
+    """Draws no numbers for weights that are loaded at once: a second for a model of 60 million of them.
 
     On the meta device, drawing would also import all of torch's compiler.
     """
@@ -199,25 +123,8 @@ class NoRandomNumbers(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _with_weights(build: Callable[[], Model], weights: Weights) -> Model:
-    """A model in evaluation mode, whose parameters are the given weights themselves where the precision is the same.
-
-    No memory is taken for it before they are known to fit.
-
-    Raises:
-        UsageError: they do not fit.
-    """
-    with torch.device("meta"), NoRandomNumbers():
-        sketch = build()
-    weights = fitting_weights(sketch, weights)
-    with NoRandomNumbers():
-        model = build()
-    model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
-    return model.eval()
-
-
 def _in_place_of(own: Mapping[str, Tensor], weights: Weights) -> Weights:
-    """The weights in the precision of a model's own, those that its modules share as one parameter."""
+    """Return the weights in the precision of a model's own, those that its modules share as one parameter."""
     parameters: dict[int, nn.Parameter] = {}
 
     def fitted(old: Tensor, new: Tensor) -> Tensor:
@@ -229,16 +136,8 @@ def _in_place_of(own: Mapping[str, Tensor], weights: Weights) -> Weights:
     return {name: fitted(own[name], weight) if name in own else weight for name, weight in weights.items()}
 
 
-def refuse_other_depth(weights: Weights, options: dict[str, Any]) -> None:
-    """Refuse layers that have no weights before they are built.
-
-    Args:
-        weights: of a checkpoint, by name.
-        options: of its model.
-
-    Raises:
-        UsageError: the options say another number of layers.
-    """
+def _refuse_other_depth(weights: Weights, options: dict[str, Any]) -> None:
+    """Refuse another number of layers than the weights have, before they are built."""
     for side in ("encoder", "decoder"):
         layers = options.get(f"{side}_layers", 0)
         numbers = (re.match(rf"{side}\.layers\.(\d{{1,9}})\.", name) for name in weights)

@@ -36,19 +36,9 @@ EXAMPLE = 5
 
 
 def check(model: Any, name: str) -> None:
-    """Refuse a model whose graphs cannot be written.
-
-    Args:
-        model: translation model.
-        name: of its checkpoint.
-
-    Raises:
-        UsageError: it is not precomputed, its positions are too few to trace it, or a mixer cannot be exported.
-    """
+    """Refuse a translation model whose graphs cannot be written; `name` is that of its checkpoint."""
     if mixers_with_energies(model) and not is_precomputed(model):
         raise UsageError(f"{name} is not precomputed. Run posnet-precompute on it first.")
-    if min(model.encoder.max_positions(), model.decoder.max_positions()) < EXAMPLE:
-        raise UsageError(f"{name} takes sentences of less than {EXAMPLE} tokens, which is too short to trace it.")
     for mixer in (module for module in model.modules() if isinstance(module, TokenMixer)):
         if not isinstance(mixer, PositionBasedMixer) and mixer.name != "attention":
             raise UsageError(
@@ -59,25 +49,17 @@ def check(model: Any, name: str) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of the decoder's state.
-
-    Attributes:
-        layer: number of the layer.
-        place: ``self_attn`` or ``cross_attn``.
-        name: of the tensor in the mixer's state.
-        start: (1, H, ..., d) value before the first step, for one hypothesis.
-        grows: whether every step appends to it along dimension 2.
-    """
+    """One tensor of the decoder's state."""
 
     layer: int
-    place: str
-    name: str
-    start: Tensor
-    grows: bool
+    place: str  # self_attn or cross_attn
+    name: str  # of the tensor in the mixer's state
+    start: Tensor  # (1, H, ..., d) value before the first step, for one hypothesis
+    grows: bool  # whether every step appends to it along dimension 2
 
     @property
     def label(self) -> str:
-        """The name of the tensor in the graphs."""
+        """Return the name of the tensor in the graphs."""
         return f"{self.place}_{self.layer}_{self.name}"
 
 
@@ -89,11 +71,7 @@ class Encoder(nn.Module):
         self.encoder, self.decoder = model.encoder, model.decoder
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
-        """The mask of padding, (B, M), True at padding, and the parts of the state, (B, H, M, d) each.
-
-        Args:
-            tokens: (B, M) token ids, padded on the right.
-        """
+        """Return the mask of padding (B, M), True at padding, and the parts of the state, (B, H, M, d) each."""
         padding_mask = tokens.eq(self.encoder.padding_idx)
         x = self.encoder.positions.add_to(self.encoder.embed_tokens(tokens))
         for layer in self.encoder.layers:
@@ -122,17 +100,20 @@ class Step(nn.Module):
         self.length_ratio = model.decoder.length_ratio  # as numbers, which become part of the graph
 
     def forward(self, tokens: Tensor, position: Tensor, padding_mask: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Scores before the softmax, (R, vocabulary), and the parts of the new state that belong to self-attention.
+        """Return scores (R, vocabulary), and the parts of the new state that belong to self-attention.
 
-        Args:
-            tokens: (R,) token ids of the last step.
-            position: (1,) their position, from 0 on.
-            padding_mask: (R, M) mask of the sources, True at padding.
-            states: all parts of the state, (R, H, ..., d) each.
+        `tokens` (R,) are those of the last step, `position` (1,) is theirs, from 0 on, and `padding_mask` (R, M) is
+        that of the sources, True at padding. The states are all parts of the decoder's, (R, H, ..., d) each.
         """
         positions = self.decoder.positions
         x = positions.add_at(self.decoder.embed_tokens(tokens[:, None]), position)
-        mixing = [self._states(position, padding_mask) for _ in self.decoder.layers]
+        mixing = []
+        for _ in self.decoder.layers:
+            cross = DecodingState(None, padding_mask=padding_mask, length_ratio=self.length_ratio)
+            cross.sentences = 0  # open in the graph
+            mixing.append((DecodingState(None), cross))
+            for each in mixing[-1]:
+                each.position = position  # type: ignore[assignment]  # a part of the graph
         for part, state in zip(self.parts, states, strict=True):
             mixing[part.layer][PLACES.index(part.place)].rows[part.name] = state
         for layer, of_layer in zip(self.decoder.layers, mixing, strict=True):
@@ -141,17 +122,9 @@ class Step(nn.Module):
         scores = self.decoder.output_layer(self.decoder.final_norm(x))[:, 0]
         return scores, *new
 
-    def _states(self, position: Any, padding_mask: Tensor) -> tuple[DecodingState, DecodingState]:
-        """The states of a layer's self-attention and cross-attention at a step, without their tensors."""
-        cross = DecodingState(None, padding_mask=padding_mask, length_ratio=self.length_ratio)
-        cross.sentences = 0  # open in the graph
-        of_self = DecodingState(None)
-        of_self.position = cross.position = position
-        return of_self, cross
-
 
 def state_parts(model: Any) -> list[Part]:
-    """The parts of the decoder's state, in the order of layers."""
+    """Return the parts of the decoder's state, in the order of layers."""
     tokens = torch.full((1, 2), model.encoder.padding_idx + 1)
     encoded, state, seen = model.encoder.encode(tokens), DecoderState(), []
     for token in tokens.split(1, dim=1):
@@ -161,15 +134,13 @@ def state_parts(model: Any) -> list[Part]:
     parts = []
     for key, tensor in seen[1].items():
         grows = tensor.shape != seen[0][key].shape
-        empty = grows or key[1] == "cross_attn"
-        start = tensor[:, :, :0] if empty else torch.zeros_like(tensor)
-        layer, place, name = key
-        parts.append(Part(layer, place, name, start, grows))
+        start = tensor[:, :, :0] if grows or key[1] == "cross_attn" else torch.zeros_like(tensor)
+        parts.append(Part(*key, start, grows))
     return parts
 
 
 def _rows(state: DecoderState, encoded: EncoderOutput) -> dict[tuple[int, str, str], Tensor]:
-    """The tensors of a decoder's state by layer, place and name."""
+    """Return the tensors of a decoder's state by layer, place and name."""
     return {
         (index, place, name): tensor
         for index, states in enumerate(zip(state.layers, encoded.cross_states, strict=True))
@@ -179,7 +150,7 @@ def _rows(state: DecoderState, encoded: EncoderOutput) -> dict[tuple[int, str, s
 
 
 def with_spare_rows(model: nn.Module) -> nn.Module:
-    """The model, changed: its tables have a row and a column more than any sentence needs.
+    """Give the tables of a model a row and a column more than any sentence needs, and return it.
 
     torch.export treats a slice of a whole dimension as another case than all shorter slices.
     """
@@ -192,11 +163,9 @@ def with_spare_rows(model: nn.Module) -> nn.Module:
 
 
 def write(model: Any, folder: str | Path) -> None:
-    """Write ``encoder.onnx``, ``step.onnx`` and ``graphs.json``, which tells how the state starts.
+    """Write ``encoder.onnx``, ``step.onnx`` and ``graphs.json``, which tells how the state starts, into a folder.
 
-    Args:
-        model: translation model that :func:`check` accepts, in evaluation mode on the CPU. It is changed.
-        folder: directory that exists.
+    The model is one that :func:`check` accepts, in evaluation mode on the CPU. It is changed.
     """
     folder, model = Path(folder), with_spare_rows(model)
     parts = state_parts(model)

@@ -1,6 +1,5 @@
 """Graphs for onnxruntime, written only if they translate as the model does, and graphs with 8-bit weights."""
 
-import importlib.util
 import json
 import logging
 import tempfile
@@ -14,7 +13,6 @@ from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary
@@ -23,28 +21,11 @@ from posnet_fairseq.transformer.causal import DecoderState
 SENTENCES, STEPS = 8, 40
 
 
-def check_installed() -> None:
-    """Refuse to begin without the packages that graphs need.
-
-    Raises:
-        UsageError: one is missing.
-    """
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(f"{', '.join(missing)} missing. {how_to_install('export')}")
-
-
 @torch.no_grad()
 def write_checked(model: Any, folder: Path, name: str) -> None:
-    """Write graphs, also with 8-bit weights, and translate random sentences with them.
+    """Write graphs of the model of a checkpoint, also with 8-bit weights, and translate random sentences with them.
 
-    Args:
-        model: translation model in evaluation mode, float32, on the CPU. It is changed.
-        folder: which is there.
-        name: of the model's checkpoint.
-
-    Raises:
-        UsageError: the model has no graphs, or onnxruntime translates otherwise.
+    The model is in evaluation mode, in float32 on the CPU. It is changed.
     """
     onnx.check(model, name)
     with console().status("tracing the encoder and a step of the decoder"):
@@ -75,10 +56,6 @@ def write_int8(model: Any, folder: Path) -> None:
 
     The output projection has a weight of its own there: shared with the embedding, it would be converted and transposed
     at each step, which takes longer than everything else.
-
-    Args:
-        model: as for :func:`posnet_fairseq.inference.onnx.write`.
-        folder: directory that exists.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -93,15 +70,7 @@ def write_int8(model: Any, folder: Path) -> None:
 
 
 def greedy(model: Any, sources: Tensor) -> list[list[int]]:
-    """Token ids of the model's own greedy translation of each source, the end symbol included.
-
-    Args:
-        model: translation model in evaluation mode.
-        sources: (B, M) token ids with end symbols, padded on the right.
-
-    Raises:
-        UsageError: a score is infinite or NaN.
-    """
+    """Return token ids of the model's greedy translation of each source (B, M), the end symbols included."""
     pad, eos = Dictionary().pad(), Dictionary().eos()
     encoded, state = model.encoder.encode(sources), DecoderState()
     tokens = [torch.full((len(sources), 1), eos)]
@@ -115,7 +84,7 @@ def greedy(model: Any, sources: Tensor) -> list[list[int]]:
 
 
 def random_sources(model: Any) -> Tensor:
-    """(B, M) token ids of sentences of random words and lengths, padded on the right."""
+    """Return (B, M) token ids of sentences of random words and lengths, padded on the right."""
     pad, eos = Dictionary().pad(), Dictionary().eos()
     longest = min(STEPS, model.encoder.max_positions())
     generator = torch.Generator().manual_seed(1)

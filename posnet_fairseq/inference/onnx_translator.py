@@ -44,7 +44,7 @@ class OnnxTranslator:
         self.encoder, self.step = map(graph, ("encoder", "step"))
 
     def translate(self, sources: numpy.ndarray, max_length: int) -> list[list[int]]:
-        """Token ids of the translation of each source, the end symbol included.
+        """Return token ids of the translation of each source, the end symbol included.
 
         Args:
             sources: (B, M) token ids with end symbols, padded on the right.
@@ -69,7 +69,7 @@ class OnnxTranslator:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """The content of graphs.json."""
+    """Return the content of graphs.json."""
     content = read_small(path)
     try:
         facts = json.loads(content)
@@ -84,5 +84,5 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def until(tokens: list[int], eos: int) -> list[int]:
-    """Token ids up to the first end symbol, which is included."""
+    """Return token ids up to the first end symbol, which is included."""
     return tokens[: tokens.index(eos) + 1] if eos in tokens else tokens

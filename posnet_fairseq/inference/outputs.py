@@ -9,6 +9,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,15 +23,11 @@ _LONGEST = 240  # bytes of a file's name that leave room for another ending
 Texts = Sequence[Sequence[str] | None]  # lines of a window, and what their translations begin with
 
 
+@dataclass
 class Stream:
-    """Standard output, a pipe or an open file, which gets the lines of each window at once.
+    """Standard output, a pipe or an open file, to which `write` writes the lines of each window at once."""
 
-    Args:
-        write: writes lines.
-    """
-
-    def __init__(self, write: Callable[[Sequence[str]], None]) -> None:
-        self._write = write
+    write: Callable[[Sequence[str]], None]
 
     def has(self, texts: Texts) -> bool:
         """Return whether the next window is done."""
@@ -38,7 +35,7 @@ class Stream:
 
     def add(self, texts: Texts, lines: Sequence[str]) -> None:
         """Write the lines of output of the next window."""
-        self._write(lines)
+        self.write(lines)
 
     def finish(self) -> None:
         """End."""
@@ -48,15 +45,8 @@ class FinishedWindows:
     """The file OUTPUT.partial: a line of JSON about the work, and one for each window that is done.
 
     A window is appended when it is done. What follows the last whole line, because the process was killed while it
-    wrote, is dropped.
-
-    Args:
-        output: path of the output.
-        work: plain values that the translations depend on, besides the lines.
-        resume: refuse what other work has left, instead of beginning anew.
-
-    Raises:
-        UsageError: the file is there and of another program or of other work, or another process writes to it.
+    wrote, is dropped. What was left of other `work`, plain values that the translations depend on besides the lines, is
+    refused with `resume`, and else replaced.
     """
 
     def __init__(self, output: str, work: Mapping[str, Any], resume: bool) -> None:
@@ -104,11 +94,7 @@ class FinishedWindows:
         return is_done
 
     def add(self, texts: Texts, lines: Sequence[str]) -> None:
-        """Keep the lines of output of the next window.
-
-        Raises:
-            UsageError: the file cannot be written.
-        """
+        """Keep the lines of output of the next window."""
         with rescued(self.path, lines):
             self._is_ours = True
             if not self._ends:
@@ -154,16 +140,9 @@ class FinishedWindows:
 def open_output(
     output: str, work: Mapping[str, Any], resume: bool, at_once: bool
 ) -> Iterator[Stream | FinishedWindows]:
-    """Open the output of a translation. An output in a file is complete or absent.
+    """Open the output of a translation: ``-``, a pipe, or a file, which is complete or absent.
 
-    Args:
-        output: path, ``-`` for standard output.
-        work, resume: see :class:`FinishedWindows`.
-        at_once: open a pipe before there is anything to write, which waits for its reader.
-
-    Raises:
-        UsageError: it cannot be written.
-        BrokenPipeError: nobody reads a pipe any more.
+    A pipe is opened `at_once`, which waits for its reader, or when there is something to write.
     """
     if output == "-":
         yield Stream(lambda lines: save_lines("-", lines))
@@ -193,14 +172,7 @@ def open_output(
 
 
 def check_places(options: argparse.Namespace) -> None:
-    """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: they cannot be used.
-    """
+    """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume."""
     optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
     inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
     output, is_stream = options.output, True
@@ -211,17 +183,21 @@ def check_places(options: argparse.Namespace) -> None:
         is_stream = resolved(output, f"--output {output}")[1]
         if not is_stream:
             check_place(place_beside(output), "", inputs)
+    problem = ""
     if options.resume and is_stream:
-        raise UsageError("--resume goes on with a file: give one by --output.")
-    if options.prefix == "-" == options.input:
-        raise UsageError("--prefix - and --input -: standard input can be one of them. Give a file for the other.")
-    if options.stream and not is_stream:
-        raise UsageError(
-            f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output."
+        problem = "--resume goes on with a file: give one by --output"
+    elif options.prefix == "-" == options.input:
+        problem = "--prefix - and --input -: standard input can be one of them. Give a file for the other"
+    elif options.stream and not is_stream:
+        problem = (
+            f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output"
         )
-    for name, given in (("prefix", options.prefix), ("processes", options.processes > 1)):
-        if options.stream and given:
-            raise UsageError(f"--{name} {getattr(options, name)} with --stream: leave one of the two out.")
+    elif options.stream and options.prefix:
+        problem = f"--prefix {options.prefix} with --stream: leave one of the two out"
+    elif options.stream and options.processes > 1:
+        problem = f"--processes {options.processes} with --stream: leave one of the two out"
+    if problem:
+        raise UsageError(f"{problem}.")
 
 
 def place_beside(output: str) -> Path:

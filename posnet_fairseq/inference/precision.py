@@ -18,22 +18,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def resolve_dtype(dtype: str, device: str) -> str:
-    """Return the precision to compute in: the one that is asked for, or for ``auto`` bf16 on GPUs that have it.
-
-    Args:
-        dtype: one of :data:`DTYPES`, or :data:`AUTO`.
-        device: ``cpu``, ``cuda`` or another of torch's.
-
-    Raises:
-        UsageError: there is no such precision, or not on this device.
-    """
+    """Return the precision to compute in on a type of device: as asked for, for ``auto`` bf16 on GPUs that have it."""
     has_bf16 = device != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if dtype == AUTO:
         return "bf16" if device == "cuda" and has_bf16 else "float32"
-    if dtype not in DTYPES:
-        raise UsageError(f"{option('dtype')} {dtype!s:.50}: choose one of {', '.join((*DTYPES, AUTO))}.")
     obstacle = ""
-    if dtype == "int8" and torch.backends.quantized.engine == "none":
+    if dtype not in DTYPES:
+        obstacle = f"choose one of {', '.join((*DTYPES, AUTO))}"
+    elif dtype == "int8" and torch.backends.quantized.engine == "none":
         obstacle = "this build of torch multiplies no 8-bit numbers. Choose bf16 or float32"
     elif dtype == "int8" and device != "cpu":
         obstacle = "torch multiplies 8-bit numbers on CPUs only. Use a CPU, or choose bf16"
@@ -41,16 +33,12 @@ def resolve_dtype(dtype: str, device: str) -> str:
         name = torch.cuda.get_device_name()
         obstacle = f"{name} does not multiply in bf16, which takes compute capability 8.0. Choose fp16 or float32"
     if obstacle:
-        raise UsageError(f"{option('dtype')} {dtype}: {obstacle}.")
+        raise UsageError(f"{option('dtype')} {dtype!s:.50}: {obstacle}.")
     return dtype
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return the device, if this machine has it.
-
-    Raises:
-        UsageError: it cannot be used.
-    """
+    """Return the device, if this machine has it."""
     try:
         place = torch.device(device)
         torch.empty(0, device=place)
@@ -62,15 +50,7 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def check_compile(dtype: str, device: str) -> None:
-    """Refuse to compile models in a precision or on a machine.
-
-    Args:
-        dtype: one of :data:`DTYPES`.
-        device: ``cpu``, ``cuda`` or another of torch's.
-
-    Raises:
-        UsageError: torch cannot compile there.
-    """
+    """Refuse to compile models in a precision, or on a type of device for which this machine has no compiler."""
     if device == "cpu" and dtype in ("bf16", "int8"):
         raise UsageError(
             f"{option('compile')} with {option('dtype')} {dtype}: on CPUs their weights are packed, and torch compiles "
@@ -82,23 +62,26 @@ def check_compile(dtype: str, device: str) -> None:
 def prepare_for_inference(
     model: Model, device: torch.device, dtype: str = "float32", fast: bool = False, compile: bool = False
 ) -> Model:
-    """Move a model to a device in a precision.
+    """Move a model in evaluation mode to a device in a precision. It is changed.
 
     Args:
-        model: in evaluation mode. It is changed.
+        model: translation model or language model.
         device: where it is to compute.
         dtype: one of :data:`DTYPES`. On a CPU bf16 and int8 are the precision of weights and of the inputs that they
             are multiplied by; all else is float32. int8 is for CPUs only.
         fast: store energies that depend on positions only as tables.
         compile: compile the layers, whose weights are then not packed; see :func:`check_compile`.
-
-    Raises:
-        UsageError: torch cannot compile its mixers.
     """
     if fast:
         precompute(model)
     if compile:
-        _compile_layers(model)
+        mixers = [module.name for module in model.modules() if isinstance(module, OffsetMixer)]
+        if mixers:
+            # torch 2.13 does not trace their own derivatives without gradients: "save_for_backward is not defined".
+            raise UsageError(f"{option('compile')}: torch compiles {mixers[0]} in training only. Leave it out.")
+        for module in model.modules():
+            if isinstance(module, CompilableLayer):
+                compile_layer(module)
     if device.type == "cpu" and dtype != "fp16":
         if not compile:
             pack(model, dtype)
@@ -107,13 +90,3 @@ def prepare_for_inference(
             tensor.data = tensor.data.clone()
         return model
     return model.to(device, _TYPES[dtype])
-
-
-def _compile_layers(model: nn.Module) -> None:
-    mixers = [module.name for module in model.modules() if isinstance(module, OffsetMixer)]
-    if mixers:
-        # torch 2.13 does not trace their own derivatives without gradients: "save_for_backward is not defined".
-        raise UsageError(f"{option('compile')}: torch compiles {mixers[0]} in training only. Leave it out.")
-    for module in model.modules():
-        if isinstance(module, CompilableLayer):
-            compile_layer(module)

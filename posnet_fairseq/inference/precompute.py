@@ -13,12 +13,12 @@ from posnet_fairseq.ops.offsets import positions_read
 
 
 def mixers_with_energies(model: nn.Module) -> list[PositionBasedMixer]:
-    """The mixers of a model whose energies are stored as tables, or can be."""
+    """Return the mixers of a model whose energies are stored as tables, or can be."""
     return [module for module in model.modules() if isinstance(module, PositionBasedMixer) and len(module.energies)]
 
 
 def is_precomputed(model: nn.Module) -> bool:
-    """Whether a model has tables in place of energies."""
+    """Return whether a model has tables in place of energies."""
     return any(isinstance(energy, StoredEnergy) for mixer in mixers_with_energies(model) for energy in mixer.energies)
 
 
@@ -28,19 +28,16 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def has_tables(weights: Iterable[str]) -> bool:
-    """Whether the weights of a checkpoint, given by their names, hold tables in place of energies."""
+    """Return whether the weights of a checkpoint, given by their names, hold tables in place of energies."""
     return any(name.endswith(".stored") for name in weights)
 
 
 @torch.no_grad()
 def precompute(model: Any) -> None:
-    """Replace every energy of a model by a :class:`StoredEnergy`, and drop the parameters that computed it.
+    """Replace every energy of a model in evaluation mode by a :class:`StoredEnergy`, and drop what computed it.
 
     The tables serve sentences up to the model's longest positions. Word embeddings and positions that are added to them
     stay; position vectors are no longer computed for mixers.
-
-    Args:
-        model: translation model or language model in evaluation mode. It is changed.
     """
     for mixer in mixers_with_energies(model):
         store(mixer, *_where(model, mixer.place))
@@ -51,12 +48,9 @@ def precompute(model: Any) -> None:
 
 @torch.no_grad()
 def store(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingContext) -> None:
-    """Replace every energy of one mixer by a :class:`StoredEnergy`.
+    """Replace every energy of one mixer in evaluation mode by a :class:`StoredEnergy`.
 
-    Args:
-        mixer: in evaluation mode. It is changed.
-        queries, keys: the largest numbers of them that it will be given.
-        context: positions of all of them, and γ.
+    `queries` and `keys` are the largest numbers of them that it will be given, `context` has their positions and γ.
     """
     at = context.scaled_positions(queries).to(mixer.out_proj.weight.device)
     energies: Any = mixer.energies
@@ -67,7 +61,7 @@ def store(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingCon
 
 
 def _where(model: Any, place: str) -> tuple[int, int, MixingContext]:
-    """The largest numbers of queries and keys of the mixers in a place, and a context for all of them."""
+    """Return the largest numbers of queries and keys of the mixers in a place, and a context for all of them."""
     if place != "cross":
         side = model.encoder if place == "encoder" else getattr(model, "decoder", model)
         length = side.positions.max_positions

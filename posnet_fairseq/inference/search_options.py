@@ -1,47 +1,61 @@
-"""Options of the commands that search: of the search, of translations, and of how a model computes."""
+"""Options of the commands that translate: of text, of the search, and of how a model computes."""
 
 import argparse
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from posnet_fairseq.inference.arguments import AUTO, DTYPES
-from posnet_fairseq.inference.search.settings import RECORDED, SearchSettings
+from posnet_fairseq.inference.arguments import AUTO, DTYPES, MAX_TOKENS
+from posnet_fairseq.inference.search.settings import RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
 
 
-def add_search_options(parser: argparse.ArgumentParser, defaults: SearchSettings | None = None) -> None:
-    """Add the options that :func:`settings_of` reads, and ``--nbest``.
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where dictionaries are, and how plain text is split into tokens."""
+    parser.add_argument(
+        "--data", type=path_text, help="directory with dictionaries (default: the one the model was trained on)"
+    )
+    text = parser.add_mutually_exclusive_group()
+    text.add_argument(
+        "--sentencepiece-model", type=path_text, help="split text by this model (default: as the data's card says)"
+    )
+    text.add_argument("--bpe-codes", type=path_text, help="split Moses words by these codes")
+    text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
 
-    Args:
-        parser: of the command.
-        defaults: of the options. Default: what the model records, else those of :class:`SearchSettings`.
+
+def text_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that say how text is split into tokens, by name."""
+    return {name: getattr(options, name) for name in ("pretokenized", "bpe_codes", "sentencepiece_model")}
+
+
+def add_search_options(
+    parser: argparse.ArgumentParser, what: str, tokens: str, defaults: SearchSettings | None = None
+) -> None:
+    """Add the options that all searches have: of text, of the search, and of how a model computes.
+
+    Without `defaults` the settings that a model can record are left open, so that its own come first.
     """
+    parser.add_argument("--input", type=path_text, default="-", help=f"file {what} (default: standard input)")
+    parser.add_argument("--output", type=path_text, default="-", help="file to write (default: standard output)")
+    parser.add_argument(
+        "--max-tokens", type=int, default=MAX_TOKENS, help=f"{tokens} in a batch (default: {MAX_TOKENS})"
+    )
+    add_text_options(parser)
+    _add_model_options(parser)
     search = parser.add_argument_group("search")
-    for name, meaning in RECORDED.items():
+    for name, (_, _, meaning) in SETTINGS.items():
         value = getattr(defaults or SearchSettings(), name)
-        default = f"default: {value:g}" if defaults else f"default: the model's own, else {value:g}"
+        is_open = name in RECORDED and defaults is None
+        own = "the model's own, else " if is_open else ""
+        if isinstance(value, bool):
+            search.add_argument(flag(name), action="store_true", help=meaning)
+            continue
         search.add_argument(
-            flag(name), type=type(value), default=value if defaults else None, help=f"{meaning} ({default})"
+            flag(name),
+            type=type(value),
+            default=None if is_open else value,
+            help=f"{meaning} (default: {own}{value:g})",
         )
-    search.add_argument("--min-len", type=int, default=1, help="fewest tokens, the end symbol not counted (default: 1)")
-    search.add_argument("--unkpen", type=float, default=0.0, help="penalty for <unk> (default: 0)")
-    search.add_argument("--temperature", type=float, default=1.0, help="divides scores before softmax (default: 1)")
-    search.add_argument(
-        "--no-repeat-ngram-size", type=int, default=0, help="repeat no sequence of this number of tokens (default: 0)"
-    )
-    search.add_argument("--sampling", action="store_true", help="draw --beam hypotheses at random instead")
-    search.add_argument("--sampling-topk", type=int, default=0, help="draw among the K likeliest tokens (default: all)")
-    search.add_argument(
-        "--sampling-topp",
-        type=float,
-        default=1.0,
-        help="draw among the fewest likeliest tokens whose probabilities sum to this at least (default: 1, all)",
-    )
-    search.add_argument(
-        "--seed", type=int, default=1, help="of --sampling; equal lines get equal hypotheses (default: 1)"
-    )
     search.add_argument(
         "--nbest",
         type=int,
@@ -51,41 +65,17 @@ def add_search_options(parser: argparse.ArgumentParser, defaults: SearchSettings
 
 
 def settings_of(options: argparse.Namespace, recorded: Mapping[str, Any] | None = None) -> SearchSettings:
-    """Return the settings of the search on a command line.
-
-    Args:
-        options: of the command line.
-        recorded: settings that the model records, for those that are not given.
-    """
-    names = [setting.name for setting in dataclasses.fields(SearchSettings)]
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    """Return the settings of the search on a command line; what is not given is as the model records it."""
+    given = {name: getattr(options, name) for name in SETTINGS if getattr(options, name) is not None}
     return SearchSettings(**dict(recorded or {}) | given)
 
 
 def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> str:
-    """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``.
-
-    Args:
-        options: of the command line.
-        recorded: settings that the model records.
-    """
+    """Return the recorded settings of a search that no option replaces, as options: ``--beam 5 --lenpen 1``."""
     return " ".join(f"{flag(name)} {value:g}" for name, value in recorded.items() if getattr(options, name) is None)
 
 
-def add_translation_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a search for translations that searches for other texts do not have."""
-    parser.add_argument(
-        "--prefix", type=path_text, help="file with what each translation must begin with, line by line; may be empty"
-    )
-    parser.add_argument(
-        "--print-alignment",
-        action="store_true",
-        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
-        "model, from 0",
-    )
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of how a model computes."""
     parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
     parser.add_argument(

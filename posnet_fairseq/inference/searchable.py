@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
-from posnet_fairseq.inference.models import load_language_model, load_models
+from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.text_generator import TextGenerator
-from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.inference.translator import BLANK, Batches, TextGenerator, Translator
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -54,18 +53,11 @@ class SearchableModel:
 
     A copy, and another process that it is sent to, loads them again from their paths.
 
-    Args:
-        paths: of translation models, or in :class:`SearchableLanguageModel` of one language model.
-        options: how they are loaded.
-
     Attributes:
         options: as given, the precision as it was chosen for ``auto``.
         vocabulary: languages and dictionaries.
         folder: directory that the dictionaries were read from.
         recorded_search: settings of a search that the first model records, by name: the defaults of its searches.
-
-    Raises:
-        UsageError: a model or an option cannot be used.
     """
 
     generates: ClassVar = False
@@ -75,13 +67,8 @@ class SearchableModel:
         self.paths, self.options = paths, replace(options, dtype=resolve_dtype(options.dtype, device.type))
         if options.compile and device.type != "meta":  # where nothing is computed
             check_compile(self.options.dtype, device.type)
-        models: Sequence[Any]
-        self.recorded_search: dict[str, Any] = {}
-        if self.generates:
-            model, self.vocabulary, self.folder = load_language_model(paths[0], options.data)
-            models = [model]
-        else:
-            models, self.vocabulary, self.folder, self.recorded_search = load_models(paths, options.data)
+        loaded = load_models(paths, options.data, self.generates)
+        models, self.vocabulary, self.folder, self.recorded_search = loaded
         text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
         how = (device, self.options.dtype, options.fast, options.compile)
@@ -95,15 +82,9 @@ class SearchableModel:
         return _loaded_again, (type(self), self.paths, self.options, packing_speedup())
 
     def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
-        """Return the models with a search between plain texts.
+        """Return the models with a search between plain texts, for `nbest` translations of a line.
 
-        Args:
-            settings: of the search.
-            nbest: most translations of a line.
-            attention: also return cross-attention weights.
-
-        Raises:
-            UsageError: a setting is out of range.
+        With `attention` they have cross-attention weights.
         """
         dictionary = self.vocabulary.target_dictionary
         settings.check(len(dictionary))
@@ -139,17 +120,7 @@ def results(
     on_long: str = "error",
     prefix: str | Sequence[str] | None = None,
 ) -> Any:
-    """Return translations of a line or lines, in the form that an API method returns them.
-
-    Args:
-        lines: a line of plain text, or a sequence of lines.
-        translator: translates them.
-        nbest: None to return the texts of the best translations only.
-        max_tokens, on_long, prefix: see :meth:`posnet_fairseq.api.TranslationModel.translate`.
-
-    Raises:
-        UsageError: `lines` or `prefix` is not text, an argument is out of range, or a line is too long.
-    """
+    """Return translations of a line or lines as :meth:`posnet_fairseq.api.TranslationModel.translate` does."""
     check_range(option("max_tokens"), max_tokens, *MAX_TOKENS_LIMITS, whole=True)
     if on_long not in ON_LONG:
         raise UsageError(f"{option('on_long')} {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
@@ -161,28 +132,24 @@ def results(
 
 
 def refuse_no_path(value: object, name: str, what: str) -> None:
-    """Refuse an argument that is neither a path nor None.
-
-    Raises:
-        UsageError: it is something else. The sentence has the `name` of the argument, and of what a path is wanted.
-    """
+    """Refuse an argument `name` that is neither the path of `what` nor None."""
     if value is not None and not isinstance(value, str | Path):
         raise UsageError(f"{name} {value!r:.50}: give the path of {what}.")
 
 
 def _checked(lines: str | Sequence[str], name: str) -> list[str]:
     """Return the lines of text that were given by an argument; refuse what is no text."""
-    given = [lines] if isinstance(lines, str) else lines
-    wanted = "give a str, or a list of str"
+    given, one, problem = [lines] if isinstance(lines, str) else lines, name.removesuffix("s"), ""
+    no_text = "not text: give a str, or a list of str"
     if not isinstance(given, Sequence) or isinstance(given, bytes):
-        raise UsageError(f"{name} is {given!r:.50}, not text: {wanted}.")
-    one = name.removesuffix("s")
+        given, problem = [], f"{name} is {given!r:.50}, {no_text}"
     for number, line in enumerate(given, start=1):
         if not isinstance(line, str):
-            raise UsageError(f"{one} {number} is {line!r:.50}, not text: {wanted}.")
-        if half := re.search(r"[\ud800-\udfff]", line):
-            raise UsageError(
-                f"{one} {number} has half of a surrogate pair, {half[0]!r}, which is no character. Give text as str "
-                "that UTF-8 can write."
-            )
+            problem = f"{one} {number} is {line!r:.50}, {no_text}"
+        elif half := re.search(r"[\ud800-\udfff]", line):
+            problem = f"{one} {number} has half of a surrogate pair, {half[0]!r}, which is no character that UTF-8 has"
+        if problem:
+            break
+    if problem:
+        raise UsageError(f"{problem}.")
     return list(given)

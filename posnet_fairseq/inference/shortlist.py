@@ -24,17 +24,11 @@ _SPECIAL = Dictionary.nspecial
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """Target words for each source word.
+    """Target words for each source word, all int64."""
 
-    Attributes:
-        starts: (V + 1,) where the target words of each of the V source words start in `words`; int64.
-        words: (T,) their ids; int64.
-        always: (A,) ids of the target words that are in every shortlist, the special symbols among them; int64.
-    """
-
-    starts: Tensor
-    words: Tensor
-    always: Tensor
+    starts: Tensor  # (V + 1,) where the target words of each of the V source words start in `words`
+    words: Tensor  # (T,) their ids
+    always: Tensor  # (A,) ids of the target words that are in every shortlist, the special symbols among them
 
     def of(self, sources: Iterable[Tensor], others: Iterable[Tensor] = ()) -> Tensor:
         """Return (W,) ids of the target words of some sources, and `others`, ascending; special symbols keep theirs."""
@@ -71,13 +65,13 @@ class Shortlist:
                             "data that the model was trained on."
                         )
                 tensors = {name: file.get_tensor(name) for name in ("starts", "words", "always")}
+            if any(tensor.is_floating_point() or tensor.dim() != 1 for tensor in tensors.values()):
+                raise KeyError("tensors of other kinds")
+            shortlist = cls(**{name: tensor.long() for name, tensor in tensors.items()})
+            if not shortlist._fits(vocabulary):
+                raise KeyError("numbers out of range")
         except (SafetensorError, OSError, KeyError) as error:
-            raise _damaged(path) from error
-        if any(tensor.is_floating_point() or tensor.dim() != 1 for tensor in tensors.values()):
-            raise _damaged(path)
-        shortlist = cls(**{name: tensor.long() for name, tensor in tensors.items()})
-        if not shortlist._fits(vocabulary):
-            raise _damaged(path)
+            raise UsageError(f"{path} is damaged or no shortlist. Copy it again, or make it again.") from error
         return shortlist
 
     def _fits(self, vocabulary: Vocabulary) -> bool:
@@ -96,14 +90,10 @@ class Shortlist:
 def make_shortlist(
     folder: str | Path, vocabulary: Vocabulary, best: int = BEST, frequent: int = FREQUENT, sentences: int = SENTENCES
 ) -> Shortlist:
-    """Return the shortlist of a training set: for each source word its likeliest translations by IBM model 1.
+    """Return the shortlist of a training set: for each source word its `best` translations by IBM model 1.
 
-    Args:
-        folder: directory that fairseq-preprocess wrote.
-        vocabulary: languages and dictionaries of the model.
-        best: most target words of a source word.
-        frequent: number of the most frequent target words, which are in every shortlist.
-        sentences: most sentence pairs to learn from, spread evenly over the set.
+    The `frequent` target words are in every shortlist. At most `sentences` pairs, spread evenly over the set in the
+    directory that fairseq-preprocess wrote, are learned from.
     """
     stem = binarized_set(Path(folder), "train", vocabulary.languages)
     dictionaries = (vocabulary.source_dictionary, vocabulary.target_dictionary)
@@ -136,8 +126,6 @@ def _corpus(path: str, words: int, most: int) -> Corpus:
             f"{path}.bin has words that the model's dictionary, of {words} entries, does not have. Give the data that "
             "the model was trained on."
         )
-    if tokens.dtype == np.uint64:  # numpy counts no such numbers
-        tokens = tokens.view(np.int64)
     chosen = np.linspace(0, max(len(sizes) - 1, 0), min(most, len(sizes)), dtype=np.int64)
     starts = np.cumsum(sizes, dtype=np.int64) - sizes
     return Corpus(tokens, starts[chosen], np.maximum(sizes[chosen] - 1, 0))
@@ -149,7 +137,3 @@ def _digests(vocabulary: Vocabulary) -> dict[str, str]:
     return {
         side: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest() for side, dictionary in sides.items()
     }
-
-
-def _damaged(path: str | Path) -> UsageError:
-    return UsageError(f"{path} is damaged or no shortlist. Copy it again, or make it again.")

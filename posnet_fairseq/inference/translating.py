@@ -1,6 +1,7 @@
 """The work of posnet-translate and posnet-generate: windows of lines read, searched for, and written in their order."""
 
 import argparse
+import functools
 import itertools
 import os
 import sys
@@ -25,9 +26,8 @@ from posnet_fairseq.inference.packing.pack import (
 )
 from posnet_fairseq.inference.precision import resolve_dtype
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.inference.search_options import settings_of, unless_given
+from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.text_options import text_options
 from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
@@ -47,15 +47,7 @@ _Found = list[list[Translation]]  # for each line, best first
 
 @torch.inference_mode()
 def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> None:
-    """Translate or continue texts as the options of a command say.
-
-    Args:
-        options: of the command line; ``generates`` says whether the model is a language model.
-        prog: name of the command.
-
-    Raises:
-        UsageError: a model, a text or an option cannot be used.
-    """
+    """Translate texts, or with ``generates`` continue them, as the options of the command `prog` say."""
 
     def say(sentence: object) -> None:
         print(f"{prog}: {sentence}", file=sys.stderr)
@@ -78,7 +70,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     search = 1 if options.nbest is None else options.nbest, options.print_alignment
     translator = model.translator(settings, *search)
     measures_packing = device == "cpu" and dtype == "float32" and not options.compile
-    find: Callable[[Batch], tuple[_Found, float]] = _Search(translator)
+    find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
     if options.processes > 1:
         load = replace(model.options, device=device, dtype=dtype)
         speedup = packing_speedup() if measures_packing else None
@@ -87,7 +79,11 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     seconds, lines, tokens, unit = 0.0, 0, 0, "texts" if options.generates else "sentences"
     packed = weights_are_packed() if measures_packing else None
     work = {"device": device, "dtype": dtype, "packed_weights": packed, **_work_of(options, model)}
-    read = _of_stream(IncomingLines(options.input)) if options.stream else _of_text(options)
+    text = iterate_text(options.input)
+    take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
+    if options.stream:
+        take = functools.partial(IncomingLines(options.input).take, STREAMED)
+    read = _windows(take, iterate_text(options.prefix) if options.prefix else None)
     with open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(read, output, translator, options, say)
         with ProgressReporter().bar("translating", unit) as bar:
@@ -103,11 +99,10 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         output.finish()
     if measures_packing:
         say(describe_packing())
-    rates = (
-        f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} {'new ' * options.generates}tokens a second"
-        if lines
-        else ""
-    )
+    rates = ""
+    if lines:
+        new = "new " * options.generates
+        rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} {new}tokens a second"
     say(f"{lines} {unit} in {seconds:.1f} s{rates}")
 
 
@@ -128,56 +123,43 @@ def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableMod
     return kind(options.checkpoint, load)
 
 
-@dataclass
-class _Search:
-    """Searches in this process. Returns translations without their weights, and the seconds that it took."""
-
-    translator: Translator
-
-    def __call__(self, batch: Batch) -> tuple[_Found, float]:
-        start = time.perf_counter()
-        found = self.translator.translate(batch)
-        # Weights would reach another process as open files.
-        found = [[replace(each, attention=None) for each in translations] for translations in found]
-        return found, time.perf_counter() - start
+def _timed_search(translator: Translator, batch: Batch) -> tuple[_Found, float]:
+    """Return translations without their weights, and the seconds that it took."""
+    start = time.perf_counter()
+    # Weights would reach another process as open files.
+    found = [[replace(each, attention=None) for each in several] for several in translator.translate(batch)]
+    return found, time.perf_counter() - start
 
 
 @dataclass
 class _SearchElsewhere:
-    """Searches in each of several other processes, which load the models when they get their first batch."""
+    """Search in each of several other processes, which load the models when they get their first batch."""
 
     paths: Sequence[str]
     load: LoadOptions
     arguments: tuple[SearchSettings, int, bool]  # of the translator
     processes: int
     speedup: float | None  # by packed weights, as it was measured: another measurement might round otherwise
-    search: _Search | None = None
+    translator: Translator | None = None
 
     @torch.inference_mode()
     def __call__(self, batch: Batch) -> tuple[_Found, float]:
         if not batch.sources:
             return [], 0.0
-        if self.search is None:
+        if self.translator is None:
             if "OMP_NUM_THREADS" not in os.environ:
                 torch.set_num_threads(max(1, torch.get_num_threads() // self.processes))
             if self.speedup is not None:
                 assume_packing_speedup(self.speedup)
             device = f"cuda:{worker_number()}" if self.load.device == "cuda" else self.load.device
             model = SearchableModel(self.paths, replace(self.load, device=device))
-            self.search = _Search(model.translator(*self.arguments))
-        return self.search(batch)
+            self.translator = model.translator(*self.arguments)
+        return _timed_search(self.translator, batch)
 
 
 @dataclass
 class _Window:
-    """Lines that are translated together.
-
-    Attributes:
-        first: number of the first line, from 0.
-        lines: of text.
-        prefixes: what the translation of each begins with, if that is given.
-        batches: of the lines.
-    """
+    """Lines that are translated together, from line `first` on, counted from 0."""
 
     first: int
     lines: list[str]
@@ -186,28 +168,19 @@ class _Window:
 
     @property
     def texts(self) -> Texts:
-        """Lines and prefixes."""
+        """Return lines and prefixes."""
         return self.lines, self.prefixes
 
 
-def _of_text(options: argparse.Namespace) -> Iterator[_Window]:
-    """Yield the lines of a file in windows."""
-    lines, first = iterate_text(options.input), 0
-    prefixes = iterate_text(options.prefix) if options.prefix else None
+def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> Iterator[_Window]:
+    """Yield lines as they are taken, with as many prefixes, if there are any."""
+    first = 0
     while True:
-        some = list(itertools.islice(lines, WINDOW))
+        some = take()
         begin = None if prefixes is None else list(itertools.islice(prefixes, WINDOW))
         if not some and not begin:
             return
         yield _Window(first, some, begin)
-        first += len(some)
-
-
-def _of_stream(lines: IncomingLines) -> Iterator[_Window]:
-    """Yield lines as they come."""
-    first = 0
-    while some := lines.take(STREAMED):
-        yield _Window(first, some)
         first += len(some)
 
 
@@ -245,7 +218,8 @@ def _encode(window: _Window, translator: Translator, options: argparse.Namespace
     if window.batches is None:
         how = (options.max_tokens, options.on_long, window.prefixes, window.first + 1)
         window.batches = Batches(window.lines, translator, *how)
-        translator.check(window.batches)
+        for batch in window.batches:
+            translator.search.check(batch.sources, batch.prefixes)
     return window.batches
 
 
@@ -274,14 +248,7 @@ def _searched(
 
 
 def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
-    """Return the lines of output for a line of input.
-
-    Args:
-        number: of the line, from 0.
-        translations: of the line, best first.
-        nbest: value of ``--nbest``.
-        alignment: whether ``--print-alignment`` is given.
-    """
+    """Return the lines of output for line `number`, from 0, with values of --nbest and --print-alignment."""
     lines = []
     for each in translations if nbest else translations[:1]:
         fields = [each.text] if nbest is None else [str(number), each.text, f"{each.score:.6f}"]

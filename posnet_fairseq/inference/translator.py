@@ -1,4 +1,4 @@
-"""Lines of plain text to translations, with a search between them."""
+"""Lines of plain text to translations, or beginnings to whole texts, with a search between them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -45,33 +45,26 @@ class Translation:
 BLANK = Translation("", 0.0, (), ())
 
 
-class Translator:
-    """A search between plain texts.
+@dataclass(frozen=True)
+class Batch:
+    """Encoded lines that are translated together, and what each translation begins with, if that is given."""
 
-    Args:
-        search: finds hypotheses.
-        vocabulary: dictionaries of the model.
-        pipeline: splits text into tokens and joins them.
-        max_source: most tokens of a source, the end symbol included.
-    """
+    sources: list[Tensor]  # (M,) token ids with the end symbol, each
+    prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each
+
+
+class Translator:
+    """A search between plain texts; sources have at most `max_source` tokens, the end symbol included."""
 
     def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
         self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
 
     def encode(self, line: str) -> Tensor:
-        """(M,) token ids of a line of plain text, with the end symbol."""
+        """Return (M,) token ids of a line of plain text, with the end symbol."""
         return self.vocabulary.encode(self.pipeline.encode(line))
 
-    def encode_prefix(self, line: str, number: int = 1) -> Tensor:
-        """(P,) token ids of plain text that a translation begins with, without end symbol.
-
-        Args:
-            line: the text.
-            number: of the line, for the error's text.
-
-        Raises:
-            UsageError: the model's vocabulary lacks a part of it.
-        """
+    def encode_prefix(self, line: str, number: int) -> Tensor:
+        """Return (P,) token ids that the translation of line `number` begins with, without end symbol."""
         dictionary, tokens = self.vocabulary.target_dictionary, self.pipeline.encode_target(line)
         unknown = [token.removesuffix("@@").lstrip("▁") for token in tokens.split() if token not in dictionary]
         if unknown:
@@ -82,42 +75,46 @@ class Translator:
             )
         return dictionary.encode_line(tokens)[:-1]
 
-    def translate(self, batch: "Batch") -> list[list[Translation]]:
+    def translate(self, batch: Batch) -> list[list[Translation]]:
         """Return translations of each source of a batch, best first."""
         if not batch.sources:
             return []
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
-    def check(self, batches: "Batches") -> None:
-        """Refuse batches before the first is translated.
-
-        Raises:
-            UsageError: the settings of the search or the prefixes leave a batch no translation.
-        """
-        for batch in batches:
-            self.search.check(batch.sources, batch.prefixes)
-
     def skips(self, line: str) -> bool:
-        """Whether a line is left empty."""
+        """Return whether a line is left empty."""
         return is_blank(line)
 
     def size(self, source: Tensor) -> int:
-        """Tokens that a source counts for in a batch."""
+        """Return the tokens that a source counts for in a batch."""
         return len(source)
 
     def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
-        """See :func:`fit_lengths`."""
-        return fit_lengths(encoded, self.max_source, on_long, first)
+        """Return sources (M,) of no more tokens than the model takes, by index of line, and notes on the others.
 
-    def text_of(self, tokens: Tensor) -> str:
-        """Plain text of (N,) token ids."""
-        return self.pipeline.decode(self.vocabulary.target_dictionary.string(tokens))
+        With `on_long` ``error`` a longer one is refused, ``truncate`` cuts it, and ``skip`` leaves it out.
+        """
+        fitted, notes, limit = {}, [], self.max_source
+        for index, tokens in enumerate(encoded):
+            if len(tokens) > limit:
+                note = (
+                    f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
+                )
+                if on_long == "error":
+                    name = option("on_long")
+                    raise UsageError(f"{note}. Split it, or choose {name} truncate or {name} skip.")
+                notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
+                if on_long == "skip":
+                    continue
+                tokens = torch.cat([tokens[: limit - 1], tokens[-1:]])
+            fitted[index] = tokens
+        return fitted, notes
 
     def _translation(self, source: Tensor, hypothesis: Hypothesis) -> Translation:
         source_dictionary, target_dictionary = self.vocabulary.source_dictionary, self.vocabulary.target_dictionary
         return Translation(
-            text=self.text_of(hypothesis.tokens),
+            text=self.pipeline.decode(target_dictionary.string(hypothesis.tokens)),
             score=hypothesis.score,
             tokens=tuple(target_dictionary[index] for index in hypothesis.tokens.tolist()),
             source_tokens=tuple(source_dictionary[index] for index in source.tolist()),
@@ -127,23 +124,50 @@ class Translator:
 
 
 def _alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
-    """As :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
+    """Return :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
     if attention.size(1) < 2:  # the source is an end symbol
         return ()
     return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Encoded lines that are translated together.
+class TextGenerator(Translator):
+    """A search between beginnings and texts; a blank line is the beginning of any text.
 
-    Attributes:
-        sources: (M,) token ids with the end symbol, each.
-        prefixes: (P,) token ids that each translation begins with, without end symbol; None if none is given.
+    In a batch a text counts with the `new_tokens` that it is continued by at most, about.
     """
 
-    sources: list[Tensor]
-    prefixes: list[Tensor] | None = None
+    def __init__(
+        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_tokens: int, new_tokens: int
+    ) -> None:
+        super().__init__(search, vocabulary, pipeline, max_tokens)
+        self._new_tokens = new_tokens
+
+    def encode(self, line: str) -> Tensor:
+        """Return (P,) token ids of a line of plain text, without the end symbol."""
+        return super().encode(line)[:-1]
+
+    def skips(self, line: str) -> bool:
+        """Return whether a line is left empty: none is."""
+        return False
+
+    def size(self, source: Tensor) -> int:
+        """Return the tokens that the text counts for in a batch."""
+        return min(len(source) + self._new_tokens, self.max_source)
+
+    def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
+        """Return the beginnings by index of line, from 0 on, and a note on those with unknown parts, if any."""
+        for number, tokens in enumerate(encoded, start=first):
+            if len(tokens) > self.max_source:
+                raise UsageError(
+                    f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
+                    "Shorten it."
+                )
+        unk = self.vocabulary.target_dictionary.unk()
+        unknown = [str(first + index) for index, tokens in enumerate(encoded) if unk in tokens]
+        if not unknown:
+            return dict(enumerate(encoded)), []
+        which = f"{'line' if len(unknown) == 1 else 'lines'} {', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
+        return dict(enumerate(encoded)), [f"{which}: the model's vocabulary lacks a part, which becomes <unk>"]
 
 
 class Batches:
@@ -153,17 +177,9 @@ class Batches:
         lines: plain text.
         translator: encodes the lines.
         max_tokens: source tokens of a batch, padding included.
-        on_long: what to do with a line of more tokens than the model takes: see :func:`fit_lengths`.
+        on_long: see :meth:`Translator.fit`.
         prefixes: plain text that the translation of each line begins with, if any is given.
-        first: number of the first line, for errors and notes.
-
-    Attributes:
-        notes: sentences about lines that are too long, or have what the vocabulary lacks.
-        sentences: lines that are translated; blank and skipped ones are not.
-
-    Raises:
-        UsageError: a line is too long, and `on_long` is ``error``; the numbers of prefixes and lines differ; or a
-            prefix has what the vocabulary lacks.
+        first: number of the first line, for errors and :attr:`notes` on lines.
     """
 
     def __init__(
@@ -180,12 +196,11 @@ class Batches:
                 f"{option('prefix')}: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may "
                 "be empty."
             )
-        encoded = [translator.encode(line) for line in lines]
-        self._encoded, self.notes = translator.fit(encoded, on_long, first)
-        chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in self._encoded]
-        lengths = [translator.size(self._encoded[index]) for index in chosen]
+        encoded, self.notes = translator.fit([translator.encode(line) for line in lines], on_long, first)
+        chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in encoded]
+        lengths = [translator.size(encoded[index]) for index in chosen]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
-        self._lines, self.sentences = len(lines), len(chosen)
+        self._lines, self._encoded = len(lines), encoded
         self._prefixes = None
         if prefixes is not None:
             self._prefixes = {i: translator.encode_prefix(prefixes[i], first + i) for i in chosen}
@@ -199,12 +214,7 @@ class Batches:
             yield Batch([self._encoded[index] for index in batch], prefixes)
 
     def in_order(self, results: Iterable[Sequence[Result]], blank: Result) -> list[Result]:
-        """The results of all lines.
-
-        Args:
-            results: for each batch, the results of its sources.
-            blank: result of lines that are not translated.
-        """
+        """Return the results of all lines, from those of each batch; those of lines not translated are `blank`."""
         found = [blank] * self._lines
         for batch, of_batch in zip(self._batches, results, strict=True):
             for index, result in zip(batch, of_batch, strict=True):
@@ -213,7 +223,7 @@ class Batches:
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices in batches of similar length, the longest first, none of more than `max_tokens` with padding."""
+    """Return indices in batches of similar length, the longest first, none of more than `max_tokens` with padding."""
     batches: list[list[int]] = []
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -222,33 +232,3 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]
             batch = []
         batch.append(index)
     return [*batches, batch] if batch else batches
-
-
-def fit_lengths(
-    encoded: Sequence[Tensor], limit: int, on_long: str, first: int = 1
-) -> tuple[dict[int, Tensor], list[str]]:
-    """Sources of no more tokens than the model takes, by index of line from 0 on, and sentences to warn with.
-
-    Args:
-        encoded: (M,) token ids with the end symbol, each.
-        limit: most tokens of a source.
-        on_long: ``error``; ``truncate``, which cuts a source to the limit; ``skip``, which leaves the line empty.
-        first: number of the first line, for the sentences.
-
-    Raises:
-        UsageError: a source is too long, and `on_long` is ``error``.
-    """
-    fitted, notes = {}, []
-    for index, tokens in enumerate(encoded):
-        if len(tokens) > limit:
-            note = f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
-            if on_long == "error":
-                raise UsageError(
-                    f"{note}. Split it, or choose {option('on_long')} truncate or {option('on_long')} skip."
-                )
-            notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
-            if on_long == "skip":
-                continue
-            tokens = torch.cat([tokens[: limit - 1], tokens[-1:]])
-        fitted[index] = tokens
-    return fitted, notes

@@ -9,29 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.inference.precompute import mixers_with_energies
-from posnet_fairseq.mixers.bases.energies import StoredEnergy
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN
 
 # Whole numbers under this name are left alone by half precision, averaging and fairseq's moving average.
 MIXERS = "mixers_version"
-_PLACE_FLAGS = {"encoder": "--encoder-self-mixer", "decoder": "--decoder-self-mixer", "cross": "--cross-mixer"}
+_OTHER_OPTIONS = "Give the options it was trained with, or another --save-dir to train a new model."
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights without the stored names and options of mixers, if they are those of the model's dictionaries and
-    mixers, and finite.
-
-    Args:
-        model: with a ``decoder``, and in translation models an ``encoder``.
-        weights: tensors by name.
-
-    Raises:
-        UsageError: they were trained with a dictionary of another size, with other mixers or options, are of another
-            type than the model's, infinite or NaN.
-    """
+    """Return the weights without stored mixers, if they are finite and of the model's dictionaries and mixers."""
     _refuse_other_sizes(model, weights)
     _refuse_other_mixers(model, weights)
     ours, weights = model.state_dict(), without_mixer_versions(weights)
@@ -46,34 +35,20 @@ def check_weights(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any
 
 
 def fitting_weights(sketch: nn.Module, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights that :func:`check_weights` returns, if they also have the names and shapes of the model's.
+    """Return what :func:`check_weights` returns, if it also has the names and shapes of the model's.
 
-    Args:
-        sketch: the model on the meta device, where it takes no memory. It is changed.
-        weights: tensors by name.
-
-    Raises:
-        UsageError: see :func:`check_weights`; or a weight is missing, too much, or of another shape.
+    The sketch is the model on the meta device, where it takes no memory. It is changed.
     """
     weights = check_weights(sketch, weights)
     try:
         sketch.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
     except RuntimeError as error:
-        raise UsageError(f"the checkpoint does not fit the options: {first_difference(weights, sketch)}") from error
-    _refuse_other_tables(sketch)
+        raise other_weights(weights, sketch) from error
     return weights
 
 
 def refuse_other_length_ratio(given: tuple[int, int] | None, stored: Tensor | None) -> None:
-    """Refuse weights that were trained with another length ratio than the options give.
-
-    Args:
-        given: source and target tokens, None if the options leave it open.
-        stored: the same, as the weights have it; None if they have none.
-
-    Raises:
-        UsageError: the length ratios differ, or the stored one is none.
-    """
+    """Refuse weights that were trained with another length ratio than the options give; None where one has none."""
     if stored is None or stored.numel() != 2 or tuple(stored.tolist()) in (UNKNOWN, given):
         return
     source, target = stored.tolist()
@@ -101,7 +76,7 @@ def _refuse_other_sizes(model: nn.Module, weights: Mapping[str, Tensor]) -> None
 
 
 def describe_mixers(model: nn.Module) -> str:
-    """Names and options of a model's mixers by module, as JSON."""
+    """Return names and options of a model's mixers by module, as JSON."""
     return json.dumps({name: _description(mixer) for name, mixer in _mixers(model).items()})
 
 
@@ -129,14 +104,13 @@ def _refuse_other_mixers(model: nn.Module, weights: Mapping[str, Any]) -> None:
         theirs = stored.get(name, ours)
         if theirs != ours:
             raise UsageError(
-                f"the checkpoint was trained with {_PLACE_FLAGS[mixer.place]} {theirs}, but the options say "
-                f"{ours}. Give the options it was trained with, or another --save-dir to train a new "
-                "model."
+                f"the checkpoint was trained with {flag(PLACE_OPTIONS[mixer.place])} {theirs}, but the options say "
+                f"{ours}. {_OTHER_OPTIONS}"
             )
 
 
 def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:
-    """Names and options of the mixers that a checkpoint's weights are of, by module; older ones have one for each."""
+    """Return names and options of the mixers that weights are of, by module; older ones have one for each."""
 
     def text(codes: torch.Tensor) -> str:
         return bytes(codes.tolist()).decode(errors="replace")
@@ -150,20 +124,12 @@ def _stored_mixers(weights: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without_mixer_versions(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights without the stored names and options of mixers."""
+    """Return weights without the stored names and options of mixers."""
     return {name: tensor for name, tensor in weights.items() if not name.endswith((MIXERS, ".mixer_version"))}
 
 
 def refuse_not_finite(weights: Mapping[str, Tensor], path: str | PathLike[str] | None = None) -> None:
-    """Check that all weights are finite.
-
-    Args:
-        weights: tensors by name.
-        path: their origin, named in the error.
-
-    Raises:
-        UsageError: a weight is infinite or NaN.
-    """
+    """Refuse weights, by name, of which one is infinite or NaN; `path` is their origin."""
     for name, tensor in weights.items():
         # A finite sum is of finite numbers, and found in a tenth of the time; the sum of finite ones may overflow.
         if tensor.is_floating_point() and not (tensor.sum().isfinite() or tensor.isfinite().all()):
@@ -173,8 +139,8 @@ def refuse_not_finite(weights: Mapping[str, Tensor], path: str | PathLike[str] |
             )
 
 
-def first_difference(weights: Mapping[str, Tensor], model: nn.Module) -> str:
-    """A sentence on the first weight that only one of both has, or whose shapes differ."""
+def other_weights(weights: Mapping[str, Tensor], model: nn.Module) -> UsageError:
+    """Return the error of the first weight that only one of both has, or whose shapes differ."""
     theirs, ours = (
         dict.fromkeys(f"{name} {tuple(tensor.shape)}" for name, tensor in side.items())
         for side in (weights, model.state_dict())
@@ -185,20 +151,4 @@ def first_difference(weights: Mapping[str, Tensor], model: nn.Module) -> str:
         difference = f"it has {too_much}, the model has {missing}"
     else:
         difference = f"it has {too_much}, which the model lacks" if too_much else f"it lacks {missing}"
-    return f"{difference}. Give the options it was trained with, or another --save-dir to train a new model."
-
-
-def _refuse_other_tables(model: nn.Module) -> None:
-    """Refuse tables in place of energies that are not of the mixer's heads and offsets: they replace any others."""
-    for mixer in mixers_with_energies(model):
-        for energy in mixer.energies:
-            if not isinstance(energy, StoredEnergy):
-                continue
-            shape, reach = tuple(energy.stored.shape), energy.reach
-            columns = None if reach is None else 2 * reach + 1
-            if len(shape) != 3 or shape[0] != mixer.num_heads or columns not in (None, shape[2]) or 0 in shape:
-                wanted = f"{mixer.num_heads} heads" + (f" and {columns} offsets" if columns else "")
-                raise UsageError(
-                    f"a table of energies of the {mixer.place} has the shape {shape}, its mixer has {wanted}. Take "
-                    "another checkpoint."
-                )
+    return UsageError(f"the checkpoint does not fit the options: {difference}. {_OTHER_OPTIONS}")

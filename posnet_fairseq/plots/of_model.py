@@ -9,9 +9,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from posnet_fairseq.inference.checkpoints import about, is_language_model
+from posnet_fairseq.inference.checkpoints import about
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.models import build_language_model, build_model
+from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.plots import matrices, page, style
@@ -40,7 +40,7 @@ def without_sentence(path: str | Path) -> list[Mixing]:
     """
     state = read_model(path)
     with about(path):
-        model = build_language_model(state) if is_language_model(state) else build_model(state)
+        model = build_model(state)
     if isinstance(model, Transformer):
         source, target = _unknown_words(model.encoder), _unknown_words(model.decoder)
     else:

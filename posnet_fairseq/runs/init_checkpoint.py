@@ -7,7 +7,7 @@ from torch import nn
 
 from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
 from posnet_fairseq.inference.precompute import has_tables
-from posnet_fairseq.inference.vocabularies import other_dictionary, read_vocabulary
+from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 from posnet_fairseq.shared.errors import UsageError, flag
 
 # Options that may differ: they say how a model is trained, where it was, or are looked at with the weights.
@@ -49,18 +49,11 @@ def check_beginning(path: Path, model: nn.Module, cfg: Any) -> None:
     if different:
         raise UsageError(f"{path} was trained with other options ({'; '.join(different)}). Give the same.")
     folder = Path(cfg.task.data)
-    _refuse_other_dictionaries(path, state, folder)
+    vocabulary, _ = read_vocabulary(state, folder)
+    advice = (  # where its own dictionaries are gone, their sizes are compared later
+        "Prepare the text with its subwords and dictionaries: "
+        "posnet-prepare corpus --like {folder} --train FILE FILE ..."
+    )
+    refuse_other_dictionaries(path, state, vocabulary, folder, advice)
     with about(path):
         model.load_state_dict(state["model"])
-
-
-def _refuse_other_dictionaries(path: Path, state: Any, folder: Path) -> None:
-    """Refuse data with other dictionaries than the model's. Where its own are gone, their sizes are compared later."""
-    vocabulary, _ = read_vocabulary(state, folder)
-    found = other_dictionary(state, vocabulary, folder)
-    if found:
-        own, used = found
-        raise UsageError(
-            f"{path} was trained with the dictionary {own}, which differs from {used}. Prepare the text with its "
-            f"subwords and dictionaries: posnet-prepare corpus --like {own.parent} --train FILE FILE ..."
-        )

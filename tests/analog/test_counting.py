@@ -13,7 +13,7 @@ from posnet_fairseq.bench.crossbars import Count, count, mixing
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
 from posnet_fairseq.inference.precompute import precompute
-from posnet_fairseq.inference.search.decoding import Decoding
+from posnet_fairseq.inference.search.ensemble import Decoding
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.crossbar_parts import PARTS

@@ -15,7 +15,6 @@ from support.tiny_models import in_hub_cache, make_bleurt, make_comet
 def found():
     """What posnet-doctor says of COMET and BLEURT, neither of which it needs."""
     findings = {finding.what: finding for finding in doctor.examine()}
-    assert findings["BLEU, chrF, TER"].says == "can run"
     assert not findings["COMET"].needed
     assert not findings["BLEURT"].needed
     return findings["COMET"], findings["BLEURT"]

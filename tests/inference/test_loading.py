@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.models import build_language_model, build_model
+from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, pad, sentences
@@ -53,7 +53,7 @@ def test_embeddings_of_two_dictionaries_and_learned_positions(tmp_path, kind):
 def test_language_models(tmp_path, mixer):
     model = fairseq_language_model(mixer)
     tokens = pad(sentences(9, 4, 1))
-    ours = build_language_model(read_checkpoint(language_model_checkpoint(tmp_path / "model.pt", mixer, model)))
+    ours = build_model(read_checkpoint(language_model_checkpoint(tmp_path / "model.pt", mixer, model)))
     assert torch.equal(ours(tokens), model(tokens)[0])
 
 
@@ -66,7 +66,7 @@ def test_options_that_are_the_tasks(tmp_path):
     for left in ("${task.add_bos_token}", None):
         state["cfg"]["model"]["add_bos_token"] = left
         torch.save(state, path)
-        assert build_language_model(read_checkpoint(path)).first_symbol == 0
+        assert build_model(read_checkpoint(path)).first_symbol == 0
 
 
 def test_a_model_of_one_dictionary_takes_no_two(tmp_path):

@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from posnet_fairseq.inference.packing import pack as packing
-from posnet_fairseq.inference.packing.gating import JoinedGating
 from posnet_fairseq.inference.packing.linears import Int8Embedding, Int8Linear, PackedLinear, PlainLinear, int8_rows
-from posnet_fairseq.inference.packing.pack import pack
+from posnet_fairseq.inference.packing.pack import JoinedGating, pack
 from posnet_fairseq.registry import mixer_names
 from posnet_fairseq.transformer.causal import DecoderState
 from support.building import build_model, pad, sentences

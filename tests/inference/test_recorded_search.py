@@ -7,7 +7,7 @@ import torch
 
 import posnet_fairseq as posnet
 from posnet_fairseq.cli import average, export, translate
-from posnet_fairseq.inference.recorded_search import recorded_search
+from posnet_fairseq.inference.search.settings import recorded_search
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint, precomputed
 from support.commands import fails
@@ -89,21 +89,15 @@ def precomputed_or_plain(folder):
     return out
 
 
-def test_a_model_that_records_nothing_is_searched_as_before(averaged, translated, tmp_path):
-    average.main([str(tmp_path / "run"), "--num", "1", "--out", str(tmp_path / "plain.pt")])
-    out, err = translated(tmp_path / "plain.pt", "--max-len-b", "6")
-    assert "records" not in err
-    twelve = "--beam 12 --lenpen 1 --max-len-a 0 --max-len-b 6".split()
-    assert out == translated(tmp_path / "plain.pt", *twelve).out == translated(averaged, *twelve).out
-
-
 def test_an_ensemble_is_searched_as_its_first_model(averaged, translated, tmp_path):
     average.main([str(tmp_path / "run"), "--num", "1", "--out", str(tmp_path / "plain.pt")])
     models = [averaged, tmp_path / "plain.pt"]
     out, err = translated(models)
     assert "which the model records" in err
     assert out == translated(models, *OPTIONS).out
-    assert "records" not in translated(models[::-1], "--max-len-b", "6").err
+    out, err = translated(models[::-1], "--max-len-b", "6")
+    assert "records" not in err
+    assert out == translated(models, *"--beam 12 --lenpen 1 --max-len-a 0 --max-len-b 6".split()).out
 
 
 @pytest.mark.parametrize(
@@ -112,11 +106,7 @@ def test_an_ensemble_is_searched_as_its_first_model(averaged, translated, tmp_pa
         ([5], r"the search settings that it records are \[5\], not values of beam, lenpen, max_len_a, max_len_b"),
         ({"seed": 1}, "the search settings that it records are {'seed': 1}, not values of beam"),
         ({"beam": 10**9}, "the search settings that it records are not allowed: --beam 1000000000: give 1 or more"),
-        ({"beam": True}, "--beam True: give a whole number"),
-        ({"beam": 2.5}, "--beam 2.5: give a whole number"),
-        ({"beam": "5"}, "--beam '5': give a whole number"),
         ({"lenpen": float("nan")}, "--lenpen nan: give -10 or more"),
-        ({"max_len_b": 0}, "--max-len-b 0: give 1 or more"),
         ({"max_len_a": [1]}, r"--max-len-a \[1\]: give a number"),
     ],
     ids=str,
@@ -127,10 +117,8 @@ def test_values_that_no_option_may_have_are_refused(averaged, translated, tmp_pa
     with pytest.raises(UsageError, match=sentence):
         recorded_search(state)
     torch.save(state, averaged)
-    arguments = ["--input", tmp_path / "text", "--pretokenized", "--cpu"]
-    for command in (translate.main, export.main):
-        more = arguments if command is translate.main else ["--out", tmp_path / "model"]
-        assert f"{averaged}: the search settings that it records are" in fails(capsys, command, averaged, *more)
+    said = fails(capsys, translate.main, averaged, "--input", tmp_path / "text", "--pretokenized", "--cpu")
+    assert f"{averaged}: the search settings that it records are" in said
 
 
 def test_a_folder_whose_settings_were_changed_is_refused(averaged, tmp_path, capsys):
@@ -140,7 +128,9 @@ def test_a_folder_whose_settings_were_changed_is_refused(averaged, tmp_path, cap
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"search": {"beam": 0}}))
     said = fails(capsys, translate.main, folder, "--pretokenized", "--cpu")
-    assert f"{folder / 'config.json'}: the search settings that it records are not allowed: --beam 0" in said
+    assert (
+        f"{folder / 'config.json'} is no JSON as posnet-export writes it: the search settings that it records" in said
+    )
 
 
 def test_a_beam_that_is_larger_than_the_dictionary(averaged, tmp_path, capsys):

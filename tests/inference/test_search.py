@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.transformer.model import build_transformer
-from support.building import WORDS, Case, build_case, build_language_model, build_model, model_options
+from support.building import WORDS, Case, build_case, build_language_model, build_model
 from support.searching import DICTIONARY, assert_same, fairseq_search, search, sentences, trained_model
 
 BEAMS = (1, 5, 12)
@@ -115,12 +114,6 @@ def test_ensembles_of_different_mixers(mixers, beam):
     compare(models, sources(), beam=beam, temperature=0.5, unkpen=1.0)
 
 
-def test_an_ensemble_is_more_than_its_first_model():
-    models = [build_model("rposnet"), build_model("attention")]
-    both, first = (search(chosen, sources(), beam=5) for chosen in (models, models[:1]))
-    assert [h.score for hypotheses in both for h in hypotheses] != [h.score for hypotheses in first for h in hypotheses]
-
-
 @pytest.mark.parametrize("beam", BEAMS)
 def test_beginnings_of_one_length(beam):
     model, prefixes = build_model("rposnet"), [tokens[:-1] for tokens in sentences(4, 4, 4, 4)]
@@ -159,15 +152,6 @@ def test_beam_of_more_than_half_of_the_vocabulary(beam):
 def test_the_longest_translations_are_those_the_model_has_positions_for(beam):
     found = compare([build_model("rposnet", max_target_positions=9)], sources(), beam=beam, max_len_b=200)
     assert max(len(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses) == 9
-
-
-def test_plain_models_search_as_those_built_for_fairseq():
-    model = build_model("rposnet")
-    plain = build_transformer(model_options("rposnet"), WORDS, WORDS).eval()
-    weights = model.state_dict()
-    plain.load_state_dict({name: weights[name] for name in plain.state_dict()})
-    expected = search([model], sources(), beam=5, attention=True)
-    assert_same(search([plain], sources(), beam=5, attention=True), expected, tolerance=0)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "rposnet", "lightconv"])

@@ -1,6 +1,7 @@
-"""The options of the search in posnet-translate, and the lines that it prints."""
+"""The options of the search in posnet-translate, the lines that it reads and prints, and batches of them."""
 
-import re
+import gzip
+import random
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference.translating import lines_of
-from posnet_fairseq.inference.translator import Translation, Translator
+from posnet_fairseq.inference.translator import Translation, Translator, batches_by_length
 from support.checkpoints import checkpoint
+from support.markup import sgml
 
 LINES = ["w1 w2 w3 w10", "", "w11", "w4 w5 w6"]
 SETTINGS = ["--beam", "3", "--max-len-b", "6"]
@@ -101,14 +103,6 @@ def test_settings_reach_the_search(translated):
     assert any(len(set(line.split())) < 6 for line in longer if line)
 
 
-def test_sampling(translated):
-    drawn = translated("--sampling", "--seed", "3")
-    assert drawn == translated("--sampling", "--seed", "3", "--max-tokens", "1")
-    assert drawn != translated("--sampling", "--seed", "4")
-    greedy = translated("--sampling", "--sampling-topk", "1", "--beam", "1")
-    assert greedy == translated("--beam", "1") == translated("--sampling", "--sampling-topp", "1e-6", "--beam", "1")
-
-
 def test_lines_of_nbest_lists_are_those_of_moses():
     best = Translation("a b", -0.5, ("a", "b", "</s>"), ("c", "</s>"), None, ((0, 0), (0, 1)))
     other = Translation("a", -1.0, ("a", "</s>"), ("c", "</s>"), None, ((0, 0),))
@@ -118,14 +112,6 @@ def test_lines_of_nbest_lists_are_those_of_moses():
     assert lines_of(7, [best], 1, True) == ["7 ||| a b ||| -0.500000 ||| 0-0 0-1"]
 
 
-def test_help_says_the_defaults(capsys):
-    with pytest.raises(SystemExit):
-        translate.main(["--help"])
-    shown = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "length penalty (default: the model's own, else 1)" in shown
-    assert "NUMBER ||| TEXT ||| SCORE" in shown
-
-
 def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_path, monkeypatch, capsys):
     """Batches of a line each, of which the longest line comes first and has a short prefix."""
     (tmp_path / "prefixes").write_text("w1\n\nw1 w2 w3 w4 w5 w6 w7\n\n")
@@ -133,3 +119,35 @@ def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_
     with pytest.raises(SystemExit):
         translated("--prefix", str(tmp_path / "prefixes"), "--max-tokens", "1")
     assert "a beginning of 7 tokens is given, and the translations of this batch end after 6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("max_tokens", [1, 10, 50, 10**6])
+def test_batches_hold_every_index_once_and_few_tokens(max_tokens):
+    generator = random.Random(1)
+    lengths = [generator.randint(1, 30) for _ in range(200)]
+    batches = batches_by_length(lengths, max_tokens)
+    assert sorted(index for batch in batches for index in batch) == list(range(200))
+    for batch in batches:
+        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= max_tokens
+
+
+def test_no_sentences_no_batches():
+    assert batches_by_length([], 100) == []
+
+
+@pytest.mark.parametrize("pretokenized", [True, False])
+def test_the_text_in_compressed_sgml_is_translated(model, tmp_path, capsys, pretokenized):
+    merges = tmp_path / "codes"
+    merges.write_text("#version: 0.2\nw 1</w>\n")
+    options = ["--pretokenized"] if pretokenized else ["--bpe-codes", str(merges)]
+    lines = ["w1 w2", "w3@@ w4", "w5"]
+    (tmp_path / "plain").write_text("\n".join(lines))
+    (tmp_path / "sgml").write_bytes(gzip.compress("\n".join(sgml(lines, "srcset", "")).encode()))
+    said = []
+    for name in ("plain", "sgml"):
+        translate.main(
+            [str(model), *options, "--cpu", "--beam", "1", "--max-len-b", "4", "--input", str(tmp_path / name)]
+        )
+        said.append(capsys.readouterr())
+    assert said[0].out == said[1].out != ""
+    assert ("has marks of subwords (@@ or ▁), and is split again" in said[1].err) == (not pretokenized)

@@ -1,18 +1,13 @@
 """The parts of a step of the search: top-k, restrictions, what waits for the device, and numbers that are none."""
 
-import collections
-
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from posnet_fairseq.inference.search.candidates import BLOCK, best_candidates
-from posnet_fairseq.inference.search.decoding import Decoding
-from posnet_fairseq.inference.search.ensemble import log_sum_exp
+from posnet_fairseq.inference.search.ensemble import Decoding, log_sum_exp
 from posnet_fairseq.inference.search.restrictions import forbid_repetitions
 from posnet_fairseq.mixers.bases import decoding_state
-from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
 from posnet_fairseq.shared.errors import UsageError
 from support.building import build_model, pad
 from support.searching import search, sentences
@@ -56,72 +51,6 @@ def test_repetitions(size):
         for word in range(3):
             repeats = tuple([*tokens, word][-size:]) in seen
             assert row[word] == (-torch.inf if repeats else before[word])
-
-
-class Waits(TorchDispatchMode):
-    """Counts operations that make a GPU wait: they read numbers, or have a result whose size depends on them."""
-
-    READING = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "item", "is_nonzero")
-
-    def __init__(self):
-        super().__init__()
-        self.counted = collections.Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.overloadpacket.__name__
-        boolean = name in ("index", "index_put_") and any(
-            each is not None and each.dtype == torch.bool for each in args[1]
-        )
-        if name.startswith(self.READING) or boolean:
-            self.counted[name] += 1
-        return function(*args, **(kwargs or {}))
-
-
-class Readings(TorchFunctionMode):
-    """Counts methods that bring tensors to Python, some of which are no operations on a CPU."""
-
-    READING = ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__", "__iter__")
-
-    def __init__(self):
-        super().__init__()
-        self.counted = collections.Counter()
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        if name in self.READING:
-            self.counted[name] += 1
-        return function(*args, **(kwargs or {}))
-
-
-def waits(model, steps, **settings):
-    """Of a search of a number of steps: operations, and methods, that wait."""
-    begin = sentences(4, 6)
-    with Waits() as operations, Readings() as methods:
-        search([model], begin, max_len_b=steps, min_len=steps, **settings)
-    return operations.counted, methods.counted
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"beam": 1}, {"beam": 4}, {"beam": 4, "attention": True}, {"sampling": True}, {"no_repeat_ngram_size": 2}],
-    ids=str,
-)
-@pytest.mark.parametrize("mixer", ["attention", "rposnet", "aposnet", "lightconv"])
-def test_a_step_waits_once(mixer, settings):
-    """Ten more steps: ten more lists of what is unfinished, and nothing else."""
-    reads_length_ratio = {"cross_mixer": mixer, "length_ratio": "1.25"} if mixer.endswith("posnet") else {}
-    model = build_model(mixer, **reads_length_ratio)
-    short, long = waits(model, 5, **settings), waits(model, 15, **settings)
-    assert long[0] == short[0]
-    assert long[1] - short[1] == {"tolist": 10}
-
-
-def test_waits_are_noticed():
-    with Waits() as operations, Readings() as methods:
-        numbers = torch.arange(3)
-        bool(numbers.any()), numbers[numbers > 1], numbers.sum().item(), torch.equal(numbers, numbers), numbers.tolist()
-    assert operations.counted == {"_local_scalar_dense": 2, "index": 1, "equal": 1}
-    assert methods.counted == {"__bool__": 1, "item": 1, "tolist": 1}
 
 
 def recorded(monkeypatch, owner, name):
@@ -231,3 +160,20 @@ def test_states_that_never_move_are_not_copied(monkeypatch):
     search([build_model("rposnet")], sentences(4, 6), beam=4, min_len=9, max_len_b=9)
     assert moved
     assert all(order is None for order, _ in moved)
+
+
+@pytest.mark.parametrize(
+    ("order", "before", "expected"),
+    [
+        ([0, 0, 0, 1, 1, 1], (2, 1), (None, 3)),  # the beginning of a search
+        ([2, 0, 1, 5, 5, 3], (2, 3), (None, 3)),
+        ([5, 3, 3], (2, 3), ([1], 3)),  # the first sentence has ended
+        ([1, 0], (2, 1), ([1, 0], 1)),
+        ([0, 3, 1, 2, 4, 5], (2, 3), ([0, 1, 0, 0, 1, 1], 1)),  # hypotheses of two sentences are mixed
+        ([0, 1, 2, 3], (2, 3), ([0, 0, 0, 1], 1)),  # one sentence has lost hypotheses
+        ([], (2, 3), ([], 3)),
+    ],
+)
+def test_order_of_sentences(order, before, expected):
+    found, hypotheses = order_of_sentences(torch.tensor(order, dtype=torch.long), *before)
+    assert (None if found is None else found.tolist(), hypotheses) == expected

@@ -162,20 +162,6 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def lying(path):
-    data = bytearray(path.read_bytes())
-    data[0:8] = (2**60).to_bytes(8, "little")
-    path.write_bytes(data)
-
-
-def overflowing(tensors, about):
-    """Starts whose differences are at least 0 only because they overflow."""
-    starts = tensors["starts"]
-    starts[1:] = len(tensors["words"])
-    starts[1:4] = torch.tensor([2**63 - 1, -(2**63), -1])
-    assert (starts.diff() >= 0).all()
-
-
 def rewritten(change):
     """What changes the tensors of the file."""
 
@@ -194,22 +180,12 @@ def rewritten(change):
     ("damage", "says"),
     [
         (cut, "is damaged or no shortlist"),
-        (lying, "is damaged or no shortlist"),
-        (lambda path: path.write_text("text"), "is damaged or no shortlist"),
-        (lambda path: path.write_text(""), "is damaged or no shortlist"),
-        (lambda path: path.unlink(), "there is no such file"),
         (lambda path: save_file({"weight": torch.zeros(3)}, path), "is no shortlist, or one of another version"),
         (rewritten(lambda t, about: about.update(kind="posnet shortlist 2")), "one of another version"),
         (rewritten(lambda t, about: t.pop("always")), "is damaged"),
         (rewritten(lambda t, about: t.update(words=t["words"].float())), "is damaged"),
-        (rewritten(lambda t, about: t.update(words=t["words"][None])), "is damaged"),
         (rewritten(lambda t, about: t.update(words=t["words"] + 1000)), "is damaged"),
-        (rewritten(lambda t, about: t.update(words=t["words"] - 1000)), "is damaged"),
-        (rewritten(lambda t, about: t["starts"].__setitem__(5, 10**9)), "is damaged"),
-        (rewritten(lambda t, about: t["starts"].__setitem__(0, -1)), "is damaged"),
-        (rewritten(overflowing), "is damaged"),
         (rewritten(lambda t, about: t.update(starts=t["starts"][:-1].clone())), "is damaged"),
-        (rewritten(lambda t, about: t.update(starts=t["starts"][:0].clone())), "is damaged"),
         (rewritten(lambda t, about: t.update(always=t["always"][1:].clone())), "is damaged"),
     ],
 )
@@ -234,15 +210,13 @@ def stored_as(kind, code, data, folder, change=lambda tokens: None):
     return folder
 
 
-@pytest.mark.parametrize(("kind", "code"), [(np.int32, 4), (np.uint64, 10)])
-def test_token_ids_of_any_type(data, made, vocabulary, tmp_path, kind, code):
-    found = make_shortlist(stored_as(kind, code, data, tmp_path), vocabulary, best=2, frequent=1)
+def test_token_ids_of_any_type(data, made, vocabulary, tmp_path):
+    found = make_shortlist(stored_as(np.int32, 4, data, tmp_path), vocabulary, best=2, frequent=1)
     torch.testing.assert_close(vars(found), vars(made), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("kind", "code", "word"), [(np.int32, 4, -1), (np.int64, 5, -(2**63)), (np.uint64, 10, 2**63)])
-def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path, kind, code, word):
-    folder = stored_as(kind, code, data, tmp_path, lambda tokens: tokens.__setitem__(3, word))
+def test_token_ids_out_of_range_are_refused(data, vocabulary, tmp_path):
+    folder = stored_as(np.int32, 4, data, tmp_path, lambda tokens: tokens.__setitem__(3, -1))
     with pytest.raises(UsageError, match=r"has words that the model's dictionary, of .* entries, does not have"):
         make_shortlist(folder, vocabulary)
 
@@ -253,8 +227,3 @@ def test_bad_data(data, vocabulary, tmp_path):
     few = Vocabulary("xx", "yy", Dictionary(["a1"]), vocabulary.target_dictionary)
     with pytest.raises(UsageError, match="has words that the model's dictionary, of 5 entries, does not have"):
         make_shortlist(data, few)
-    for name in ("train.xx-yy.xx.idx", "train.xx-yy.xx.bin", "train.xx-yy.yy.idx", "train.xx-yy.yy.bin"):
-        (tmp_path / name).write_bytes((data / name).read_bytes())
-    cut(tmp_path / "train.xx-yy.yy.bin")
-    with pytest.raises(UsageError, match="one of them is cut short"):
-        make_shortlist(tmp_path, vocabulary)

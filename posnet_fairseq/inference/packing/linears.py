@@ -31,8 +31,7 @@ class PlainLinear(nn.Module):
 class PackedLinear(nn.Module):
     """Linear layer by oneDNN, with weights in float32 or bfloat16, with what follows it.
 
-    Inputs and outputs are float32. With bfloat16 weights the inputs are rounded to bfloat16, and products are summed in
-    float32.
+    Inputs and outputs are float32. With bfloat16 weights the inputs are rounded to it, and products summed in float32.
     """
 
     def __init__(self, linear: nn.Linear, activation: Activation = "none", dtype: torch.dtype = torch.float32) -> None:

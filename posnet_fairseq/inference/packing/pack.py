@@ -1,4 +1,4 @@
-"""Which layers of a model are replaced, and by what."""
+"""Which layers of a model are replaced, and by what; among them values and gate of self-attention by one product."""
 
 import functools
 import time
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from posnet_fairseq.inference.packing.gating import JoinedGating
 from posnet_fairseq.inference.packing.linears import (
     Activation,
     Int8Embedding,
@@ -27,26 +27,23 @@ from posnet_fairseq.transformer.layers import FeedForward
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
 _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
-# Of the layer that is timed, once for all: where layers of one size gain, all but the smallest do.
+# Of the layer that is timed, once for all: if a layer of this size is faster when packed, so are all but the smallest.
 _TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
 # Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
 WORTHWHILE = 1.2
 
 
-def pack(model: nn.Module, dtype: str) -> None:
+def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None = None) -> None:
     """Replace the layers of a float32 model that multiply tokens by faster ones, on a CPU.
 
     Energies of positions are left as they are: they are computed once. The model can then be neither trained nor saved.
 
     Args:
-        model: in evaluation mode. It is changed.
+        module: in evaluation mode. It is changed.
         dtype: of weights: ``float32``, ``bf16`` or ``int8``.
+        embeddings: those that have been replaced; source, target and output may share one.
     """
-    _pack(model, dtype, {})
-
-
-def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> None:
-    """Replace layers. `embeddings`: those that have been replaced; source, target and output may share one."""
+    embeddings = {} if embeddings is None else embeddings
 
     def embedding_of(embedding: nn.Module) -> nn.Module:
         if dtype == "int8" and embedding not in embeddings:
@@ -72,7 +69,7 @@ def _pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module]) -> No
         elif type(child) is nn.Embedding:
             setattr(module, name, embedding_of(child))
         elif not isinstance(child, VocabularyLinear | JoinedGating):
-            _pack(child, dtype, embeddings)
+            pack(child, dtype, embeddings)
 
 
 def _multiplies_tokens(module: nn.Module, name: str) -> bool:
@@ -102,7 +99,10 @@ def packing_speedup() -> float:
     """Measure once how many times as fast layers are with packed weights on this processor."""
     global _speedup
     if _speedup is None:
-        _speedup = _measured_speedup()
+        x, linear = torch.ones(_TOKENS, _INPUTS), nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
+        linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
+        has_onednn = torch.backends.mkldnn.is_available()
+        _speedup = _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x) if has_onednn else 0.0
     return _speedup
 
 
@@ -110,13 +110,6 @@ def assume_packing_speedup(value: float) -> None:
     """Take over the measurement of another process, so that layers here are packed as they are there."""
     global _speedup
     _speedup = value
-
-
-def _measured_speedup() -> float:
-    if not torch.backends.mkldnn.is_available():
-        return 0.0
-    x, linear = _example()
-    return _seconds(PlainLinear(linear), x) / _seconds(PackedLinear(linear), x)
 
 
 def weights_are_packed() -> bool:
@@ -131,15 +124,8 @@ def describe_packing() -> str:
     return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
 
 
-def _example() -> tuple[torch.Tensor, nn.Linear]:
-    """Inputs and a layer to time."""
-    linear = nn.Linear(_INPUTS, _OUTPUTS, bias=False, device="meta")
-    linear.weight = nn.Parameter(torch.ones(_OUTPUTS, _INPUTS))
-    return torch.ones(_TOKENS, _INPUTS), linear
-
-
 @torch.inference_mode()
-def _seconds(layer: nn.Module, x: torch.Tensor, times: int = 5) -> float:
+def _seconds(layer: nn.Module, x: Tensor, times: int = 5) -> float:
     """Return the least time of a few calls."""
     layer(x)
     seconds = []
@@ -148,3 +134,35 @@ def _seconds(layer: nn.Module, x: torch.Tensor, times: int = 5) -> float:
         layer(x)
         seconds.append(time.perf_counter() - start)
     return min(seconds)
+
+
+class JoinedGating(nn.Module):
+    """The ``gelu`` gate of self-attention, whose values and gate are of the same tokens, by one product with GELU."""
+
+    def __init__(self, gating: Gating, pack: Callable[[nn.Linear], nn.Module]) -> None:
+        super().__init__()
+        self.kind = gating.kind
+        self.value_and_gate = pack(_joined(gating.value_proj, gating.gate_proj))
+        self.value_norm: Any = gating.value_norm
+        # By their tokens, which go when an error comes between; several threads may use a model.
+        self._waiting: Any = WeakTensorKeyDictionary()
+
+    def value(self, memory: Tensor) -> Tensor:
+        """Return values (B, N, D) of tokens (B, N, D). Their gate waits for :meth:`forward`."""
+        value, gate = self.value_and_gate(memory).chunk(2, dim=-1)
+        self._waiting[memory] = gate
+        return self.value_norm(value)
+
+    def forward(self, context: Tensor, query: Tensor) -> Tensor:
+        """Gate the mixed values (B, N, D) by the same tokens (B, N, D)."""
+        return context * self._waiting.pop(query)
+
+
+def _joined(*layers: Any) -> nn.Linear:
+    """Return a linear layer with the outputs of several, one after another."""
+    outputs = sum(layer.out_features for layer in layers)
+    joined = nn.Linear(layers[0].in_features, outputs, device="meta")  # without random numbers
+    biases = (layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers)
+    joined.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers]), requires_grad=False)
+    joined.bias = nn.Parameter(torch.cat([bias.detach() for bias in biases]), requires_grad=False)
+    return joined

@@ -18,13 +18,13 @@ from posnet_fairseq.text.dictionary import Dictionary
 
 
 class BeamSearch:
-    """Search with a model or an ensemble on one device.
+    """Search with a model or an ensemble in evaluation mode, on one device.
 
     A sentence is finished, and leaves the batch, when `beam` of its hypotheses have ended, each among the best of its
     step. The host waits for the device once a step.
 
     Args:
-        models: translation models or language models in evaluation mode.
+        models: translation models or language models.
         dictionary: of the target.
         settings: of the search.
         nbest: most hypotheses to return for each source.
@@ -65,9 +65,8 @@ class BeamSearch:
     def __call__(self, sources: Sequence[Tensor], prefixes: Sequence[Tensor] | None = None) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source, best first.
 
-        Args:
-            sources: (M,) token ids with the end symbol, each; for a language model (P,) beginnings without it.
-            prefixes: (P,) token ids that each hypothesis begins with, without end symbol; not for a language model.
+        `sources` are (M,) token ids with the end symbol, each; for a language model (P,) beginnings without it.
+        `prefixes` are (P,) token ids that each hypothesis begins with, without end symbol; a language model takes none.
         """
         settings, eos = self._settings, self._dictionary.eos()
         device = next(self._models[0].parameters()).device

@@ -14,17 +14,11 @@ BLOCK = 128
 
 
 class Candidates(NamedTuple):
-    """Continuations of the hypotheses of each sentence.
+    """Continuations of the hypotheses of each sentence."""
 
-    Attributes:
-        scores: (S, C) log probability of the hypothesis with the continuation.
-        words: (S, C) ids of the next tokens.
-        rows: (S, C) number in the batch of the hypothesis that is continued.
-    """
-
-    scores: Tensor
-    words: Tensor
-    rows: Tensor
+    scores: Tensor  # (S, C) log probability of the hypothesis with the continuation
+    words: Tensor  # (S, C) ids of the next tokens
+    rows: Tensor  # (S, C) number in the batch of the hypothesis that is continued
 
     def without(self, ended: Tensor, count: int) -> "Candidates":
         """Return the first `count` continuations that do not end their hypothesis; `ended` is (S, C).
@@ -90,10 +84,7 @@ class Sampler:
     def __call__(self, log_probabilities: Tensor, scores: Tensor, numbers: Tensor, step: int) -> Candidates:
         """Return one continuation for each hypothesis, or all hypotheses of a sentence from its only one.
 
-        Args:
-            log_probabilities, scores: see :func:`best_candidates`.
-            numbers: (S,) of the sentences, in the order of the sources.
-            step: from 0.
+        `numbers` (S,) are of the sentences, in the order of the sources; the others are as for :func:`best_candidates`.
         """
         width = scores.size(1)
         likely, ids = self._likely(log_probabilities)

@@ -9,17 +9,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A hypothesis of a search.
+    """A hypothesis of a search."""
 
-    Attributes:
-        tokens: (N,) token ids with the end symbol, on the CPU.
-        score: log probability over length to the power of the length penalty.
-        attention: (N, M) weights that each target token gives to each source token, if the search returns them.
-    """
-
-    tokens: Tensor
-    score: float
-    attention: Tensor | None = None
+    tokens: Tensor  # (N,) ids with the end symbol, on the CPU
+    score: float  # log probability over length to the power of the length penalty
+    attention: Tensor | None = None  # (N, M) weights that each target token gives to each source token
 
 
 class Hypotheses:
@@ -42,9 +36,7 @@ class Hypotheses:
 
         Args:
             numbers: (S,) of the sentences.
-            rows: (S, C) number of the hypothesis.
-            scores: (S, C) of the hypothesis with its end symbol.
-            ended: (S, C) whether it ends.
+            rows, scores, ended: (S, C) number of the hypothesis, score of it with its end symbol, and whether it ends.
 
         Returns:
             (S,) whether a sentence needs more hypotheses.
@@ -70,13 +62,9 @@ class Hypotheses:
     def best(
         self, nbest: int, eos: int, source_lengths: Sequence[int], ids: Tensor | None = None
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence that have ended, best first.
+        """Return the hypotheses of each sentence that have ended, best first, at most `nbest`.
 
-        Args:
-            nbest: at most this number of each sentence.
-            eos: id of the end symbol.
-            source_lengths: M of each sentence, without padding.
-            ids: (W,) of the tokens, if they are numbers of places in it.
+        `source_lengths` are M of each sentence, without padding; tokens are places in `ids`, (W,), if that is given.
         """
         every = torch.cat(self._tokens)
         tokens, parents = (every if ids is None else ids[every]).tolist(), torch.cat(self._parents).tolist()

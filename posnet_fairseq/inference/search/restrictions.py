@@ -14,12 +14,7 @@ from posnet_fairseq.text.dictionary import Dictionary
 class Restrictions:
     """Changes log probabilities before continuations are chosen.
 
-    Args:
-        settings: of the search.
-        dictionary: of the target.
-        max_len: most tokens of a translation, the end symbol not counted.
-        prefixes: (P,) token ids that each translation begins with, without end symbol; may be empty.
-        device: of the models.
+    `max_len` are the most tokens of a translation, without end symbol; `prefixes` (P,) are what each begins with.
 
     Attributes:
         forced: number of steps in which every sentence has a prefix to follow.
@@ -43,10 +38,7 @@ class Restrictions:
     def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor) -> None:
         """Set log probabilities (S, W, V) of what is not allowed to -inf, as fairseq does for each sentence alone.
 
-        Args:
-            log_probabilities: changed in place.
-            step: from 0.
-            numbers: (S,) of the sentences, in the order of the prefixes.
+        `numbers` are those of the sentences, (S,), in the order of the prefixes.
         """
         log_probabilities[:, :, self._pad] = -torch.inf
         if self._settings.unkpen:

@@ -1,33 +1,33 @@
-"""The settings of a search, and their limits."""
+"""The settings of a search, their limits, and those that a model records: those that it was evaluated with."""
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 
-# The least and the most of each setting. The rest would fill the memory, or overflow where numbers are raised to it.
-LIMITS: dict[str, tuple[float, float]] = {
-    "beam": (1, 10_000),
-    "lenpen": (-10, 10),
-    "max_len_a": (0, 1_000_000),
-    "max_len_b": (1, 1_000_000_000),
-    "min_len": (0, 1_000_000_000),
-    "unkpen": (-1_000_000, 1_000_000),
-    "temperature": (0.001, 1_000),
-    "no_repeat_ngram_size": (0, 1_000_000),
-    "sampling_topk": (0, 1_000_000_000),
-    "sampling_topp": (0.000001, 1),
-    "seed": (0, 2**63 - 1),
+# The least and the most of each setting, and what --help says of it. Other values would fill the memory, or overflow
+# where numbers are raised to their power.
+SETTINGS: dict[str, tuple[float, float, str]] = {
+    "beam": (1, 10_000, "hypotheses kept at each step; 1 is greedy"),
+    "lenpen": (-10, 10, "length penalty"),
+    "max_len_a": (0, 10**6, "hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch: a"),
+    "max_len_b": (1, 10**9, "b of --max-len-a"),
+    "min_len": (0, 10**9, "fewest tokens, the end symbol not counted"),
+    "unkpen": (-(10**6), 10**6, "penalty for <unk>"),
+    "temperature": (0.001, 1_000, "divides scores before softmax"),
+    "no_repeat_ngram_size": (0, 10**6, "repeat no sequence of this number of tokens; 0 allows it"),
+    "sampling": (False, True, "draw --beam hypotheses at random instead"),
+    "sampling_topk": (0, 10**9, "draw among the K likeliest tokens; 0 for all"),
+    "sampling_topp": (
+        *(0.000001, 1),
+        "draw among the fewest likeliest tokens whose probabilities sum to this at least; 1 for all",
+    ),
+    "seed": (0, 2**63 - 1, "of --sampling; equal lines get equal hypotheses"),
 }
-
-# Settings that a model can record, for its own searches, and what --help says of them.
-RECORDED = {
-    "beam": "hypotheses kept at each step; 1 is greedy",
-    "lenpen": "length penalty",
-    "max_len_a": "hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch: a",
-    "max_len_b": "b of --max-len-a",
-}
+RECORDED = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a model can record, for its own searches
+ENTRY = "search"  # of a checkpoint's extra_state, and of a folder's configuration, which has these
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,13 @@ class SearchSettings:
 
         Args:
             words: entries of the target dictionary, if known: the beam must be smaller.
-
-        Raises:
-            UsageError: a setting is no number, out of range, or is not read by this kind of search.
         """
-        for setting in dataclasses.fields(self):
-            value = getattr(self, setting.name)
-            if isinstance(setting.default, bool):
-                if not isinstance(value, bool):
-                    raise UsageError(f"{option(setting.name)} {value!r:.50}: give True or False.")
-            else:
-                whole = isinstance(setting.default, int)
-                check_range(option(setting.name), value, *LIMITS[setting.name], whole=whole)
+        for name, (least, most, _) in SETTINGS.items():
+            value, default = getattr(self, name), getattr(SearchSettings, name)
+            if not isinstance(default, bool):
+                check_range(option(name), value, least, most, whole=isinstance(default, int))
+            elif not isinstance(value, bool):
+                raise UsageError(f"{option(name)} {value!r:.50}: give True or False.")
         for name, rest in (("sampling_topk", 0), ("sampling_topp", 1)):
             if getattr(self, name) != rest and not self.sampling:
                 raise UsageError(
@@ -98,3 +93,17 @@ class SearchSettings:
 
 # The defaults of a search for texts: a text has at most 100 tokens more than the longest beginning of its batch.
 OF_TEXTS = SearchSettings(beam=1, max_len_a=1.0, max_len_b=100)
+
+
+def recorded_search(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the search settings that the content of a checkpoint or folder records, by name; {} if it has none."""
+    extra = state.get("extra_state")
+    found = extra.get(ENTRY, {}) if isinstance(extra, Mapping) else {}
+    problem = f"{found!r:.80}, not values of {', '.join(RECORDED)}. Take another checkpoint, or export the model again."
+    try:
+        if isinstance(found, Mapping) and found.keys() <= set(RECORDED):
+            SearchSettings(**found).check()
+            return dict(found)
+    except UsageError as error:
+        problem = f"not allowed: {error}"
+    raise UsageError(f"the search settings that it records are {problem}")
