@@ -21,8 +21,6 @@ class Count:
         digital: all others, such as queries by keys and values by weights of content-based mixers.
         reads: of crossbars, each of which multiplies a matrix by a vector at once, in a translation word by word with a
             beam of 1.
-        dac: conversions of inputs for these reads.
-        adc: conversions of their outputs.
     """
 
     static: float = 0
@@ -51,11 +49,6 @@ def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Cou
     """The count of a model for a sentence whose source and target have `length` tokens.
 
     On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
-
-    Args:
-        mixer, size, words: as for :func:`posnet_fairseq.costs.counting.build`.
-        length: N.
-        tile_size: most inputs and outputs of a crossbar.
     """
     model = counting.build(mixer, size, words)
     total = Count()

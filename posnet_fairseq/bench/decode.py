@@ -51,15 +51,9 @@ def build(
     Args:
         mixers: names of mixers, built with random weights in the given size.
         checkpoints: paths of trained models; the size of their dictionary overrides `words`.
-        size: of the models that are built.
-        words: entries of the dictionary.
-        longest: tokens of the longest sentence.
 
     Returns:
         dict from name to model, fairseq's own Transformer first, and their task.
-
-    Raises:
-        UsageError: the checkpoints do not go together, or do not take such sentences.
     """
     if words < FEWEST_WORDS:
         raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
@@ -102,10 +96,7 @@ def run(
     Args:
         models, task: see :func:`build`.
         size: of fairseq's Transformer, which is also converted for CTranslate2.
-        beam: number of hypotheses.
         length: tokens of every sentence and of every translation, end symbols counted.
-        sentences: in the batch.
-        rounds: how often everything is timed.
         precisions: of posnet's models, some of :data:`posnet_fairseq.inference.arguments.DTYPES`.
 
     Returns:
@@ -163,14 +154,7 @@ def _peer(name: str) -> str:
 def converted(
     model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int, size: str, precision: str
 ) -> Callable[[], list[Any]]:
-    """A function that translates a batch by CTranslate2 with the weights of fairseq's Transformer.
-
-    Args:
-        model: fairseq's Transformer.
-        task, size, beam, length: as for :func:`run`.
-        sample: the batch.
-        precision: one of :data:`CTRANSLATE2`.
-    """
+    """A function that translates a batch by CTranslate2 with the weights of fairseq's Transformer."""
     import ctranslate2
     from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
     from ctranslate2.specs import TransformerSpec
@@ -205,11 +189,7 @@ def converted(
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench decode`` prints.
-
-    Args:
-        options: of the command line.
-    """
+    """Yield what ``posnet-bench decode`` prints."""
     for mixer in options.mixers:
         get_mixer(mixer, "--mixers")
     models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))

@@ -23,12 +23,7 @@ VARIANTS = ("shaw+shaw_values", "irpe+irpe_on=qkv")  # measured by default, besi
 
 
 def build_of_size(variant: str, place: str, size: str, length: int) -> TokenMixer:
-    """A mixer with the options that the architectures of a size give to it.
-
-    Args:
-        variant, place, length: as for :func:`build`.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-    """
+    """A mixer with the options that the architectures of a size give to it."""
     shape, cls = SIZES[size], get_mixer(variant.split("+")[0], "--mixers")
     options = {field.name: of_arch(cls, field, shape) for field in dataclasses.fields(cls.Config)}
     return build(variant, place, shape.embed_dim, shape.attention_heads, length, **options)
@@ -41,13 +36,6 @@ def build(
 
     Args:
         variant: name of the mixer, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
-        place: ``encoder`` or ``decoder``.
-        embed_dim, num_heads: D, H.
-        length: N, tokens of the longest sentence.
-        options: of the mixer; `variant` overrides them.
-
-    Raises:
-        UsageError: there is no such mixer or option, or the mixer cannot stand in that place.
     """
     name, *chosen = variant.split("+")
     cls = get_mixer(name, "--mixers")
@@ -86,12 +74,8 @@ def run(
 
     Args:
         mixers: names, with options after plus signs as in :func:`build`.
-        length: N, tokens of a sentence.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         tokens: in a batch; there are tokens / N sentences.
-        place: encoder or decoder self-attention.
         padded: whether the last tenth of the sentences, at least one, are padded by a tenth of their length.
-        rounds: how often everything is timed.
 
     Returns:
         dict from name to a dict with ``forward`` and ``training`` (seconds of CPU time of a call, and of one with its
@@ -145,14 +129,7 @@ def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | Non
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench layers`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: padding is asked for in a decoder.
-    """
+    """Yield what ``posnet-bench layers`` prints."""
     if options.padded and options.place == "decoder":
         raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
     if options.mixers is None:

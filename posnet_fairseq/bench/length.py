@@ -51,9 +51,6 @@ def encoder_layer(mixers: Sequence[str], length: int, size: str = "base", rounds
 
     Args:
         mixers: names of mixers, with options as in :mod:`posnet_fairseq.bench.layers`.
-        length: tokens of the sentence.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        rounds: how often everything is timed.
 
     Returns:
         dict from name to a dict with ``seconds``, ``ratio`` (to attention) and ``bytes`` (allocated at once).
@@ -69,9 +66,7 @@ def decoder_step(mixers: Sequence[str], length: int, size: str = "base", rows: i
     """Time the decoding step that makes the last token of a sentence, and the reordering of the beam after it.
 
     Args:
-        mixers, size, rounds: as for :func:`encoder_layer`.
         length: tokens of the hypotheses, the new one counted.
-        rows: number of hypotheses.
 
     Returns:
         dict from name to a dict with ``seconds``, ``ratio`` (to attention) and ``bytes`` (of the decoder's state), with
@@ -163,14 +158,7 @@ class _FairseqStep:
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench length`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: a sentence is too short, or a mixer cannot stand in a decoder.
-    """
+    """Yield what ``posnet-bench length`` prints."""
     if min(options.lengths) < 2:
         raise UsageError(f"--lengths {min(options.lengths)}: give 2 or more.")
     for mixer in options.mixers:

@@ -31,11 +31,7 @@ Row = dict[str, Any]
 
 
 def show(options: argparse.Namespace) -> None:
-    """Print what the options of posnet-mixers ask for.
-
-    Raises:
-        UsageError: there is no such mixer, or an option is out of range.
-    """
+    """Print what the options of posnet-mixers ask for."""
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     mixer = _named(options.mixer) if options.mixer else None
@@ -64,13 +60,7 @@ def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
 
 
 def figures(size: str, words: int, length: int) -> Iterator[Row]:
-    """Yield what is known of every mixer: names, formula, paper, places, and costs as numbers.
-
-    Args:
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        length: N, tokens of a sentence.
-    """
+    """Yield what is known of every mixer: names, formula, paper, places, and costs as numbers."""
     for name in mixer_names():
         mixer = get_mixer(name)
         formula, paper = summary(mixer)

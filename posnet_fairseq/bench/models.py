@@ -38,8 +38,6 @@ def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> Tra
 
     Args:
         task: one of :func:`posnet_fairseq.fairseq_plugin.synthetic.task`.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        positions: tokens of the longest sentence.
     """
     shape = SIZES[size]
     options: dict[str, Any] = {
@@ -61,7 +59,6 @@ def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: i
     """posnet's model of a size, trained like :func:`fairseq_transformer`.
 
     Args:
-        task, size, positions: as for :func:`fairseq_transformer`.
         mixer: name of the mixer in encoder and decoder.
     """
     options = Namespace(
@@ -81,10 +78,7 @@ def random_sample(
     """A batch as fairseq makes it, padded on the left; a tenth of the sentences are a token shorter than the others.
 
     Args:
-        dictionary: of the random words.
-        sentences: in the batch.
         length: tokens of a sentence, end symbol counted.
-        device: of the tensors.
     """
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length), device=device)
     tokens[:, -1] = dictionary.eos()
@@ -123,9 +117,6 @@ def beam_search(
 
     Args:
         model: a translation model of posnet's, or of fairseq's.
-        task: with its dictionaries.
-        sample: the batch.
-        beam: number of hypotheses.
         length: tokens of every translation, without the end symbol.
     """
     model.eval()
@@ -153,12 +144,7 @@ def run(
 
     Args:
         mixers: names of mixers, each for encoder and decoder self-attention.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        sentences: in the batch.
         length: tokens of every sentence, source, target and translation.
-        beam: hypotheses in decoding.
-        rounds: how often everything is timed.
 
     Returns:
         dict from model to a dict with ``training`` (target tokens per second), ``decoding`` (sentences per second),
@@ -188,11 +174,7 @@ def run(
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench models`` prints.
-
-    Args:
-        options: of the command line.
-    """
+    """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
     for mixer in mixers:
         get_mixer(mixer, "--mixers")

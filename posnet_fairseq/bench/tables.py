@@ -6,12 +6,7 @@ from rich.table import Table
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table with a column of names and columns of figures.
-
-    Args:
-        title: of the table.
-        columns: titles of the columns of figures.
-    """
+    """A table with a column of names and columns of figures."""
     made = Table(title=title)
     made.add_column("", no_wrap=True)
     for column in columns:

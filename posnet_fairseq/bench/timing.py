@@ -34,7 +34,6 @@ def interleaved(
     A function may leave caches and memory to the next one in a state that makes it faster or slower.
 
     Args:
-        functions: functions without arguments, by name.
         rounds: counted rounds.
         warm_up: rounds before them, which are not counted.
         clock: returns seconds.

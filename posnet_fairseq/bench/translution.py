@@ -27,9 +27,6 @@ def written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) -> torch
     Args:
         mixer: of a decoder, without a gate, with matrices of all offsets.
         x: (B, N, D).
-
-    Returns:
-        (B, N, D).
     """
     heads, tokens = mixer.num_heads, [x, x, x]
     if isinstance(mixer, AlphaTranslution):
@@ -77,9 +74,6 @@ def products(length: int, sentences: int, embed_dim: int) -> Callable[[], None]:
 
     For each offset there are three in the forward pass, and in the backward pass three that are recomputed, three for
     the gradients of tokens and three for the gradients of matrices.
-
-    Args:
-        length, sentences, embed_dim: N, B, D.
     """
     device = default_device()
     tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (length * sentences, embed_dim))
@@ -106,8 +100,6 @@ def run(
     """Time causal mixers with their backward passes in turn.
 
     Args:
-        mixers: names, with options after plus signs.
-        length, sentences, embed_dim, num_heads: N, B, D, H.
         rounds: how often everything is timed; a formula written out only once.
         compare: also time the formulas written out, where there is enough memory.
 
@@ -157,14 +149,7 @@ def _written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor, baselin
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench translution`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: the width does not divide by the number of heads.
-    """
+    """Yield what ``posnet-bench translution`` prints."""
     if options.embed_dim % options.heads:
         raise UsageError(f"--heads {options.heads}: the width {options.embed_dim} does not divide by it.")
     for length in [*options.lengths, *options.alone]:

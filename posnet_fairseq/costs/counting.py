@@ -29,10 +29,6 @@ def build(
     """A model of a size with shared embeddings, in evaluation mode.
 
     Args:
-        mixer: name of a mixer.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        max_positions: L, of source and target.
         device: of its weights; they take no memory on ``meta``.
         options: of the model, as the command line has them.
     """
@@ -52,9 +48,7 @@ class Cost(NamedTuple):
     """Parameters of a model, and multiplications of a self-attention in its encoder.
 
     Attributes:
-        parameters: of the model.
         formula: what the mixer declares; None if it declares none.
-        operations: the number for one sentence.
     """
 
     parameters: int
@@ -63,12 +57,7 @@ class Cost(NamedTuple):
 
 
 def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
-    """Costs of a model in training, and with stored energies.
-
-    Args:
-        mixer, size, words: as for :func:`build`.
-        length: N, tokens of the sentence.
-    """
+    """Costs of a model in training, and with stored energies."""
     built = _different_layers(mixer, size)
     with NoRandomNumbers():
         model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
@@ -101,10 +90,6 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     A product and the sum that it is added to count once, as in papers. They are torch's own counts at three lengths
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise.
-
-    Args:
-        mixer: on the meta device.
-        length: N; in cross-attention also of the memory.
     """
     first = min(_reach(mixer), mixer.max_positions - 3)
     lengths = [first + 1, first + 2, first + 3]

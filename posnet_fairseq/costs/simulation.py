@@ -19,7 +19,6 @@ class Simulation(TorchDispatchMode):
 
     Attributes:
         now: bytes of all tensors that were made in this context and are still there.
-        peak: the largest value that :attr:`now` has had.
     """
 
     def __init__(self) -> None:

@@ -44,18 +44,12 @@ def training_memory(
 
     Args:
         mixer: name of the mixer of encoder and decoder.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
         tokens: of the batch on either side, padding counted: fairseq's ``--max-tokens``.
         words: entries of the dictionary, which both languages share.
         length: tokens of a sentence; a tenth of the sources have one token less.
-        precision: one of :data:`PRECISIONS`.
-        chunked: whether the loss is computed in chunks.
         gpu: as on a GPU, where attention has a kernel with dropout and chunks of energies are larger.
         distributed: whether there are other processes, to which legacy_ddp sends gradients from a buffer.
         options: of the model, as the command line has them.
-
-    Raises:
-        UsageError: the options make no model.
     """
     dtype, state_bytes = PRECISIONS[precision]
     positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}

@@ -47,14 +47,7 @@ def draw(folders: Sequence[str], place: Path) -> list[Path]:
     """Draw experiments.
 
     Args:
-        folders: that posnet-analog wrote.
         place: of the picture, without the suffix.
-
-    Returns:
-        the paths of the pictures.
-
-    Raises:
-        UsageError: a folder has no report, or all have one time and one number of bits.
     """
     experiments = [_read(Path(folder)) for folder in folders]
     labels = ("time since programming", "bits of the converters of outputs")

@@ -20,13 +20,10 @@ class Curve:
     """One panel.
 
     Attributes:
-        title: of the panel.
         axis: label of the vertical axis, with its unit.
         kind: of the records in a log, ``train_inner`` or ``valid``.
         value, updates: keys of the value and of the number of updates in a record.
-        noisy: whether neighbors are averaged, as batches differ.
         from_start: whether the axis is scaled for the first updates, too.
-        logarithmic: whether the vertical axis is logarithmic.
     """
 
     title: str
@@ -55,14 +52,8 @@ CURVES = {
 def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
     """Return the logs of runs, by the names of the runs in a picture.
 
-    Args:
-        runs: folders with a train.log, or logs.
-
     Returns:
         dict from name to a list of one path.
-
-    Raises:
-        UsageError: a run has no log, or the log no records.
     """
     logs: dict[str, list[Path]] = {}
     for run in map(Path, runs):
@@ -101,13 +92,8 @@ def draw(
     """Draw trainings.
 
     Args:
-        logs: logs of the runs of each system.
         path: of the picture, without the suffix.
-        names: keys of :data:`CURVES`.
         kinds: suffixes of the files.
-
-    Returns:
-        The paths of the files.
     """
     style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3

@@ -28,10 +28,7 @@ class Mixing:
     """What one mixer computes for one sentence. Tensors are of float32, on the CPU.
 
     Attributes:
-        place: ``encoder``, ``decoder`` or ``cross``.
         layer: counted from 1.
-        mixer: its name.
-        queries, keys: names of the N and M tokens.
         weights: α, (H, N, M), NaN where nothing is mixed; None if the mixer has none.
         energies: α̂ before the softmax, (H, N, M), NaN where `weights` are; None without a softmax.
         added: what is added to the product of query and key, (H, N, M), NaN where `weights` are; None if nothing is

@@ -33,11 +33,7 @@ _Picture = tuple[str, Callable[..., Figure], tuple]
 
 
 def without_sentence(path: str | Path) -> list[Mixing]:
-    """Return the static mixers of a checkpoint, with their weights and without their gates.
-
-    Raises:
-        UsageError: the checkpoint has no such mixers.
-    """
+    """Return the static mixers of a checkpoint, with their weights and without their gates."""
     state = read_model(path)
     with about(path):
         model = build_language_model(state) if is_language_model(state) else build_model(state)
@@ -72,17 +68,8 @@ def with_sentence(
 ) -> tuple[list[Mixing], str]:
     """Return the mixers of a translation model on a sentence and the model's own translation of it.
 
-    Args:
-        models: a list of one model.
-        vocabulary: of the model.
-        text: splits text into tokens.
-        sentence: plain text.
-
     Returns:
         The mixers' work, and the translation.
-
-    Raises:
-        UsageError: the sentence is empty or too long.
     """
     search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
     source = vocabulary.encode(text.encode(sentence))
@@ -96,15 +83,7 @@ def with_sentence(
 
 
 def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
-    """Return the mixers of a language model on a text.
-
-    Args:
-        model: a language model.
-        vocabulary, text, sentence: as for :func:`with_sentence`.
-
-    Raises:
-        UsageError: the text is empty or too long.
-    """
+    """Return the mixers of a language model on a text."""
     target = vocabulary.encode(text.encode(sentence))
     _check(sentence, target, model.max_positions())
     read = _named(model.read_before(target[None])[0], vocabulary.target_dictionary)
@@ -126,17 +105,7 @@ def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
 
 
 def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw weights, energies and profiles, and write the page weights.html.
-
-    Args:
-        mixings: of a model.
-        folder: of the pictures, which is made.
-        title: of the page.
-        report: where progress is shown.
-
-    Raises:
-        UsageError: no mixer has weights.
-    """
+    """Draw weights, energies and profiles, and write the page weights.html."""
     seen = [mixing for mixing in mixings if mixing.weights is not None]
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
@@ -173,14 +142,7 @@ _PROFILES: tuple[_Quantity, ...] = (
 
 
 def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw the latent weights of gates, and write the page gates.html.
-
-    Args:
-        mixings, folder, title, report: as for :func:`draw_weights`.
-
-    Raises:
-        UsageError: no mixer has such a gate.
-    """
+    """Draw the latent weights of gates, and write the page gates.html."""
     gated = [mixing for mixing in mixings if mixing.query_gates is not None and mixing.weights is not None]
     if not gated:
         raise UsageError(

@@ -56,7 +56,6 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tupl
 
     Args:
         width, height: in inches.
-        rows, columns: number of axes.
     """
     pyplot.rcParams["font.family"] = _families()
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, in the reader's fonts
@@ -84,9 +83,7 @@ def legend(made: Figure, order: Sequence[str] | None = None, fontsize: int = 9) 
     """Put a legend of the lines and points of all axes beside them.
 
     Args:
-        made: the figure.
         order: labels, in the order of the legend; default: as they were drawn.
-        fontsize: of the labels.
     """
     handles: dict[str, Any] = {}
     for axis in made.axes:
@@ -138,14 +135,7 @@ def files_of(path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """Refuse to replace files that posnet-plot did not make. Called before anything is drawn.
-
-    Args:
-        paths: of pictures and pages.
-
-    Raises:
-        UsageError: a file is there that something else made; or see :func:`posnet_fairseq.shared.files.check_place`.
-    """
+    """Refuse to replace files that posnet-plot did not make. Called before anything is drawn."""
     for path in paths:
         check_place(path)
         if path.is_file():
@@ -158,15 +148,7 @@ def refuse_foreign(paths: Iterable[Path]) -> None:
 
 
 def save(made: Figure, path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """Write a figure and close it.
-
-    Args:
-        made: a matplotlib figure.
-        path, kinds: as for :func:`files_of`.
-
-    Returns:
-        The paths of the files.
-    """
+    """Write a figure and close it."""
     paths = files_of(path, kinds)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # reported once: characters_without_font

@@ -28,18 +28,7 @@ WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT
 def batch_tokens(
     settings: RunSettings, data: TranslationData, device: Device, world: int, report: ProgressReporter
 ) -> int:
-    """The most tokens of one batch. A training that has begun keeps its own, unless others are asked for.
-
-    Args:
-        settings: of the run.
-        data: its dataset.
-        device: where it computes.
-        world: processes of all machines.
-        report: says what it has chosen.
-
-    Raises:
-        UsageError: not even the smallest batch fits into the memory of the GPUs.
-    """
+    """The most tokens of one batch. A training that has begun keeps its own, unless others are asked for."""
     kept = settings.max_tokens or _begun_with(settings)
     if kept:
         return kept

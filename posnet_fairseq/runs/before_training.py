@@ -49,9 +49,6 @@ class Planned:
     """A training that is about to begin.
 
     Attributes:
-        arguments: of fairseq-train.
-        average: number of checkpoints that will be averaged.
-        processes: of all machines.
         others: folders of checkpoints of runs that train on the same disk.
     """
 
@@ -66,9 +63,6 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
 
     Returns:
         More arguments for fairseq-train, and remarks for the user.
-
-    Raises:
-        UsageError: it would fail, or end without the checkpoints that are averaged.
     """
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
     from posnet_fairseq.inference.checkpoints import read_checkpoint
@@ -98,11 +92,7 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
 
 
 def try_options(arguments: Sequence[str]) -> None:
-    """Refuse arguments that fairseq-train would refuse.
-
-    Raises:
-        UsageError: there are some.
-    """
+    """Refuse arguments that fairseq-train would refuse."""
     with _silence():
         parse(arguments)
 
@@ -124,11 +114,7 @@ def _silence() -> Iterator[None]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that fairseq-train makes of its arguments.
-
-    Raises:
-        UsageError: fairseq-train would refuse them.
-    """
+    """Return the options that fairseq-train makes of its arguments."""
     from fairseq import options
     from fairseq.models import import_models
 
@@ -151,11 +137,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
-    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments.
-
-    Raises:
-        UsageError: fairseq-train would refuse them.
-    """
+    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments."""
     from fairseq import tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -166,14 +148,7 @@ def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
 
 
 def refuse_other_endings(cfg: Any) -> None:
-    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged.
-
-    Args:
-        cfg: fairseq's whole configuration.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged."""
     from fairseq.dataclass.configs import FairseqConfig
 
     for section in ("dataset", "optimization", "checkpoint"):
@@ -200,9 +175,6 @@ def repair(folder: Path) -> list[str]:
 
     Returns:
         a sentence about it, none if nothing was done.
-
-    Raises:
-        UsageError: it cannot be read now, for another reason than what is in it.
     """
     last = folder / "checkpoint_last.pt"
     found = damage(last) if last.exists() else ""
@@ -235,10 +207,6 @@ def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
 
     Args:
         before: configuration of the checkpoint that the training goes on from.
-        cfg: fairseq's whole configuration.
-
-    Raises:
-        UsageError: the schedule is another one.
     """
     from omegaconf import OmegaConf
 
@@ -254,13 +222,8 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
     """Refuse a training whose checkpoints would not fit on the disk.
 
     Args:
-        folder: of the checkpoints.
-        parameters: number of them in the model.
         checkpoints: most checkpoints that are there at a time.
         others: folders of checkpoints of runs whose training has not ended, which are taken to need equal room.
-
-    Raises:
-        UsageError: the disk has less room.
     """
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))

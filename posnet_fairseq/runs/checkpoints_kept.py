@@ -17,7 +17,6 @@ def most_kept(average: int, numbered: int) -> int:
     """The most checkpoints that are there at a time, copies counted.
 
     Args:
-        average: number of checkpoints that will be averaged.
         numbered: number of checkpoints that a whole training makes.
     """
     return min(2 * average + 1, numbered) + COPIES
@@ -28,11 +27,6 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
 
     It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
     all of these are kept, and checkpoints that the log says nothing about: it may have been lost.
-
-    Args:
-        folder: the --save-dir.
-        log: of fairseq-train, with the validation perplexities.
-        average: number of checkpoints that will be averaged.
     """
     paths: dict[int, Path] = {}
     for path in folder.glob("checkpoint_*.pt"):

@@ -34,10 +34,8 @@ class Work:
     """How the stages of a run are done: alone, or beside other runs.
 
     Attributes:
-        report: shows progress and remarks.
         environment: variables of commands, besides those of this process.
         others: folders of runs that train meanwhile on the same disk.
-        stopped: set when commands must end.
     """
 
     report: ProgressReporter = field(default_factory=ProgressReporter)
@@ -50,20 +48,15 @@ class CommandStage(stages.Stage):
     """A command of a run, done once.
 
     Args:
-        run: folder, which is made.
-        name: of the stage.
-        command: arguments, the program first.
         made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
         source: the file that it is made of, or None. A finished stage is done again when this is newer.
         settings: what it depends on; None: the command's own, see :func:`posnet_fairseq.runs.record.settings_of`.
-        remedy: what to do if these have changed.
         growing: a setting, a number. A stage that was done with less of it goes on.
 
     Attributes:
         environment: variables of the command, besides those of this process.
         prepare: called before the command, with nobody else at work in the folder.
         watch: called again and again while the command runs.
-        log: file with the output of all attempts.
     """
 
     def __init__(
@@ -93,11 +86,7 @@ class CommandStage(stages.Stage):
         return Record(self.run / f"{self.name}.json")
 
     def is_done(self) -> bool:
-        """Return whether nothing is left to do.
-
-        Raises:
-            UsageError: it was begun with other settings.
-        """
+        """Return whether nothing is left to do."""
         record, settings, name = self.record, self.settings, self._growing
         grows = name is not None and record.is_exceeded(name, int(settings[name]))
         if name is not None and grows:
@@ -114,11 +103,7 @@ class CommandStage(stages.Stage):
         return self.made.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
 
     def perform(self, report: ProgressReporter, lock: int) -> None:
-        """Run the command, and keep the record of the attempt.
-
-        Raises:
-            UsageError: it failed.
-        """
+        """Run the command, and keep the record of the attempt."""
         self.prepare()
         record = self.record
         environment = os.environ | self.environment
@@ -192,13 +177,8 @@ def do(
     """Do a stage with its progress shown, unless it is done.
 
     Args:
-        stage: what to do.
         work: how; None: alone.
-        unit, total: of what its bar counts.
         watcher: function from a report and the bar to what is called again and again while the command runs.
-
-    Raises:
-        UsageError: it failed; or another process works in the run's folder.
     """
     work = work or Work()
     report, stage.environment = work.report, work.environment

@@ -25,8 +25,6 @@ class Training:
 
     Attributes:
         launch: command in front of the arguments, which starts all processes.
-        arguments: of fairseq-train.
-        world: processes, of all machines.
     """
 
     launch: list[str]
@@ -40,11 +38,7 @@ class Training:
 
 
 def training(settings: RunSettings, data: TranslationData, device: Device, report: ProgressReporter) -> Training:
-    """Return the training of a run, whose batches are said in a report.
-
-    Raises:
-        UsageError: an update cannot be divided among the processes; or the machines do not know one another.
-    """
+    """Return the training of a run, whose batches are said in a report."""
     world = device.processes * settings.nodes
     # The fewest batches of at most max_tokens that hold an update. The tokens that batches of an earlier attempt had
     # give the number of batches that it had.
@@ -162,12 +156,7 @@ def translate(
     """The command that translates a test set.
 
     Args:
-        settings: of the run.
-        data: of the run.
-        device: that computes.
-        test_set: its name.
         output: file in the run's folder (default: named like the test set).
-        options: more options of posnet-translate.
     """
     run = settings.run
     placed = ["--cpu"] if device.kind == "cpu" else []

@@ -44,11 +44,7 @@ class ComparisonSettings(SystemsSettings):
 
 
 def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> list[str]:
-    """Return the systems that others are compared with: the settings', else the first two (of two systems, the first).
-
-    Raises:
-        UsageError: they are not among the systems, or more than two.
-    """
+    """Return the systems that others are compared with: the settings', else the first two (of two systems, the first)."""
     known = [system.name for system in systems]
     found = list(names(settings.baselines)) or known[: 2 if len(known) > 2 else 1]
     if not set(found) <= set(known) or len(found) > 2 or len(set(found)) < len(found):
@@ -57,11 +53,7 @@ def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> lis
 
 
 def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
-    """Return the run of a system with a seed.
-
-    Raises:
-        UsageError: the system's options are refused.
-    """
+    """Return the run of a system with a seed."""
     common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
     common["options"] = f"{settings.options} {system.options}".strip()  # the options of all, and its own
     made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
@@ -73,14 +65,7 @@ def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
 
 
 def check_options(jobs: Sequence[RunJob]) -> None:
-    """Refuse options that fairseq-train does not understand, before the first run begins.
-
-    Args:
-        jobs: one for each system.
-
-    Raises:
-        UsageError: there are some.
-    """
+    """Refuse options that fairseq-train does not understand, before the first run begins."""
     from posnet_fairseq.runs.before_training import try_options
 
     for each in jobs:
@@ -95,15 +80,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     """Train, average, precompute, translate, compare.
 
     Args:
-        settings: of the comparison.
         name: of the comparison; "": that of its systems.
-        suffix: put behind the names of all systems.
-
-    Returns:
-        the folder of the comparison.
-
-    Raises:
-        UsageError: it cannot begin, or runs failed.
     """
     from posnet_fairseq.runs.comparison import Comparison
 

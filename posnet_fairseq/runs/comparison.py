@@ -71,7 +71,6 @@ class Column:
     """A column of the report: a figure of each run of a system, and how it is shown.
 
     Attributes:
-        figure: function of a run's folder.
         over_runs: function that makes one figure of the figures of all runs.
         shown: function that makes a figure fit to read.
         stage: the stage whose speed it is, None if it is no speed.
@@ -125,23 +124,13 @@ def data_sentence(folder: Path) -> str:
 
 
 class Comparison:
-    """The folder of a comparison.
-
-    Args:
-        data: folder of the dataset.
-        folder: of the comparison, which is made.
-        runs: folders of the runs of each system.
-    """
+    """The folder of a comparison."""
 
     def __init__(self, data: Path, folder: Path, runs: Mapping[str, Sequence[Path]]):
         self.data, self.folder, self.runs = data, folder, runs
 
     def check(self) -> None:
-        """Refuse what stands in its way, before days of training rather than after.
-
-        Raises:
-            UsageError: a file is there that posnet did not write.
-        """
+        """Refuse what stands in its way, before days of training rather than after."""
         from posnet_eval.report import publish
         from posnet_fairseq.plots import style
 
@@ -150,15 +139,7 @@ class Comparison:
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
 
     def make(self, baselines: Sequence[str], metrics: str) -> None:
-        """Write comparison.yaml, score it into report/, and draw curves.png.
-
-        Args:
-            baselines: one or two systems.
-            metrics: names between commas.
-
-        Raises:
-            UsageError: posnet-score failed.
-        """
+        """Write comparison.yaml, score it into report/, and draw curves.png."""
         from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -241,12 +222,7 @@ def options_of(checkpoint: Path) -> Any:
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
-    """Sentences about what systems differ in from the baseline besides the mixer; none where that is nothing.
-
-    Args:
-        checkpoints: a translation model of each system.
-        baseline: one of the systems.
-    """
+    """Sentences about what systems differ in from the baseline besides the mixer; none where that is nothing."""
     options = {system: _besides_mixer(options_of(path)) for system, path in checkpoints.items()}
     usual = options[baseline]
     systems: dict[tuple[str, ...], list[str]] = {}  # by what they differ in

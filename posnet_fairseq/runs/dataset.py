@@ -13,8 +13,6 @@ class TranslationData:
     """A dataset for translation, as its card describes it.
 
     Attributes:
-        source: language.
-        target: language.
         key: hash of all that the data was made of.
         test_sets: their names; fairseq's, ``test`` and perhaps ``test1``.
         lowercase: whether the target side is in lower case, and so are translations: scores must ignore case.
@@ -33,11 +31,7 @@ class TranslationData:
         """The dataset in a folder.
 
         Args:
-            folder: of the dataset.
             dry_run: whether capitals stand for languages where there is no dataset.
-
-        Raises:
-            UsageError: there is no card, or it is not of a dataset for translation.
         """
         path = folder / CARD
         if not path.exists():

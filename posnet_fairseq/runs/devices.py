@@ -35,8 +35,6 @@ class Device:
     """Where a run computes.
 
     Attributes:
-        kind: ``gpu`` or ``cpu``.
-        processes: of each machine.
         precision: ``bf16``, ``fp16`` or ``fp32``.
         memory: bytes of each GPU, None on CPUs.
         threads: of each process on CPUs, None on GPUs.
@@ -50,11 +48,7 @@ class Device:
 
 
 def find_device(settings: TrainingSettings) -> Device:
-    """Return the device of a run on this machine.
-
-    Raises:
-        UsageError: the machine has fewer GPUs than asked for, or cannot train with that precision.
-    """
+    """Return the device of a run on this machine."""
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
@@ -77,7 +71,6 @@ class Share:
     """A part of a machine, for one of several runs at a time.
 
     Attributes:
-        environment: variables of its processes.
         gpus: number of GPUs, None on CPUs.
     """
 
@@ -86,15 +79,7 @@ class Share:
 
 
 def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
-    """Return the machine in equal parts.
-
-    Args:
-        jobs: number of parts.
-        settings: of all runs together.
-
-    Raises:
-        UsageError: the machine has fewer GPUs.
-    """
+    """Return the machine in equal parts."""
     count, _ = gpus()
     if jobs > 1 and settings.nodes > 1:
         refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
@@ -113,10 +98,6 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
 
 
 def visible_gpus(count: int) -> list[str]:
-    """The names of the GPUs in CUDA_VISIBLE_DEVICES. CUDA leaves out all names behind an unknown one.
-
-    Args:
-        count: number of GPUs that CUDA found.
-    """
+    """The names of the GPUs in CUDA_VISIBLE_DEVICES. CUDA leaves out all names behind an unknown one."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     return [name.strip() for name in names.split(",")][:count]

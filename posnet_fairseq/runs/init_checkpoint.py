@@ -23,12 +23,7 @@ def check_beginning(path: Path, model: nn.Module, cfg: Any) -> None:
     """Refuse a checkpoint whose weights are not those of a training's model.
 
     Args:
-        path: of the checkpoint, averaged or not.
         model: of the training, on the meta device. It is changed.
-        cfg: fairseq's whole configuration of the training.
-
-    Raises:
-        UsageError: it cannot be read, was trained with other options or dictionaries, or has stored energies.
     """
     state = read_checkpoint(path)
     if has_tables(state["model"]):

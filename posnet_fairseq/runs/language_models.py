@@ -61,15 +61,7 @@ class LanguageModelSettings(Settings):
 
 
 def check_mixers(names: tuple[str, ...], user_dir: Path | None = None) -> None:
-    """Refuse mixers that make no language model.
-
-    Args:
-        names: of mixers.
-        user_dir: folder that registers more mixers.
-
-    Raises:
-        UsageError: there are none, or one is unknown or stands in no decoder.
-    """
+    """Refuse mixers that make no language model."""
     if user_dir:
         import_user_dir(user_dir)
     from posnet_fairseq.registry import get_mixer
@@ -84,11 +76,7 @@ def check_mixers(names: tuple[str, ...], user_dir: Path | None = None) -> None:
 
 
 def train_language_models(settings: LanguageModelSettings) -> None:
-    """Train, evaluate, and print perplexities side by side.
-
-    Raises:
-        UsageError: a mixer cannot stand in a decoder, or a training failed.
-    """
+    """Train, evaluate, and print perplexities side by side."""
     check_mixers(settings.mixers, settings.user_dir)
     os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     data = _prepared(settings.text)
@@ -150,11 +138,7 @@ def _prepared(text: Path | None) -> Path:
 
 
 def perplexities(run: Path) -> tuple[float, float]:
-    """The perplexity of the validation set at its best, and of the test set by fairseq-eval-lm; per sentencepiece.
-
-    Raises:
-        UsageError: fairseq-eval-lm left sentences out; or a log lacks them.
-    """
+    """The perplexity of the validation set at its best, and of the test set by fairseq-eval-lm; per sentencepiece."""
     log = last_attempt(run / "eval.log")
     if "invalid sizes" in log:
         raise UsageError(f"{run / 'eval.log'}: fairseq-eval-lm left out blocks that are too long for the model.")
@@ -163,11 +147,7 @@ def perplexities(run: Path) -> tuple[float, float]:
 
 
 def parameters(run: Path) -> int:
-    """The number of parameters, as fairseq-train counted them.
-
-    Raises:
-        UsageError: the log lacks them.
-    """
+    """The number of parameters, as fairseq-train counted them."""
     log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
     found = re.search(r"num\. shared model params: ([\d,]+)", log) or _lacks(run / "train.log", "the parameters")
     return int(found[1].replace(",", ""))
@@ -178,15 +158,7 @@ def _lacks(log: Path, what: str) -> NoReturn:
 
 
 def print_table(seed: int, runs: Sequence[Path]) -> None:
-    """Print the table.
-
-    Args:
-        seed: of the runs.
-        runs: their folders.
-
-    Raises:
-        UsageError: a log lacks a figure.
-    """
+    """Print the table."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
     table.add_column("", no_wrap=True)
     for column in ("params", "train\ntokens/s", "perplexity\nvalidation", "perplexity\ntest"):

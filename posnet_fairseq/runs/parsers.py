@@ -61,11 +61,7 @@ def one_of(*names: str) -> Parse:
 
 
 def choose(text: str, names: Collection[str]) -> str:
-    """Return the name, if it is one of some.
-
-    Raises:
-        ValueError: it is not; names all and the nearest.
-    """
+    """Return the name, if it is one of some."""
     if text not in names:
         raise ValueError(f"choose one of {' '.join(names)}.{nearest(text, names)}")
     return text

@@ -40,7 +40,6 @@ def settings_of(
     """Return the options that the outcome of a command depends on, without :data:`FREE`.
 
     Args:
-        command: arguments, the program first.
         more: values that are not among its arguments, by name.
         places: folders by name; the name stands for the folder, which may be moved.
 

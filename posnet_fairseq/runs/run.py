@@ -32,11 +32,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     """Do the stages that are asked for.
 
     Args:
-        settings: of the run.
         work: how; None: alone.
-
-    Raises:
-        UsageError: one cannot begin, or failed.
     """
     if "score" in settings.stages:
         check_metrics(settings)
@@ -61,11 +57,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
 
 
 def check_metrics(settings: TrainingSettings) -> None:
-    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after.
-
-    Raises:
-        UsageError: one is missing.
-    """
+    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
         metric = get_metric(name, options)
@@ -117,12 +109,7 @@ def _check_test_set(settings: RunSettings) -> None:
 
 
 def prepare_data(settings: RunSettings) -> None:
-    """Make the dataset, unless it is there.
-
-    Raises:
-        UsageError: the folder is not one of posnet-prepare, or cannot be made.
-        SystemExit: posnet-prepare failed, and has said why.
-    """
+    """Make the dataset, unless it is there."""
     folder = settings.data_folder
     if (folder / "dataset.json").exists():
         say(f"{folder} is there")
@@ -141,11 +128,7 @@ def prepare_data(settings: RunSettings) -> None:
 
 
 def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command that speaks for itself, and that ends with this process.
-
-    Raises:
-        SystemExit: it failed; with its exit code.
-    """
+    """Run a command that speaks for itself, and that ends with this process."""
     code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
     if code:
         sys.exit(code if code > 0 else 128 - code)
@@ -164,12 +147,7 @@ def run_stage(
     """Do a stage.
 
     Args:
-        settings: of the run.
-        data: of the run.
-        name: of the stage.
         source: file of the run's folder that the command reads.
-        made: file that it makes.
-        command: arguments, the program first.
         records: more arguments, of what the file only records: it need not be made again when they change.
         work: how it is done; None: alone.
     """

@@ -189,11 +189,7 @@ class TrainingSettings(Settings):
         return short(self._runs())
 
     def check_writable(self, run: Path) -> None:
-        """Refuse a folder of a run, there or not, that cannot be written to.
-
-        Raises:
-            UsageError: it, or the nearest folder above that is there, is a file or write-protected.
-        """
+        """Refuse a folder of a run, there or not, that cannot be written to."""
         place = existing(run)
         if not self.dry_run and not (place.is_dir() and os.access(place, os.W_OK)):
             refuse("runs", self.runs or "runs", f"{place} is no folder that can be written to.")

@@ -22,12 +22,9 @@ def setting(
     """Return a field of a :class:`Settings`.
 
     Args:
-        help: its line in ``--help``.
-        default: parsed value where none is given.
         parse: function from text to a value; raises ValueError with what is allowed, as the end of a sentence, and
             before that, if it is not the whole text, with the part that is not allowed.
         positional: argparse's ``nargs`` of a setting that is no flag but words. Its text has NUL between the words.
-        metavar: name of its value in ``--help``.
     """
     metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar}
     return field(default=default, metadata=metadata)
@@ -59,11 +56,7 @@ class Settings:
 
     @classmethod
     def parsed(cls, texts: Mapping[str, str]) -> Self:
-        """Return settings of texts; an empty text counts as not given.
-
-        Raises:
-            UsageError: one is not what it may be.
-        """
+        """Return settings of texts; an empty text counts as not given."""
         values = {}
         for name, text in cls.completed({name: text for name, text in texts.items() if text != ""}).items():
             try:
@@ -83,25 +76,11 @@ class Settings:
         return texts
 
     def check(self) -> None:
-        """Refuse settings that do not fit together.
-
-        Raises:
-            UsageError: they do not.
-        """
+        """Refuse settings that do not fit together."""
 
     @classmethod
     def read(cls, target: str, words: Sequence[str], description: str, defaults: Mapping[str, str]) -> Self:
-        """Return the settings of a command line, else of its --config, else the target's defaults.
-
-        Args:
-            target: first word of the command line.
-            words: the others.
-            description: for ``--help``.
-            defaults: texts by name.
-
-        Raises:
-            UsageError: an option is unknown, or has a value that it may not have.
-        """
+        """Return the settings of a command line, else of its --config, else the target's defaults."""
         texts = cls._of_words(target, words, description)
         path = texts.pop("config", "")
         return cls.parsed({**defaults, **(cls._of_file(Path(path)) if path else {}), **texts})

@@ -17,13 +17,7 @@ LISTS = Path(__file__).with_name("lists")  # of the paper's tables
 
 @dataclass(frozen=True)
 class System:
-    """A system that is trained, with each seed.
-
-    Attributes:
-        name: of its runs, and in tables.
-        mixer: as in the name of an architecture.
-        options: of fairseq-train.
-    """
+    """A system that is trained, with each seed."""
 
     name: str
     mixer: str
@@ -31,16 +25,7 @@ class System:
 
 
 def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
-    """Return the class of a mixer.
-
-    Args:
-        arch: its name in architectures.
-        where: it was given, for the error's text.
-        user_dir: folder that registers more mixers.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """Return the class of a mixer."""
     if user_dir:
         import_user_dir(user_dir)
     import posnet_fairseq.mixers  # noqa: F401  (registers them)
@@ -56,15 +41,7 @@ def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
 
 
 def read_systems(path: str | Path, user_dir: Path | None = None) -> Sequence[System]:
-    """Return the systems of a file: a name, a mixer and options in each line, # before a remark.
-
-    Args:
-        path: of the file.
-        user_dir: folder that registers more mixers.
-
-    Raises:
-        UsageError: there are none, or a line does not fit.
-    """
+    """Return the systems of a file: a name, a mixer and options in each line, # before a remark."""
     systems = []
     for number, line in enumerate(read_lines(path, small=True), 1):
         words = line.partition("#")[0].strip().split(maxsplit=2)
@@ -76,16 +53,7 @@ def read_systems(path: str | Path, user_dir: Path | None = None) -> Sequence[Sys
 
 
 def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -> Sequence[System]:
-    """Return the systems, if they can be compared.
-
-    Args:
-        systems: at least one.
-        where: they come from, for the error's text.
-        user_dir: folder that registers more mixers.
-
-    Raises:
-        UsageError: they cannot.
-    """
+    """Return the systems, if they can be compared."""
     if not systems:
         raise UsageError(f"{where} names no system. Name at least one, such as transformer_pos.")
     found: set[str] = set()
@@ -102,11 +70,7 @@ def check(systems: Sequence[System], where: str, user_dir: Path | None = None) -
 
 
 def find_list(text: str) -> Path:
-    """Return the file of a list of systems: a path, or the name of a list that comes with posnet.
-
-    Raises:
-        ValueError: it is neither, or there are several, with NUL between them.
-    """
+    """Return the file of a list of systems: a path, or the name of a list that comes with posnet."""
     lists = {path.stem: path for path in sorted(LISTS.glob("*.txt"))}
     given, *others = text.split("\0")
     if others:
@@ -125,10 +89,6 @@ def chosen(path: Path | None, mixers: str, user_dir: Path | None = None) -> tupl
     Args:
         path: file of systems, or None.
         mixers: names between spaces or commas, "" if there is a file.
-        user_dir: folder that registers more mixers.
-
-    Raises:
-        UsageError: there are no systems, or a file and mixers.
     """
     if path and mixers:
         raise UsageError(f"{given('mixers', mixers)} beside {path}: give one of them.")

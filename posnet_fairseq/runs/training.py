@@ -80,18 +80,8 @@ def train(
     """Do the stage of a training, unless it is done. One that was done with fewer updates goes on.
 
     Args:
-        run: the run's folder.
-        launch: what starts fairseq-train.
-        arguments: of fairseq-train.
-        average: number of checkpoints that will be averaged.
-        world: processes, of all machines.
         work: how it is done; None: alone.
         more: settings that are not among the arguments, by name.
-        places: folders that may be moved, by name.
-        remedy: what to do if settings have changed.
-
-    Raises:
-        UsageError: it was begun with other options, cannot begin, or failed.
     """
     work = work or Work()
     folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))

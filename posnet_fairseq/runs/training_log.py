@@ -56,11 +56,7 @@ def cpu_seconds_per_update(path: Path | str) -> float | None:
 
 
 def best_validation(path: Path | str) -> tuple[float, int]:
-    """The least perplexity of the validation set in a log, and the number of updates until then.
-
-    Raises:
-        UsageError: the log has no validation.
-    """
+    """The least perplexity of the validation set in a log, and the number of updates until then."""
     found = [
         (values["valid_ppl"], int(values["valid_num_updates"])) for kind, values in records(path) if kind == "valid"
     ]

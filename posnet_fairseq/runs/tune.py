@@ -42,11 +42,7 @@ class TuneSettings(SystemsSettings):
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
-        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept.
-
-        Raises:
-            UsageError: a learning rate is given, in place of those to try.
-        """
+        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept."""
         if "lr" in texts:
             refuse("lr", texts["lr"], "a search tries several rates. Give them with --lrs.")
         return super().completed({"average": "1"} | texts)
@@ -57,9 +53,7 @@ class Trial:
     """A training with some values.
 
     Attributes:
-        values: by option.
         perplexity: of the validation set, the least; None if the training diverged.
-        updates: until then.
     """
 
     values: dict[str, str]
@@ -81,9 +75,6 @@ def tune(settings: TuneSettings) -> Path:
 
     Returns:
         the folder of the search: trials.json has all trials, tuned.txt the systems with the chosen options.
-
-    Raises:
-        UsageError: it cannot begin, options are chosen already, or runs failed.
     """
     name, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"

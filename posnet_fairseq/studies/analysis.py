@@ -23,12 +23,9 @@ class Analysis:
     """The results of a study, pooled over seeds.
 
     Args:
-        study: its protocol.
         results: of the runs of each system, see :func:`posnet_fairseq.studies.results.read_all`; at least one.
 
     Attributes:
-        systems: with results, in the protocol's order.
-        test_sets: names.
         metrics: of posnet-score and of the literature, by name.
     """
 
@@ -174,11 +171,7 @@ class Analysis:
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of points for which no other has less cost and as high a score, by cost: the Pareto front.
-
-    Args:
-        points: cost and score by name.
-    """
+    """Return the names of points for which no other has less cost and as high a score, by cost: the Pareto front."""
     kept: list[str] = []
     best = -np.inf
     for name, (_, score) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):

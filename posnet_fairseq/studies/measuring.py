@@ -101,11 +101,6 @@ def cost_of(
 ) -> dict[str, Any] | None:
     """Return what an update costs, relative to one of a baseline, see :mod:`posnet_fairseq.studies.update_cost`.
 
-    Args:
-        settings: of the run.
-        baseline: of a run with the same batches.
-        data, device: of both.
-
     Returns:
         ``relative``, ``other_seconds`` (of an update of the baseline) and ``updates`` (measured of each); None of a
         training on several processes.

@@ -37,7 +37,6 @@ def metrics_of(language: str, literature: Mapping[str, Any] | None, lowercase: b
     """Return the metrics of a study by name: BLEU and chrF of sacreBLEU, and BLEU as in the literature.
 
     Args:
-        language: into which is translated.
         literature: settings of the tokenizer of the literature; None: there is none.
         lowercase: ignore case, for data that are in lower case.
     """

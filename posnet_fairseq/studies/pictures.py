@@ -21,15 +21,10 @@ def publish(name: str, folder: Path, out: Path) -> list[Path]:
     """Write the tables of a study and draw it.
 
     Args:
-        name: of the study.
-        folder: of its results.
         out: folder of what is made, which is made if need be.
 
     Returns:
         The paths of what was made.
-
-    Raises:
-        UsageError: there is no such study, it has no results, or something stands in the way.
     """
     study = read_study(name)
     check_folder(out)

@@ -17,10 +17,7 @@ class Claim(Struct, frozen=True):
 
     Attributes:
         says: what it says, in a sentence without a full stop.
-        source: where it is said.
-        system: that it is about.
         expected: what it is in comparison with the other.
-        other: system.
     """
 
     says: str
@@ -47,7 +44,6 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         beams: sizes of the beam, of which each run takes the one with the highest BLEU on the validation set.
         baselines: two systems that all others are compared with.
         systems: by name, in the order in which they are trained.
-        test_sets: what they have, by name.
         literature: settings of the :class:`~posnet_fairseq.text.tokenizers.Tokenizer` by which translations and
             references get the form in which the literature scores them; None: they are scored as they are only.
         claims: that are tested, on the first test set.
@@ -71,11 +67,7 @@ def known_studies() -> tuple[str, ...]:
 
 
 def read_study(name: str) -> Study:
-    """Return the protocol of a study.
-
-    Raises:
-        UsageError: there is no such study.
-    """
+    """Return the protocol of a study."""
     known = known_studies()
     if name not in known:
         raise UsageError(f"{name}: there is no such study. Choose one of {', '.join(known)}.{nearest(name, known)}")

@@ -36,7 +36,6 @@ class Segments(Struct):
     lzma makes of the numbers themselves.
 
     Attributes:
-        shape: N and K.
         step: columns between n-grams of two lengths: 1 in BLEU, 3 in chrF.
         lzma: (4, K, N) bytes, compressed, in base64.
     """
@@ -56,11 +55,7 @@ def pack(statistics: FloatArray, step: Literal[1, 3]) -> Segments:
 
 
 def unpack(packed: Segments) -> FloatArray:
-    """Return (N, K) statistics that were packed.
-
-    Raises:
-        ValueError, lzma.LZMAError: they are damaged.
-    """
+    """Return (N, K) statistics that were packed."""
     segments, width = packed.shape
     if 4 * width * segments > _MOST_BYTES:
         raise ValueError(f"{segments} segments of {width} numbers are too many")
@@ -174,11 +169,7 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def read(path: Path, study: Study) -> Result:
-    """Return the result of a run of a study.
-
-    Raises:
-        UsageError: the file is damaged, is not named after its run, or is of another study.
-    """
+    """Return the result of a run of a study."""
     result: Result = read_json(path, Result, "result of a run of a study", "Remove it, and run that run again.")
     for metric in metrics_of(result.data.target, study.literature).values():
         for name, of in result.test_sets.items():
@@ -206,16 +197,7 @@ def _is_right(score: Score | None, metric: Metric, segments: int) -> bool:
 
 
 def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
-    """Return the results of a study's systems, by seed; systems without any are left out.
-
-    Args:
-        folder: of the results.
-        study: its protocol.
-
-    Raises:
-        UsageError: a file is no result of the study, see :func:`read`, is of other data or other settings than the
-            rest, or of a system that the study does not have; or there are none.
-    """
+    """Return the results of a study's systems, by seed; systems without any are left out."""
     found = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
     if not found:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")

@@ -68,20 +68,12 @@ class StudySettings(Settings):
 
 @dataclass(frozen=True)
 class StudyJob(RunJob):
-    """A run of a study, as a job beside others.
-
-    Attributes:
-        words: its command.
-    """
+    """A run of a study, as a job beside others."""
 
     words: tuple[str, ...] = ()
 
     def do(self, work: Work, gpus: int | None) -> None:
-        """Do it in a process of its own, whose CPU time is measured.
-
-        Raises:
-            UsageError: it failed.
-        """
+        """Do it in a process of its own, whose CPU time is measured."""
         with subprocess.Popen(
             self.words,
             env=os.environ | work.environment,
@@ -110,12 +102,7 @@ def _end_with(process: "subprocess.Popen[str]", stopped: threading.Event) -> Non
 
 
 def run_study(settings: StudySettings) -> None:
-    """Make the runs that have no result yet.
-
-    Raises:
-        UsageError: the study has no such system or seed, the folder has results that the new ones could not be
-            compared with, or runs failed.
-    """
+    """Make the runs that have no result yet."""
     study = read_study(settings.study)
     jobs = [
         StudyJob(system, _run_settings(study, system, seed, settings), STAGES, _words(system, seed, settings))
@@ -175,11 +162,7 @@ def _words(system: str, seed: int, settings: StudySettings) -> tuple[str, ...]:
 
 
 def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
-    """Return whether a run's result is there.
-
-    Raises:
-        UsageError: it was made under another protocol.
-    """
+    """Return whether a run's result is there."""
     path = results.path_of(settings.results_folder, job.system, job.settings.seed)
     if not path.exists():
         return False

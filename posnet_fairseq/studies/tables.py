@@ -124,8 +124,6 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
     """Whether a claim holds: "yes", "no", "no (better)", "no (worse)" or "cannot say".
 
     Args:
-        claim: of a paper.
-        contrast: of its two systems.
         margin: the largest difference of systems that are equally good.
     """
     if claim.expected == "equal":

@@ -65,7 +65,6 @@ def sections(gpus: int, bf16: bool, scratch: Path) -> Iterator[Section]:
     Args:
         gpus: number of GPUs; 0: tests have a simulated one, and all else runs on the CPU, with small sizes.
         bf16: whether all of them compute in bfloat16.
-        scratch: a folder for data and models.
     """
     measures = f"{shlex.quote(sys.executable)} -m posnet_fairseq.bench.gpu_check.measures"
     smi = ("nvidia-smi",) if shutil.which("nvidia-smi") else ()

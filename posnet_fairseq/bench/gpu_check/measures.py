@@ -37,15 +37,7 @@ OPERATIONS = 12  # in a profile
 
 
 def write_text(prefix: Path, lines: int, words: int, length: int, seed: int = 1) -> None:
-    """Write PREFIX.en and PREFIX.de: every target sentence has the words of its source, reversed and renamed.
-
-    Args:
-        prefix: of both paths.
-        lines: sentence pairs.
-        words: distinct words that sentences are drawn from.
-        length: words of each sentence.
-        seed: of the drawing.
-    """
+    """Write PREFIX.en and PREFIX.de: every target sentence has the words of its source, reversed and renamed."""
     drawn = random.Random(seed)
     sentences = [[drawn.randrange(words) for _ in range(length)] for _ in range(lines)]
     for language, word, order in (("en", "a", 1), ("de", "b", -1)):
@@ -54,11 +46,7 @@ def write_text(prefix: Path, lines: int, words: int, length: int, seed: int = 1)
 
 
 def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None:
-    """Bytes that fairseq-train allocates at most in a few updates; None on a CPU, where it does not say so.
-
-    Raises:
-        UsageError: it fails.
-    """
+    """Bytes that fairseq-train allocates at most in a few updates; None on a CPU, where it does not say so."""
     has_gpu = torch.cuda.is_available()
     command = ["fairseq-train", str(data), "--user-dir", str(Path(__file__).parents[2])]
     command += (
@@ -76,11 +64,7 @@ def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None
 
 
 def memory(scratch: Path) -> None:
-    """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train.
-
-    Args:
-        scratch: folder for made-up data.
-    """
+    """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train."""
     rows = ON_GPU if torch.cuda.is_available() else ON_CPU
     folder, words = scratch / "memory", 30000 if torch.cuda.is_available() else 500
     if not (folder / "bin" / "dict.de.txt").exists():

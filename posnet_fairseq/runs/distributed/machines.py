@@ -22,13 +22,6 @@ def agreed_arguments(arguments: list[str]) -> list[str]:
     """Arguments for fairseq-train, equal in all processes but for names of folders.
 
     The recipe on the first machine looks at the checkpoint and may add some; the others get them from there.
-
-    Args:
-        arguments: of this process.
-
-    Raises:
-        ValueError: the machines were given different things, or do not share the run's folder. All processes raise it,
-            with one sentence.
     """
     try:
         store, rank, world = next(rendezvous("env://", timeout=ANSWER))
@@ -41,10 +34,6 @@ class Share:
     """What a process tells the others.
 
     Args:
-        machine: number of the process's machine.
-        processes: of that machine.
-        arguments: for fairseq-train.
-        dataset: key of its data.
         record: of the attempt, a file in the run's folder that the first machine has just written.
     """
 
@@ -97,9 +86,6 @@ def agree(store: Store, rank: int, world: int, share: Share) -> list[str]:
 
     Args:
         store: which all processes see, and nobody has used before.
-        rank: of this process.
-        world: how many there are.
-        share: of this process.
     """
     if rank == 0:
         store.set("posnet/first", share.message())
