@@ -48,13 +48,13 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _named(name: str) -> type[TokenMixer]:
-    """The mixer that is called so, or has such architectures."""
+    """Return the mixer that is called so, or has such architectures."""
     names = {get_mixer(name).arch: name for name in mixer_names()}
     return get_mixer(names.get(name, name), "posnet-mixers")
 
 
 def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
-    """The formula and the paper of a mixer, from the first paragraph of its docstring."""
+    """Return the formula and the paper of a mixer, from the first paragraph of its docstring."""
     formula, _, paper = (inspect.getdoc(mixer) or "").split("\n\n")[0].replace("\n", " ").partition(": ")
     return formula, paper.rstrip(".")
 
@@ -112,7 +112,7 @@ def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _values(field: dataclasses.Field) -> str:
-    """The values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
+    """Return the values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
     if plain_type(field) is bool:
         return ""
     allowed = choices(field)

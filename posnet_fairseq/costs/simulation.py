@@ -12,18 +12,15 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 
 class Simulation(TorchDispatchMode):
-    """A context in which floating-point tensors have no content, and every tensor's bytes are counted.
+    """A context in which floating-point tensors have no content, and all bytes are counted, those at the peak, too.
 
     Integers and booleans are computed: what a model asks of its tokens and masks has its real answer. Memory that an
     operator of torch takes within itself is not counted.
-
-    Attributes:
-        now: bytes of all tensors that were made in this context and are still there.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = self.peak = 0
+        self.now = self.peak = 0  # bytes of tensors that were made here and are still there, and the most of them
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
 
@@ -59,7 +56,7 @@ class Simulation(TorchDispatchMode):
 
 
 def _makes_integers(arguments: Iterable[Any], func: Any) -> bool:
-    """Whether an operation reads integers and booleans only, or makes them of numbers."""
+    """Return whether an operation reads integers and booleans only, or makes them of numbers."""
     tensors = [each for each in arguments if isinstance(each, Tensor)]
     if tensors:
         return not any(each.is_floating_point() or each.is_complex() for each in tensors)

@@ -38,18 +38,11 @@ def training_memory(
     distributed: bool = False,
     **options: Any,
 ) -> int:
-    """Bytes of all tensors at the peak of a training step, in fairseq with ``fused_adam``.
+    """Return the bytes of all tensors at the peak of a training step, in fairseq with ``fused_adam``.
 
-    A GPU needs more: its context, and what its allocator leaves between tensors.
-
-    Args:
-        mixer: name of the mixer of encoder and decoder.
-        tokens: of the batch on either side, padding counted: fairseq's ``--max-tokens``.
-        words: entries of the dictionary, which both languages share.
-        length: tokens of a sentence; a tenth of the sources have one token less.
-        gpu: as on a GPU, where attention has a kernel with dropout and chunks of energies are larger.
-        distributed: whether there are other processes, to which legacy_ddp sends gradients from a buffer.
-        options: of the model, as the command line has them.
+    A GPU needs more: its context, and what its allocator leaves between tensors. The batch has so many tokens on either
+    side, padding counted, in sentences of a length; a tenth of the sources have one token less. With ``gpu`` attention
+    has a kernel with dropout and chunks of energies are larger. Distributed, legacy_ddp sends gradients from a buffer.
     """
     dtype, state_bytes = PRECISIONS[precision]
     positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}
