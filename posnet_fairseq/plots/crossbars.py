@@ -44,11 +44,7 @@ class _Experiment:
 
 
 def draw(folders: Sequence[str], place: Path) -> list[Path]:
-    """Draw experiments.
-
-    Args:
-        place: of the picture, without the suffix.
-    """
+    """Draw folders of posnet-analog, and return the paths; the place of the picture is without the suffix."""
     experiments = [_read(Path(folder)) for folder in folders]
     labels = ("time since programming", "bits of the converters of outputs")
     panels = [along for along in range(len(labels)) if any(len(one.course(along)) > 1 for one in experiments)]

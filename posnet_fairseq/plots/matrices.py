@@ -31,12 +31,7 @@ FAR = 24  # tokens that are shown on either side, at least; twice the clip dista
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix with a title.
-
-    Attributes:
-        matrix: (N, M), NaN where nothing is mixed.
-        scale: the quantity, for the color bar. Panels of one scale share their colors; negative values have another.
-    """
+    """A matrix, (N, M), NaN where nothing is mixed. Panels of one scale share their colors and color bar."""
 
     title: str
     matrix: Tensor
@@ -49,11 +44,7 @@ def title_of(mixing: Mixing, what: str) -> str:
 
 
 def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
-    """Return a figure with the matrix of each head.
-
-    Args:
-        matrices: (H, N, M), NaN where nothing is mixed.
-    """
+    """Return a figure with the matrix of each head, (H, N, M), NaN where nothing is mixed."""
     panels = [Panel(f"head {head}", matrix, what) for head, matrix in enumerate(matrices, 1)]
     return grid(mixing, panels, min(4, len(panels)), what)
 
@@ -128,12 +119,7 @@ def short(name: str) -> str:
 
 
 def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
-    """Return a figure of means over the pairs of each distance.
-
-    Args:
-        take: returns the numbers of a mixing, (H, N, M).
-        what: the quantity, for the title and the axis.
-    """
+    """Return a figure of means over the pairs of each distance, of mixings of one place, by layer."""
     made, axes = style.panels(len(mixings), 3, (3.9, 2.9), (1.6, 0.9))
     for axis, mixing in zip(axes, mixings, strict=True):
         distances, means = mixing.by_distance(take(mixing))

@@ -26,8 +26,6 @@ from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.model import Transformer
 
 POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
-
-
 # The name of a picture, and the function that draws it, with its arguments.
 _Picture = tuple[str, Callable[..., Figure], tuple]
 
@@ -66,11 +64,7 @@ def _unknown_words(side: Any) -> Tensor:
 def with_sentence(
     models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
-    """Return the mixers of a translation model on a sentence and the model's own translation of it.
-
-    Returns:
-        The mixers' work, and the translation.
-    """
+    """Return the mixers of a translation model, alone in a list, on a sentence and its own translation of it."""
     search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
     source = vocabulary.encode(text.encode(sentence))
     _check(sentence, source, models[0].encoder.max_positions())
@@ -91,12 +85,10 @@ def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, 
 
 
 def _check(sentence: str, tokens: Tensor, limit: int) -> None:
-    if is_blank(sentence):
-        raise UsageError("--sentence is empty. Give a sentence of the source language, or text for a language model.")
-    if len(tokens) > limit:
+    if is_blank(sentence) or len(tokens) > limit:
         raise UsageError(
-            f"--sentence has {len(tokens)} tokens (its end symbol counted), the model takes {limit}. "
-            "Give a shorter one."
+            f"--sentence has {len(tokens)} tokens (its end symbol counted). Give one of the source language, or text "
+            f"for a language model, with words in it and {limit} tokens at most."
         )
 
 
@@ -110,10 +102,8 @@ def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: Pr
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
         raise UsageError(f"no mixer of this model ({_mixers(mixings)}) has weights to draw.")
-    _refuse_no_numbers(seen)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
-    _say_missing_characters(seen, report)
     figures: list[_Picture] = [
         (f"{name}.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, take(mixing), what))
         for name, take, what in _OF_HEADS
@@ -149,24 +139,12 @@ def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: Prog
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
-    _refuse_no_numbers(gated)
-    _say_missing_characters(gated, report)
     figures: list[_Picture] = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
             figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report, gated, "gates.html", title)
-
-
-def _refuse_no_numbers(mixings: Iterable[Mixing]) -> None:
-    for mixing in mixings:
-        assert mixing.weights is not None
-        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
-            raise UsageError(
-                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
-                "there is nothing to draw. Take an earlier checkpoint."
-            )
 
 
 def _write(
@@ -178,6 +156,20 @@ def _write(
     title: str,
 ) -> None:
     """Write pictures and their page, or nothing if one of the files exists and posnet-plot did not make it."""
+    for mixing in mixings:
+        assert mixing.weights is not None
+        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
+            raise UsageError(
+                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
+                "there is nothing to draw. Take an earlier checkpoint."
+            )
+    missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
+    if missing:
+        first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
+        report.say(
+            f"no font of this machine has {first}: the PNG files show boxes instead; the page and the SVG files use "
+            "the fonts of the reader. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     files = [file for name, *_ in figures for file in style.files_of(folder / name)]
     style.refuse_foreign([*files, folder / name_of_page])
@@ -187,16 +179,6 @@ def _write(
             bar.advance(1)
     with replacing(folder / name_of_page) as temporary:
         temporary.write_text(page.render(mixings, shown(title)), encoding="utf-8", newline="\n")
-
-
-def _say_missing_characters(mixings: Iterable[Mixing], report: ProgressReporter) -> None:
-    missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
-    if missing:
-        first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
-        report.say(
-            f"no font of this machine has {first}: the PNG files show boxes instead; the page and the SVG files use "
-            "the fonts of the reader. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
-        )
 
 
 def _mixers(mixings: Iterable[Mixing]) -> str:
