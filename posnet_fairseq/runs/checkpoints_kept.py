@@ -14,11 +14,7 @@ COPIES = 3
 
 
 def most_kept(average: int, numbered: int) -> int:
-    """The most checkpoints that are there at a time, copies counted.
-
-    Args:
-        numbered: number of checkpoints that a whole training makes.
-    """
+    """Return the most checkpoints, copies counted, that a training with so many numbered ones keeps at a time."""
     return min(2 * average + 1, numbered) + COPIES
 
 
@@ -28,11 +24,8 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
     It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
     all of these are kept, and checkpoints that the log says nothing about: it may have been lost.
     """
-    paths: dict[int, Path] = {}
-    for path in folder.glob("checkpoint_*.pt"):
-        match = _NUMBERED.fullmatch(path.name)
-        if match:
-            paths[int(match.group(1))] = path
+    found = {path: _NUMBERED.fullmatch(path.name) for path in folder.glob("checkpoint_*.pt")}
+    paths = {int(match[1]): path for path, match in found.items() if match}
     if len(paths) <= average:
         return
     valid: dict[float, float] = {}

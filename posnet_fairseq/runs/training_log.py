@@ -14,7 +14,7 @@ _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 
 
 def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The kind, ``train_inner`` or ``valid``, and the values of every record in a log, numbers as floats.
+    """Yield the kind, ``train_inner`` or ``valid``, and the values of every record in a log, numbers as floats.
 
     A line that is not written to its end yet, or is damaged, is left out.
     """
@@ -33,33 +33,31 @@ def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def training_speed(path: Path | str) -> float | None:
-    """The median of target tokens a second in a log, of all processes together; None if it has none."""
+    """Return the median of target tokens a second in a log, of all processes together; None if it has none."""
     rates = [values["wps"] for kind, values in records(path) if kind == "train_inner"]
     return statistics.median(rates) if rates else None
 
 
 def cpu_seconds_per_update(path: Path | str) -> float | None:
-    """CPU seconds of an update in a log, validations and checkpoints included; None if it does not have them.
+    """Return CPU seconds of an update in a log, validations and checkpoints included; None if it does not have them.
 
     The start of the program does not count, nor does work that was lost with an interruption.
     """
     found = [
-        (int(values["num_updates"]), values["cpu"])
+        (values["num_updates"], values["cpu"])
         for kind, values in records(path)
         if kind == "train_inner" and "cpu" in values
     ]
     steps = [(late[0] - early[0], late[1] - early[1]) for early, late in itertools.pairwise(found)]
     # A training that goes on counts CPU seconds from 0 again.
-    steps = [(updates, seconds) for updates, seconds in steps if updates > 0 and seconds > 0]
-    updates = sum(step[0] for step in steps)
-    return sum(step[1] for step in steps) / updates if updates else None
+    steps = [step for step in steps if min(step) > 0]
+    return sum(seconds for _, seconds in steps) / sum(updates for updates, _ in steps) if steps else None
 
 
 def best_validation(path: Path | str) -> tuple[float, int]:
-    """The least perplexity of the validation set in a log, and the number of updates until then."""
-    found = [
-        (values["valid_ppl"], int(values["valid_num_updates"])) for kind, values in records(path) if kind == "valid"
-    ]
+    """Return the least perplexity of the validation set in a log, and the number of updates until then."""
+    valid = (values for kind, values in records(path) if kind == "valid")
+    found = [(values["valid_ppl"], int(values["valid_num_updates"])) for values in valid]
     if not found:
         raise UsageError(f"{path} lacks validation perplexities: it may have been cut. Remove its run and run again.")
     return min(found)
