@@ -27,24 +27,6 @@ def test_every_mixer_is_measured():
     assert results[models.BASELINE][0].ratio == pytest.approx(1)
 
 
-def test_each_side_trains_with_its_own_criterion_and_optimizer(monkeypatch):
-    used = []
-
-    def noting(name, cls):
-        return lambda *arguments, **options: used.append(name) or cls(*arguments, **options)
-
-    for module, name in (
-        *((models, "LabelSmoothedCrossEntropyCriterion"), (models.chunked_loss, "LabelSmoothedCrossEntropyCriterion")),
-        *((models, "Adam"), (models, "FusedAdam")),
-    ):
-        monkeypatch.setattr(module, name, noting(f"{module.__name__.split('.')[-1]}.{name}", getattr(module, name)))
-    models.run(["rposnet"], sentences=2, length=3, beam=1, rounds=1, words=50)
-    assert used == [
-        *("models.LabelSmoothedCrossEntropyCriterion", "models.Adam"),
-        *("chunked_loss.LabelSmoothedCrossEntropyCriterion", "models.FusedAdam"),
-    ]
-
-
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_every_layer_is_measured(place):
     names = [name for name in mixer_names() if place in get_mixer(name).places]

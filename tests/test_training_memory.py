@@ -8,8 +8,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 
 from posnet_fairseq.bench.models import random_sample
 from posnet_fairseq.bench.timing import peak_bytes
-from posnet_fairseq.costs.simulation import Simulation
-from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.costs.training_memory import Simulation, training_memory
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.mixers import fouriernet

@@ -1,10 +1,13 @@
 """From a checkpoint to pictures of its mixers."""
 
+import base64
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -14,7 +17,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_language_model, build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.plots import matrices, page, style
+from posnet_fairseq.plots import matrices, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -25,6 +28,7 @@ from posnet_fairseq.text.pipeline import TextPipeline
 from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.model import Transformer
 
+LEVELS = 65534  # steps between the smallest and the largest number of a head on the page
 POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
 # The name of a picture, and the function that draws it, with its arguments.
 _Picture = tuple[str, Callable[..., Figure], tuple]
@@ -178,7 +182,47 @@ def _write(
             style.save(draw(*arguments), folder / name)
             bar.advance(1)
     with replacing(folder / name_of_page) as temporary:
-        temporary.write_text(page.render(mixings, shown(title)), encoding="utf-8", newline="\n")
+        temporary.write_text(render(mixings, shown(title)), encoding="utf-8", newline="\n")
+
+
+def render(mixings: Sequence[Mixing], title: str) -> str:
+    """Return the HTML of a page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    # "<" in a token must not end the script element that contains the data.
+    data = json.dumps([_content(mixing) for mixing in mixings], ensure_ascii=False).replace("<", "\\u003c")
+    return environment.get_template("page.html").render(title=title, data=data)
+
+
+def _content(mixing: Mixing) -> dict[str, object]:
+    shown = {"mixing weights α": mixing.weights, "energies before the softmax": mixing.energies}
+    shown["what positions add to energies"] = mixing.added
+    if mixing.query_gates is not None and mixing.weights is not None:
+        shown["latent weights β of the gate"] = mixing.gates
+        shown["α·β"] = mixing.weights * mixing.gates
+    return {
+        "place": matrices.PLACES[mixing.place],
+        "layer": mixing.layer,
+        "mixer": mixing.mixer,
+        "queries": mixing.queries,
+        "keys": mixing.keys,
+        "queryAxis": matrices.QUERIES[mixing.place],
+        "keyAxis": matrices.KEYS[mixing.place],
+        "at": mixing.at.tolist() if mixing.scaled else None,
+        "reach": mixing.reach,
+        "shown": {name: [_packed(head) for head in heads] for name, heads in shown.items() if heads is not None},
+    }
+
+
+def _packed(matrix: Tensor) -> dict[str, float | str]:
+    """Return the ends of a matrix's numbers, and all of them as steps between these; NaN is one step more."""
+    there = matrix[matrix.isfinite()]
+    low, high = (float(there.min()), float(there.max())) if len(there) else (0.0, 0.0)
+    steps = ((matrix - low) / (high - low or 1.0) * LEVELS).round()
+    steps = torch.where(matrix.isfinite(), steps, LEVELS + 1)
+    numbers = steps.flatten().to(torch.int32).numpy().astype("<u2")
+    return {"low": low, "high": high, "steps": base64.b64encode(numbers.tobytes()).decode()}
 
 
 def _mixers(mixings: Iterable[Mixing]) -> str:

@@ -33,7 +33,7 @@ def find_mixer(arch: str, where: str, user_dir: Path | None = None) -> Any:
     mixers = [get_mixer(name) for name in mixer_names()]
     known = {mixer.arch: mixer for mixer in sorted(mixers, key=lambda mixer: mixer.arch)}
     other = [f" Did you mean {mixer.arch}?" for mixer in mixers if mixer.name == arch]
-    check_known(f"{where} {arch}", arch, known, *other)
+    check_known(f"{where} {arch or '(none)'}", arch, known, *other)
     return known[arch]
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.checkpoints_kept import remove_old
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_of
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.training_log import records, remove_old
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.records import Record

@@ -1,7 +1,8 @@
-"""Logs of fairseq-train with ``--log-format json``."""
+"""Logs of fairseq-train with ``--log-format json``, and the checkpoints that are still needed by what they say."""
 
 import itertools
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterator
@@ -9,8 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.selection import best_index
 
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
+_NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+# checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
+# room are taken by averaged.pt and precomputed.pt.
+COPIES = 3
 
 
 def records(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -68,3 +74,31 @@ def _number(value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError):
         return value
+
+
+def most_kept(average: int, numbered: int) -> int:
+    """Return the most checkpoints, copies counted, that a training with so many numbered ones keeps at a time."""
+    return min(2 * average + 1, numbered) + COPIES
+
+
+def remove_old(folder: Path, log: Path, average: int) -> None:
+    """Remove numbered checkpoints that posnet-average can no longer choose.
+
+    It takes the best one on the validation set and the average - 1 that follow it, or the last ones where fewer follow:
+    all of these are kept, and checkpoints that the log says nothing about: it may have been lost.
+    """
+    found = {path: _NUMBERED.fullmatch(path.name) for path in folder.glob("checkpoint_*.pt")}
+    paths = {int(match[1]): path for path, match in found.items() if match}
+    if len(paths) <= average:
+        return
+    valid: dict[float, float] = {}
+    for kind, values in records(log):
+        if kind == "valid":
+            perplexity = values["valid_ppl"]
+            valid[values["valid_num_updates"]] = perplexity if math.isfinite(perplexity) else math.inf
+    updates = sorted(paths)
+    best = best_index([valid.get(number) for number in updates])
+    kept = {*updates[best : best + average], *updates[-average:]}
+    for number in updates:
+        if number in valid and number not in kept:
+            paths[number].unlink()

@@ -11,7 +11,7 @@ from PIL import Image
 
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.plots import comparison, curves, matrices, page, style
+from posnet_fairseq.plots import comparison, curves, matrices, of_model, style
 from posnet_fairseq.plots.inspection import Mixing
 from support.building import WORDS, build_language_model, language_model_options
 from support.checkpoints import checkpoint
@@ -45,8 +45,8 @@ def content(path):
 
 def unpacked(head, shape):
     steps = np.frombuffer(base64.b64decode(head["steps"]), "<u2").astype(float)
-    values = head["low"] + steps * (head["high"] - head["low"]) / page.LEVELS
-    values[steps > page.LEVELS] = np.nan
+    values = head["low"] + steps * (head["high"] - head["low"]) / of_model.LEVELS
+    values[steps > of_model.LEVELS] = np.nan
     return torch.tensor(values.reshape(shape))
 
 
@@ -266,7 +266,7 @@ def test_long_chinese_sentences_and_many_heads(tmp_path):
     svg = (tmp_path / "figure.svg").read_text()
     assert ">head 16<" in svg
     assert "第" not in svg
-    (tmp_path / "page.html").write_text(page.render([mixing], "title"))
+    (tmp_path / "page.html").write_text(of_model.render([mixing], "title"))
     assert content(tmp_path / "page.html")[0]["keys"] == tokens
     few = matrices.of_heads(
         Mixing(**(vars(mixing) | {"queries": tokens[:4], "keys": tokens[:4], "at": torch.arange(4)})),

@@ -44,7 +44,7 @@ def test_file_of_systems(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("rposnet\n", "system rposnet: mixer : choose one of"),
+        ("rposnet\n", "system rposnet: mixer (none): choose one of"),
         ("a rposnet\n\na shaw\n", "'a': this name is there twice"),
         ("a/b rposnet\n", "'a/b': give a name of letters"),
         ("a rposnt\n", "Did you mean rposnet"),

@@ -21,7 +21,7 @@ from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.studies import measuring, protocol, results, running
+from posnet_fairseq.studies import protocol, results, running
 from posnet_fairseq.studies.running import StudySettings
 from support.corpus import make_corpus
 from support.study import result as study_result
@@ -73,7 +73,7 @@ def test_scores_ignore_case_if_the_dataset_does(tmp_path, monkeypatch, lowercase
         (run.settings.run / output).write_text("\n".join(outputs[int(stage.removeprefix("beam-"))]))
 
     monkeypatch.setattr(Run, "stage", translate)
-    monkeypatch.setattr(measuring.commands, "translate", lambda *arguments: [])
+    monkeypatch.setattr(running.commands, "translate", lambda *arguments: [])
     settings = RunSettings.parsed({"mixer": "rposnet", "data": str(tmp_path), "runs": str(tmp_path)})
     data = TranslationData("en", "de", "key", lowercase=lowercase)
     expected = {
@@ -82,7 +82,7 @@ def test_scores_ignore_case_if_the_dataset_does(tmp_path, monkeypatch, lowercase
     }
     metrics = protocol.read_study("convergence").metrics("de", lowercase)
     run = Run(settings, data, None, Work())
-    assert measuring.choose_beam(run, (2, 3), metrics["bleu"]) == (2 if lowercase else 3, expected)
+    assert running.choose_beam(run, (2, 3), metrics["bleu"]) == (2 if lowercase else 3, expected)
     scores = results.scored(metrics, settings.run / "valid.beam2.de", tmp_path / "valid.de")
     assert scores["chrf"].signature["case"] == ("lc" if lowercase else "mixed")
 
