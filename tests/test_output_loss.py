@@ -5,7 +5,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from torch.nn.functional import linear
 
-from posnet_fairseq.bench.memory import peak_bytes
+from posnet_fairseq.bench.timing import peak_bytes
 from posnet_fairseq.ops import output_loss as module
 from posnet_fairseq.ops.output_loss import output_loss
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
 
-from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.models import random_sample
-from posnet_fairseq.costs.simulation import Simulation
-from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.bench.timing import peak_bytes
+from posnet_fairseq.costs.training_memory import Simulation, training_memory
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.mixers import fouriernet
@@ -102,11 +101,3 @@ def test_fourier_transform_on_a_gpu_is_that_of_unknown_lengths(monkeypatch):
     monkeypatch.setattr(fouriernet, "per_length", lambda *_: calls.append(1))
     training_memory("fouriernet", "tiny", 640, **shape)
     assert not calls
-
-
-@pytest.mark.thorough  # 7 s
-def test_mixer_that_reads_the_length_ratio_is_estimated_before_it_is_measured():
-    shape = {"words": 500, "length": 10, "cross_mixer": "rposnet"}
-    assert training_memory("rposnet", "tiny", 800, **shape) == training_memory(
-        "rposnet", "tiny", 800, length_ratio="auto", **shape
-    )

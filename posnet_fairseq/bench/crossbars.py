@@ -14,48 +14,31 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 
 @dataclass(frozen=True)
 class Count:
-    """Of one sentence.
+    """Operations of one sentence."""
 
-    Attributes:
-        static: multiplications by weights that are stored before inference, in a full pass.
-        digital: all others, such as queries by keys and values by weights of content-based mixers.
-        reads: of crossbars, each of which multiplies a matrix by a vector at once, in a translation word by word with a
-            beam of 1.
-        dac: conversions of inputs for these reads.
-        adc: conversions of their outputs.
-    """
-
-    static: float = 0
-    digital: float = 0
+    static: float = 0  # multiplications by weights that are stored before inference, in a full pass
+    digital: float = 0  # all others, as queries by keys and values by weights of content-based mixers
+    # Of crossbars, each of which multiplies a matrix by a vector at once, in a translation by word with a beam of 1:
     reads: float = 0
-    dac: float = 0
-    adc: float = 0
+    dac: float = 0  # conversions of inputs for these reads
+    adc: float = 0  # conversions of their outputs
 
     def __add__(self, other: "Count") -> "Count":
         return Count(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def per(self, number: float) -> "Count":
-        """Divided by a number."""
+        """Return the count divided by a number."""
         return Count(*(getattr(self, each.name) / number for each in fields(self)))
 
     def joules(self, prices: Mapping[str, float]) -> float:
-        """The energy.
-
-        Args:
-            prices: joules of one of each, by name. What is missing costs nothing.
-        """
+        """Return the energy at prices of one of each in joules; what is missing costs nothing."""
         return sum(getattr(self, name) * price for name, price in prices.items())
 
 
 def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Count:
-    """The count of a model for a sentence whose source and target have `length` tokens.
+    """Return the count of a model for a sentence whose source and target have `length` tokens.
 
     On crossbars is all that :func:`posnet_fairseq.analog.convert.put_on_crossbars` can put there.
-
-    Args:
-        mixer, size, words: as for :func:`posnet_fairseq.costs.counting.build`.
-        length: N.
-        tile_size: most inputs and outputs of a crossbar.
     """
     model = counting.build(mixer, size, words)
     total = Count()
@@ -69,7 +52,7 @@ def count(mixer: str, size: str, words: int, length: int, tile_size: int) -> Cou
 
 
 def _matrix(outputs: int, inputs: int, tile_size: int, vectors: float) -> Count:
-    """A matrix that is multiplied by a number of vectors."""
+    """Return a matrix that is multiplied by a number of vectors."""
     rows, columns = -(-outputs // tile_size), -(-inputs // tile_size)
     return Count(
         static=vectors * outputs * inputs,
@@ -91,7 +74,7 @@ def mixing(mixer: TokenMixer, length: int, tile_size: int) -> Count:
 
 
 def _digital(mixer: TokenMixer, length: int) -> float:
-    """Multiplications of a mixer but those of tokens by its linear layers."""
+    """Return multiplications of a mixer but those of tokens by its linear layers."""
     projections = sum(
         linear.weight.numel() * length
         for name, linear in mixer.named_modules()

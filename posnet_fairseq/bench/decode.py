@@ -15,10 +15,9 @@ import torch
 from rich.table import Table
 from torch import nn
 
-from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
 from posnet_fairseq.bench.tables import mebibytes, table
-from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
@@ -28,6 +27,7 @@ from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.optional_dependencies import how_to_install
+from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")
@@ -35,7 +35,7 @@ FEWEST_WORDS = 10
 
 
 def has_ctranslate2() -> bool:
-    """Whether CTranslate2, the extra `bench`, is installed, and computes on the device that is measured."""
+    """Return whether CTranslate2, the extra `bench`, is installed, and computes on the device that is measured."""
     if importlib.util.find_spec("ctranslate2") is None:
         return False
     import ctranslate2
@@ -46,23 +46,11 @@ def has_ctranslate2() -> bool:
 def build(
     mixers: Sequence[str], checkpoints: Sequence[str], size: str, words: int, longest: int
 ) -> tuple[dict[str, nn.Module], SimpleNamespace]:
-    """Build the models to compare, in evaluation mode and with stored energies.
+    """Return models in evaluation mode and with stored energies, fairseq's own Transformer first, and their task.
 
-    Args:
-        mixers: names of mixers, built with random weights in the given size.
-        checkpoints: paths of trained models; the size of their dictionary overrides `words`.
-        size: of the models that are built.
-        words: entries of the dictionary.
-        longest: tokens of the longest sentence.
-
-    Returns:
-        dict from name to model, fairseq's own Transformer first, and their task.
-
-    Raises:
-        UsageError: the checkpoints do not go together, or do not take such sentences.
+    The size of the dictionary of trained models overrides `words`.
     """
-    if words < FEWEST_WORDS:
-        raise UsageError(f"--words {words}: give {FEWEST_WORDS} or more.")
+    check_range("--words", words, FEWEST_WORDS, 10**7)
     trained = {}
     for path in checkpoints:
         state = read_model(path)
@@ -98,21 +86,11 @@ def run(
     rounds: int,
     precisions: Sequence[str] = CTRANSLATE2,
 ) -> dict[str, dict[str, float]]:
-    """Time the translation of random sentences to a given length by every engine in turn.
-
-    Args:
-        models, task: see :func:`build`.
-        size: of fairseq's Transformer, which is also converted for CTranslate2.
-        beam: number of hypotheses.
-        length: tokens of every sentence and of every translation, end symbols counted.
-        sentences: in the batch.
-        rounds: how often everything is timed.
-        precisions: of posnet's models, some of :data:`posnet_fairseq.inference.arguments.DTYPES`.
+    """Time the translation of random sentences to a given length, end symbols counted, by every engine in turn.
 
     Returns:
-        dict from engine to a dict with ``sentences`` and ``tokens`` (per second), ``ratio`` (median of the ratios to
-        fairseq's Transformer), ``peer`` (to CTranslate2 in the same precision, NaN without it) and ``peak`` (bytes held
-        at once).
+        dict from engine to a dict with ``sentences`` (per second), ``ratio`` (median of the ratios to fairseq's
+        Transformer), ``peer`` (to CTranslate2 in the same precision, NaN without it) and ``peak`` (bytes held at once).
     """
     torch.manual_seed(1)
     device = default_device()
@@ -132,20 +110,20 @@ def run(
         clock = device_clock if torch.get_num_threads() == 1 else time.perf_counter
         peaks = {name: peak_resident(engine) for name, engine in engines.items()}
         seconds = interleaved(engines, rounds, warm_up=0, clock=clock)
-    return {
-        name: {
-            "sentences": sentences / statistics.median(seconds[name]),
-            "tokens": sentences * length / statistics.median(seconds[name]),
-            "ratio": median_ratio(seconds[BASELINE], seconds[name]),
-            "peer": median_ratio(seconds[peer], seconds[name]) if (peer := _peer(name)) in seconds else math.nan,
+    found = {}
+    for name, own in seconds.items():
+        peer = seconds.get(f"CTranslate2, {name.rpartition(', ')[2]}")
+        found[name] = {
+            "sentences": sentences / statistics.median(own),
+            "ratio": median_ratio(seconds[BASELINE], own),
+            "peer": median_ratio(peer, own) if peer else math.nan,
             "peak": peaks[name],
         }
-        for name in engines
-    }
+    return found
 
 
 def in_precisions(models: Mapping[str, nn.Module], precisions: Sequence[str]) -> dict[str, nn.Module]:
-    """fairseq's Transformer as it is, and every other model in several precisions, by name and precision."""
+    """Return fairseq's Transformer as it is, and every other model in several precisions, by name and precision."""
     prepared = {BASELINE: models[BASELINE]}
     for name, model in models.items():
         if name != BASELINE:
@@ -156,22 +134,10 @@ def in_precisions(models: Mapping[str, nn.Module], precisions: Sequence[str]) ->
     return prepared
 
 
-def _peer(name: str) -> str:
-    """The engine of CTranslate2 in the precision that an engine's name ends with."""
-    return f"CTranslate2, {name.rpartition(', ')[2]}"
-
-
 def converted(
     model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int, size: str, precision: str
 ) -> Callable[[], list[Any]]:
-    """A function that translates a batch by CTranslate2 with the weights of fairseq's Transformer.
-
-    Args:
-        model: fairseq's Transformer.
-        task, size, beam, length: as for :func:`run`.
-        sample: the batch.
-        precision: one of :data:`CTRANSLATE2`.
-    """
+    """Return a function that translates a batch by CTranslate2 with the weights of fairseq's Transformer."""
     import ctranslate2
     from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
     from ctranslate2.specs import TransformerSpec
@@ -206,11 +172,7 @@ def converted(
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench decode`` prints.
-
-    Args:
-        options: of the command line.
-    """
+    """Yield what ``posnet-bench decode`` prints."""
     for mixer in options.mixers:
         get_mixer(mixer, "--mixers")
     models, task = build(options.mixers, options.checkpoints, options.size, options.words, max(options.lengths))
@@ -221,8 +183,12 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
                 peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
-                speed = f"{figures['sentences']:.2f}", f"{figures['tokens']:,.0f}", f"{figures['ratio']:.2f}", peer
-                shown.add_row(name, *speed, mebibytes(figures["peak"]))
+                speed = (
+                    f"{figures['sentences']:.2f}",
+                    f"{figures['sentences'] * length:,.0f}",
+                    f"{figures['ratio']:.2f}",
+                )
+                shown.add_row(name, *speed, peer, mebibytes(figures["peak"]))
             yield shown
     yield (
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "

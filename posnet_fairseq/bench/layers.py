@@ -1,16 +1,14 @@
 """One mixer with its projections against attention's, forward and forward with backward."""
 
 import dataclasses
-import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from rich.table import Table
 
-from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.tables import mebibytes, table
-from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
+from posnet_fairseq.bench.timing import Time, compared, default_device, peak_bytes
 from posnet_fairseq.mixers.bases.mixer_options import configure
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -23,12 +21,7 @@ VARIANTS = ("shaw+shaw_values", "irpe+irpe_on=qkv")  # measured by default, besi
 
 
 def build_of_size(variant: str, place: str, size: str, length: int) -> TokenMixer:
-    """A mixer with the options that the architectures of a size give to it.
-
-    Args:
-        variant, place, length: as for :func:`build`.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-    """
+    """Return a mixer with the options that the architectures of a size give to it."""
     shape, cls = SIZES[size], get_mixer(variant.split("+")[0], "--mixers")
     options = {field.name: of_arch(cls, field, shape) for field in dataclasses.fields(cls.Config)}
     return build(variant, place, shape.embed_dim, shape.attention_heads, length, **options)
@@ -37,18 +30,7 @@ def build_of_size(variant: str, place: str, size: str, length: int) -> TokenMixe
 def build(
     variant: str, place: str, embed_dim: int, num_heads: int, length: int, **options: str | bool | int | None
 ) -> TokenMixer:
-    """A mixer with its default gate and without dropout.
-
-    Args:
-        variant: name of the mixer, with options after plus signs: ``shaw+shaw_values``, ``irpe+irpe_on=qkv``.
-        place: ``encoder`` or ``decoder``.
-        embed_dim, num_heads: D, H.
-        length: N, tokens of the longest sentence.
-        options: of the mixer; `variant` overrides them.
-
-    Raises:
-        UsageError: there is no such mixer or option, or the mixer cannot stand in that place.
-    """
+    """Return a mixer with its default gate and without dropout; its name may have options: ``irpe+irpe_on=qkv``."""
     name, *chosen = variant.split("+")
     cls = get_mixer(name, "--mixers")
     fields = {field.name for field in dataclasses.fields(cls.Config)}
@@ -81,22 +63,14 @@ def run(
     place: str = "encoder",
     padded: bool = False,
     rounds: int = 7,
-) -> dict[str, dict[str, float]]:
-    """Time mixers in turn, with their default gates and without dropout.
+) -> dict[str, tuple[Time, Time, int]]:
+    """Time mixers in turn on a batch of so many tokens, in sentences of a length.
 
-    Args:
-        mixers: names, with options after plus signs as in :func:`build`.
-        length: N, tokens of a sentence.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        tokens: in a batch; there are tokens / N sentences.
-        place: encoder or decoder self-attention.
-        padded: whether the last tenth of the sentences, at least one, are padded by a tenth of their length.
-        rounds: how often everything is timed.
+    With padding, the last tenth of the sentences, at least one, are padded by a tenth of their length.
 
     Returns:
-        dict from name to a dict with ``forward`` and ``training`` (seconds of CPU time of a call, and of one with its
-        backward pass), ``forward_ratio`` and ``training_ratio`` (medians of ratios to attention in the same round), and
-        ``peak`` (bytes that a call with its backward pass allocates at once).
+        dict from name to the times of a call and of one with its backward pass, and the bytes that the latter allocates
+        at once.
     """
     torch.manual_seed(1)
     device = default_device()
@@ -111,17 +85,12 @@ def run(
     built = {name: build_of_size(name, place, size, length).to(device) for name in dict.fromkeys([BASELINE, *mixers])}
     calls = {name: forward(mixer, x, **arguments) for name, mixer in built.items()}
     trainings = {name: training(mixer, x, **arguments) for name, mixer in built.items()}
-    seconds = {"forward": interleaved(calls, rounds), "training": interleaved(trainings, rounds)}
-    results: dict[str, dict[str, float]] = {name: {"peak": peak_bytes(trainings[name])} for name in built}
-    for what, measured in seconds.items():
-        for name, figures in results.items():
-            figures[what] = statistics.median(measured[name])
-            figures[f"{what}_ratio"] = median_ratio(measured[name], measured[BASELINE])
-    return results
+    once, with_backward = compared(calls, BASELINE, rounds), compared(trainings, BASELINE, rounds)
+    return {name: (once[name], with_backward[name], peak_bytes(trainings[name])) for name in built}
 
 
 def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
-    """A function that calls a mixer without gradients on tokens `x`, (B, N, D)."""
+    """Return a function that calls a mixer without gradients on tokens `x`, (B, N, D)."""
 
     def call() -> None:
         with torch.inference_mode():
@@ -131,7 +100,7 @@ def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None
 
 
 def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
-    """A function that calls a mixer and its backward pass on tokens `x`, (B, N, D)."""
+    """Return a function that calls a mixer and its backward pass on tokens `x`, (B, N, D)."""
 
     def call() -> None:
         inputs = [x, *mixer.parameters()]
@@ -145,34 +114,19 @@ def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | Non
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench layers`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: padding is asked for in a decoder.
-    """
+    """Yield what ``posnet-bench layers`` prints."""
     if options.padded and options.place == "decoder":
         raise UsageError("--padded: a decoder's mixers need no padding mask. Leave it out, or measure --place encoder.")
     if options.mixers is None:
         options.mixers = [*(name for name in mixer_names() if options.place in get_mixer(name).places), *VARIANTS]
     for length in options.lengths:
-        results = run(
-            options.mixers,
-            length,
-            size=options.size,
-            tokens=options.tokens,
-            place=options.place,
-            padded=options.padded,
-            rounds=options.rounds,
-        )
+        how = {"size": options.size, "tokens": options.tokens, "place": options.place, "rounds": options.rounds}
+        results = run(options.mixers, length, padded=options.padded, **how)
         padded = ", padded" if options.padded else ""
         title = f"N = {length}{padded}, {options.tokens:,} tokens, {options.place}, size {options.size}"
         shown = table(title, "time\nforward", "time\nwith backward", "memory\nMiB")
-        for name, figures in results.items():
-            ratios = f"{figures['forward_ratio']:.2f}", f"{figures['training_ratio']:.2f}"
-            shown.add_row(name, *ratios, mebibytes(figures["peak"]))
+        for name, (once, with_backward, peak) in results.items():
+            shown.add_row(name, f"{once.ratio:.2f}", f"{with_backward.ratio:.2f}", mebibytes(peak))
         yield shown
     yield (
         "Time: CPU time / attention's, medians of ratios, of a call without gradients and of one with its backward "

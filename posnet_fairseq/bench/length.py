@@ -3,7 +3,7 @@
 import math
 import statistics
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import posnet_fairseq.fairseq_plugin  # noqa: F401  (imports fairseq without scikit-learn)
@@ -14,18 +14,16 @@ from fairseq.modules import MultiheadAttention
 from rich.table import Table
 
 from posnet_fairseq.bench.layers import BASELINE, build_of_size, forward
-from posnet_fairseq.bench.memory import peak_bytes
 from posnet_fairseq.bench.tables import mebibytes, table
-from posnet_fairseq.bench.timing import interleaved, median_ratio
+from posnet_fairseq.bench.timing import Time, compared, peak_bytes
 from posnet_fairseq.inference.precompute import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.sizes import SIZES
 
-Figures = dict[str, dict[str, float]]  # of each mixer: seconds, ratio, bytes
+Figures = dict[str, tuple[Time, int]]  # of each mixer: time and bytes
 
 FAIRSEQ = "fairseq's attention"
 # In shorter sentences the fixed cost of a call prevails.
@@ -35,7 +33,7 @@ STEPS = 8
 
 
 def exponent(lengths: Iterable[int], seconds: Iterable[float]) -> float | None:
-    """The slope of the logarithm of time over that of length: 1 for linear growth, 2 for quadratic.
+    """Return the slope of the logarithm of time over that of length: 1 for linear growth, 2 for quadratic.
 
     It is fitted to lengths from 512 on; None if there are fewer than two of them.
     """
@@ -49,33 +47,19 @@ def exponent(lengths: Iterable[int], seconds: Iterable[float]) -> float | None:
 def encoder_layer(mixers: Sequence[str], length: int, size: str = "base", rounds: int = 5) -> Figures:
     """Time self-attention of one sentence with its projections, with stored energies where there are any.
 
-    Args:
-        mixers: names of mixers, with options as in :mod:`posnet_fairseq.bench.layers`.
-        length: tokens of the sentence.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        rounds: how often everything is timed.
-
-    Returns:
-        dict from name to a dict with ``seconds``, ``ratio`` (to attention) and ``bytes`` (allocated at once).
+    Bytes are those that it allocates at once.
     """
     torch.manual_seed(1)
     x = torch.randn(1, length, SIZES[size].embed_dim)
-    built = {name: _build(name, "encoder", size, length) for name in [BASELINE, *mixers]}
-    calls = {name: forward(mixer, x) for name, mixer in built.items()}
-    return _figures(calls, {name: peak_bytes(call) for name, call in calls.items()}, rounds)
+    calls = {name: forward(_build(name, "encoder", size, length), x) for name in [BASELINE, *mixers]}
+    sizes = {name: peak_bytes(call) for name, call in calls.items()}
+    return {name: (time, sizes[name]) for name, time in compared(calls, BASELINE, rounds).items()}
 
 
 def decoder_step(mixers: Sequence[str], length: int, size: str = "base", rows: int = 12, rounds: int = 5) -> Figures:
     """Time the decoding step that makes the last token of a sentence, and the reordering of the beam after it.
 
-    Args:
-        mixers, size, rounds: as for :func:`encoder_layer`.
-        length: tokens of the hypotheses, the new one counted.
-        rows: number of hypotheses.
-
-    Returns:
-        dict from name to a dict with ``seconds``, ``ratio`` (to attention) and ``bytes`` (of the decoder's state), with
-        fairseq's own attention as one more name.
+    fairseq's own attention is measured, too. Bytes are those of the state of all hypotheses, ``rows``.
     """
     torch.manual_seed(1)
     x = torch.randn(rows, 1, SIZES[size].embed_dim)
@@ -83,10 +67,10 @@ def decoder_step(mixers: Sequence[str], length: int, size: str = "base", rows: i
         name: _Step(_build(name, "decoder", size, length), x, length) for name in [BASELINE, *mixers]
     }
     steps[FAIRSEQ] = _FairseqStep(size, x, length)
-    figures = _figures(steps, {name: step.state_bytes for name, step in steps.items()}, rounds)
-    for figure in figures.values():
-        figure["seconds"] /= STEPS
-    return figures
+    found = compared(steps, BASELINE, rounds)
+    return {
+        name: (time._replace(seconds=time.seconds / STEPS), steps[name].state_bytes) for name, time in found.items()
+    }
 
 
 def _build(name: str, place: str, size: str, length: int) -> TokenMixer:
@@ -94,18 +78,6 @@ def _build(name: str, place: str, size: str, length: int) -> TokenMixer:
     if isinstance(mixer, PositionBasedMixer):
         store(mixer, length, length, MixingContext(positions=torch.randn(length, mixer.embed_dim)))
     return mixer
-
-
-def _figures(calls: Mapping[str, Callable[[], None]], sizes: Mapping[str, int], rounds: int) -> Figures:
-    seconds = interleaved(calls, rounds)
-    return {
-        name: {
-            "seconds": statistics.median(seconds[name]),
-            "ratio": median_ratio(seconds[name], seconds[BASELINE]),
-            "bytes": sizes[name],
-        }
-        for name in calls
-    }
 
 
 class _Step:
@@ -163,19 +135,11 @@ class _FairseqStep:
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench length`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: a sentence is too short, or a mixer cannot stand in a decoder.
-    """
+    """Yield what ``posnet-bench length`` prints."""
     if min(options.lengths) < 2:
         raise UsageError(f"--lengths {min(options.lengths)}: give 2 or more.")
     for mixer in options.mixers:
-        if "decoder" not in get_mixer(mixer.split("+")[0], "--mixers").places:
-            raise UsageError(f"--mixers {mixer}: it cannot stand in a decoder. Leave it out.")
+        build_of_size(mixer, "decoder", options.size, 2)  # refused at once if it cannot stand there
     layers = {n: encoder_layer(options.mixers, n, options.size, options.rounds) for n in options.lengths}
     yield from _growth(f"Encoder layer, one sentence, size {options.size}", layers, "allocated")
     steps = {n: decoder_step(options.mixers, n, options.size, options.rows, options.rounds) for n in options.lengths}
@@ -188,12 +152,10 @@ def _growth(title: str, results: Mapping[int, Figures], memory: str) -> Iterator
     shown, exponents = table(title, "N", "ms", "× attention's", f"{memory}\nMiB"), []
     for name in next(iter(results.values())):
         for length, figures in results.items():
-            row = figures[name]
-            shown.add_row(
-                name, f"{length:,}", f"{1000 * row['seconds']:.2f}", f"{row['ratio']:.3f}", mebibytes(row["bytes"])
-            )
+            time, size = figures[name]
+            shown.add_row(name, f"{length:,}", f"{1000 * time.seconds:.2f}", f"{time.ratio:.3f}", mebibytes(size))
         shown.add_section()
-        slope = exponent(results, [figures[name]["seconds"] for figures in results.values()])
+        slope = exponent(results, [figures[name][0].seconds for figures in results.values()])
         exponents.append(f"{name} N^{slope:.2f}" if slope is not None else f"{name} -")
     yield shown
     yield f"Fitted growth from N = {SHORTEST_TO_FIT} on: {', '.join(exponents)}"

@@ -31,11 +31,7 @@ Row = dict[str, Any]
 
 
 def show(options: argparse.Namespace) -> None:
-    """Print what the options of posnet-mixers ask for.
-
-    Raises:
-        UsageError: there is no such mixer, or an option is out of range.
-    """
+    """Print what the options of posnet-mixers ask for."""
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     mixer = _named(options.mixer) if options.mixer else None
@@ -52,25 +48,19 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _named(name: str) -> type[TokenMixer]:
-    """The mixer that is called so, or has such architectures."""
+    """Return the mixer that is called so, or has such architectures."""
     names = {get_mixer(name).arch: name for name in mixer_names()}
     return get_mixer(names.get(name, name), "posnet-mixers")
 
 
 def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
-    """The formula and the paper of a mixer, from the first paragraph of its docstring."""
+    """Return the formula and the paper of a mixer, from the first paragraph of its docstring."""
     formula, _, paper = (inspect.getdoc(mixer) or "").split("\n\n")[0].replace("\n", " ").partition(": ")
     return formula, paper.rstrip(".")
 
 
 def figures(size: str, words: int, length: int) -> Iterator[Row]:
-    """Yield what is known of every mixer: names, formula, paper, places, and costs as numbers.
-
-    Args:
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        length: N, tokens of a sentence.
-    """
+    """Yield what is known of every mixer: names, formula, paper, places, and costs as numbers."""
     for name in mixer_names():
         mixer = get_mixer(name)
         formula, paper = summary(mixer)
@@ -122,7 +112,7 @@ def option_rows(mixer: type[TokenMixer]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _values(field: dataclasses.Field) -> str:
-    """The values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
+    """Return the values of an option as the help shows them: its choices, or their kind; nothing for a switch."""
     if plain_type(field) is bool:
         return ""
     allowed = choices(field)

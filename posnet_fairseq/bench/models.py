@@ -1,6 +1,5 @@
 """Whole models against fairseq's own Transformer of the same size: a training step, and decoding."""
 
-import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from rich.table import Table
 from torch import nn
 
 from posnet_fairseq.bench.tables import table
-from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
+from posnet_fairseq.bench.timing import Time, compared, default_device
 from posnet_fairseq.fairseq_plugin import chunked_loss, synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.inference.search.beam import BeamSearch
@@ -34,13 +33,7 @@ BASELINE = "fairseq transformer"
 
 
 def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> TransformerModel:
-    """fairseq's own model of a size, pre-norm, with shared embeddings.
-
-    Args:
-        task: one of :func:`posnet_fairseq.fairseq_plugin.synthetic.task`.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        positions: tokens of the longest sentence.
-    """
+    """Return fairseq's own model of a size, pre-norm, with shared embeddings."""
     shape = SIZES[size]
     options: dict[str, Any] = {
         "encoder_normalize_before": True,
@@ -58,12 +51,7 @@ def fairseq_transformer(task: SimpleNamespace, size: str, positions: int) -> Tra
 
 
 def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: int) -> MixerTransformer:
-    """posnet's model of a size, trained like :func:`fairseq_transformer`.
-
-    Args:
-        task, size, positions: as for :func:`fairseq_transformer`.
-        mixer: name of the mixer in encoder and decoder.
-    """
+    """Return posnet's model of a size, with a mixer in encoder and decoder, trained like fairseq's."""
     options = Namespace(
         share_all_embeddings=True,
         max_source_positions=positions,
@@ -78,14 +66,7 @@ def mixer_transformer(task: SimpleNamespace, mixer: str, size: str, positions: i
 def random_sample(
     dictionary: Dictionary, sentences: int, length: int, device: torch.device | str = "cpu"
 ) -> dict[str, Any]:
-    """A batch as fairseq makes it, padded on the left; a tenth of the sentences are a token shorter than the others.
-
-    Args:
-        dictionary: of the random words.
-        sentences: in the batch.
-        length: tokens of a sentence, end symbol counted.
-        device: of the tensors.
-    """
+    """Return a batch as fairseq makes it, padded on the left, end symbols counted; a tenth is a token shorter."""
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length), device=device)
     tokens[:, -1] = dictionary.eos()
     source, target = tokens.clone(), tokens.flip(0)
@@ -97,7 +78,7 @@ def random_sample(
 
 
 def training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any]) -> Callable[[], None]:
-    """A function that does one update, as recipes train posnet's models, or as fairseq trains its own."""
+    """Return a function that does one update, as recipes train posnet's models, or as fairseq trains its own."""
     model.train()
     criterion_class, adam = (
         (chunked_loss.LabelSmoothedCrossEntropyCriterion, FusedAdam)
@@ -119,15 +100,7 @@ def training_step(model: nn.Module, task: SimpleNamespace, sample: dict[str, Any
 def beam_search(
     model: nn.Module, task: SimpleNamespace, sample: dict[str, Any], beam: int, length: int
 ) -> Callable[[], list[Any]]:
-    """A function that translates a batch to sentences of a given length, as posnet-translate or fairseq-generate do.
-
-    Args:
-        model: a translation model of posnet's, or of fairseq's.
-        task: with its dictionaries.
-        sample: the batch.
-        beam: number of hypotheses.
-        length: tokens of every translation, without the end symbol.
-    """
+    """Return a function that translates a batch to a length, as posnet-translate or fairseq-generate do."""
     model.eval()
     # Weights are random: every sentence is made as long as it may be.
     if isinstance(model, MixerTransformer | Transformer):
@@ -148,22 +121,10 @@ def run(
     length: int = 12,
     beam: int = 5,
     rounds: int = 7,
-) -> dict[str, dict[str, float]]:
-    """Time models of one size in turn.
+) -> dict[str, tuple[Time, Time]]:
+    """Time an update and the decoding of sentences of a length by models of one size in turn.
 
-    Args:
-        mixers: names of mixers, each for encoder and decoder self-attention.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        sentences: in the batch.
-        length: tokens of every sentence, source, target and translation.
-        beam: hypotheses in decoding.
-        rounds: how often everything is timed.
-
-    Returns:
-        dict from model to a dict with ``training`` (target tokens per second), ``decoding`` (sentences per second),
-        and their median ratios to fairseq's Transformer, ``training_ratio`` and ``decoding_ratio``. Seconds are those
-        of :func:`posnet_fairseq.bench.timing.device_clock`.
+    Every mixer is that of encoder and decoder. Sources, targets and translations have the same length.
     """
     torch.manual_seed(1)
     task = synthetic.task(words)
@@ -172,43 +133,27 @@ def run(
     models |= {f"{get_mixer(mixer).arch}_{size}": mixer_transformer(task, mixer, size, positions) for mixer in mixers}
     models = {name: model.to(device) for name, model in models.items()}
     sample = random_sample(task.source_dictionary, sentences, length, device)
-    training = interleaved({name: training_step(model, task, sample) for name, model in models.items()}, rounds)
+    steps = {name: training_step(model, task, sample) for name, model in models.items()}
+    training = compared(steps, BASELINE, rounds)
     with torch.inference_mode():
         decoders = {name: beam_search(model, task, sample, beam, length) for name, model in models.items()}
-        decoding = interleaved(decoders, rounds)
-    return {
-        name: {
-            "training": sample["ntokens"] / statistics.median(training[name]),
-            "decoding": sentences / statistics.median(decoding[name]),
-            "training_ratio": median_ratio(training[BASELINE], training[name]),
-            "decoding_ratio": median_ratio(decoding[BASELINE], decoding[name]),
-        }
-        for name in models
-    }
+        decoding = compared(decoders, BASELINE, rounds)
+    return {name: (training[name], decoding[name]) for name in models}
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench models`` prints.
-
-    Args:
-        options: of the command line.
-    """
+    """Yield what ``posnet-bench models`` prints."""
     mixers = options.mixers or mixer_names()
     for mixer in mixers:
         get_mixer(mixer, "--mixers")
-    results = run(
-        mixers,
-        size=options.size,
-        sentences=options.sentences,
-        length=options.length,
-        beam=options.beam,
-        rounds=options.rounds,
-    )
+    how = {"size": options.size, "sentences": options.sentences, "length": options.length}
+    results = run(mixers, beam=options.beam, rounds=options.rounds, **how)
     title = f"{options.sentences} sentences of {options.length} tokens, beam {options.beam}"
     shown = table(title, "training\ntokens/s", "× fairseq", "decoding\nsentences/s", "× fairseq")
-    for name, result in results.items():
-        training, decoding = f"{result['training']:,.0f}", f"{result['decoding']:.1f}"
-        shown.add_row(name, training, f"{result['training_ratio']:.2f}", decoding, f"{result['decoding_ratio']:.2f}")
+    for name, (training, decoding) in results.items():
+        tokens, sentences = options.sentences * options.length / training.seconds, options.sentences / decoding.seconds
+        ratios = f"{1 / training.ratio:.2f}", f"{1 / decoding.ratio:.2f}"
+        shown.add_row(name, f"{tokens:,.0f}", ratios[0], f"{sentences:.1f}", ratios[1])
     yield shown
     yield (
         f"Per {'second' if torch.cuda.is_available() else 'CPU second'}. posnet's models train with "

@@ -6,12 +6,7 @@ from rich.table import Table
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table with a column of names and columns of figures.
-
-    Args:
-        title: of the table.
-        columns: titles of the columns of figures.
-    """
+    """Return a table with a column of names and columns of figures."""
     made = Table(title=title)
     made.add_column("", no_wrap=True)
     for column in columns:
@@ -20,20 +15,12 @@ def table(title: str, *columns: str) -> Table:
 
 
 def mebibytes(size: float) -> str:
-    """A number of bytes in MiB."""
+    """Return a number of bytes in MiB."""
     return f"{size / 2**20:,.1f}"
 
 
 def as_json(shown: Iterable[Table | str]) -> dict[str, list]:
-    """What a benchmark shows, for ``json.dumps``.
-
-    Args:
-        shown: tables of :func:`table`, and remarks.
-
-    Returns:
-        ``tables``, each with its ``title`` and its ``rows``, which map titles of columns (``name`` for the first) to
-        figures as rounded in the table, or to text; and ``remarks``.
-    """
+    """Return tables and remarks for ``json.dumps``; rows map titles of columns, first ``name``, to rounded figures."""
     tables, remarks = [], []
     for one in shown:
         if isinstance(one, str):
@@ -51,7 +38,7 @@ def as_json(shown: Iterable[Table | str]) -> dict[str, list]:
 
 
 def _figure(cell: str) -> float | str:
-    """The number in a cell, or its text if it is none."""
+    """Return the number in a cell, or its text if it is none."""
     try:
         return float(cell.replace(",", ""))
     except ValueError:

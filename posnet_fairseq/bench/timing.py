@@ -1,14 +1,21 @@
-"""Timing whose ratios hold when the machine's speed drifts."""
+"""Time and memory of calls, in ratios that hold when the machine's speed drifts."""
 
+import ctypes
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch.profiler import ProfilerActivity, profile
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports every start and stop otherwise
 
 
 def device_clock() -> float:
-    """Seconds of CPU time of this process, which the load of other processes does not change.
+    """Return seconds of CPU time of this process, which the load of other processes does not change.
 
     On a machine with a GPU, seconds on the clock, when the GPU has finished all that it was given.
     """
@@ -19,7 +26,7 @@ def device_clock() -> float:
 
 
 def default_device() -> torch.device:
-    """The device that is measured: the first GPU, if there is one."""
+    """Return the device that is measured: the first GPU, if there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -29,18 +36,10 @@ def interleaved(
     warm_up: int = 1,
     clock: Callable[[], float] = device_clock,
 ) -> dict[str, list[float]]:
-    """Run every function once a round and time it, forwards in one round and backwards in the next.
+    """Return seconds of each function by round, of which the first, to warm up, do not count.
 
-    A function may leave caches and memory to the next one in a state that makes it faster or slower.
-
-    Args:
-        functions: functions without arguments, by name.
-        rounds: counted rounds.
-        warm_up: rounds before them, which are not counted.
-        clock: returns seconds.
-
-    Returns:
-        dict from name to a list of seconds, one value for each counted round.
+    Every function runs once a round, in reverse order in every second one: it may leave caches and memory to the next
+    one in a state that makes it faster or slower.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_ in range(warm_up + rounds):
@@ -53,5 +52,59 @@ def interleaved(
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the ratios ours / theirs, taken round by round."""
+    """Return the median of the ratios ours / theirs, taken round by round."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+class Time(NamedTuple):
+    """The median of seconds of a call, and of their ratio to a baseline's in the same round."""
+
+    seconds: float
+    ratio: float
+
+
+def compared(functions: Mapping[str, Callable[[], object]], baseline: str, rounds: int) -> dict[str, Time]:
+    """Time functions in turn, of which one is the baseline."""
+    found = interleaved(functions, rounds)
+    return {name: Time(statistics.median(own), median_ratio(own, found[baseline])) for name, own in found.items()}
+
+
+def peak_resident(function: Callable[[], object]) -> int:
+    """Return the bytes that this process holds at most while `function` runs, beyond what it held before.
+
+    Unlike :func:`peak_bytes` it includes what libraries other than torch allocate. On a GPU both return the same.
+    """
+    if torch.cuda.is_available():
+        return peak_bytes(function)
+    ctypes.CDLL(None).malloc_trim(0)  # memory that was freed before must not be reused unseen
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak up to now
+    before = _status("VmRSS")
+    function()
+    return max(0, _status("VmHWM") - before)
+
+
+def _status(name: str) -> int:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:")]
+    return int(line.split()[1]) * 1024
+
+
+def peak_bytes(function: Callable[[], object]) -> int:
+    """Return the bytes that torch allocates at most while `function` runs, beyond what was allocated before.
+
+    On a GPU the allocator counts them; on a CPU torch's profiler follows every allocation.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        function()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
+        function()
+    events = [event for event in run.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    return peak

@@ -10,9 +10,8 @@ import torch
 from rich.table import Table
 
 from posnet_fairseq.bench import layers
-from posnet_fairseq.bench.memory import peak_resident
 from posnet_fairseq.bench.tables import table
-from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio
+from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio, peak_resident
 from posnet_fairseq.mixers.alpha_translution import AlphaTranslution
 from posnet_fairseq.mixers.translution import Translution
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -22,14 +21,9 @@ NAME, NARROW = "translution", "alpha_translution"
 
 
 def written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) -> torch.Tensor:
-    """The output of a causal mixer with matrices and vectors of every pair: Translution (Fan et al., 2025) App. C, D.
+    """Return the output of a causal mixer, (B, N, D), with matrices of every pair: Translution (2025) App. C and D.
 
-    Args:
-        mixer: of a decoder, without a gate, with matrices of all offsets.
-        x: (B, N, D).
-
-    Returns:
-        (B, N, D).
+    It has no gate, and matrices of all offsets.
     """
     heads, tokens = mixer.num_heads, [x, x, x]
     if isinstance(mixer, AlphaTranslution):
@@ -54,7 +48,7 @@ def written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) -> torch
 
 
 def bytes_written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) -> int:
-    """An estimate of the bytes that :func:`written_out` with its backward pass takes.
+    """Estimate the bytes that :func:`written_out` with its backward pass takes.
 
     The matrices of all pairs are held six times at once, as measured, with copies and gradients; the vectors of all
     pairs twelve times at most.
@@ -65,7 +59,7 @@ def bytes_written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor) ->
 
 
 def available_bytes() -> int:
-    """Bytes of memory that are available to this process."""
+    """Return the bytes of memory that are available to this process."""
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0]
     (line,) = [line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
@@ -73,13 +67,10 @@ def available_bytes() -> int:
 
 
 def products(length: int, sentences: int, embed_dim: int) -> Callable[[], None]:
-    """A function that takes the matrix products of one training step of Translution and does nothing else.
+    """Return a function that takes the matrix products of one training step of Translution and does nothing else.
 
     For each offset there are three in the forward pass, and in the backward pass three that are recomputed, three for
     the gradients of tokens and three for the gradients of matrices.
-
-    Args:
-        length, sentences, embed_dim: N, B, D.
     """
     device = default_device()
     tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (length * sentences, embed_dim))
@@ -103,18 +94,12 @@ def run(
     rounds: int,
     compare: bool = True,
 ) -> dict[str, dict[str, float]]:
-    """Time causal mixers with their backward passes in turn.
-
-    Args:
-        mixers: names, with options after plus signs.
-        length, sentences, embed_dim, num_heads: N, B, D, H.
-        rounds: how often everything is timed; a formula written out only once.
-        compare: also time the formulas written out, where there is enough memory.
+    """Time causal mixers with their backward passes in turn, and once, if asked to, formulas written out.
 
     Returns:
-        dict from name to a dict with ``seconds``, ``ratio`` (to attention), and ``resident`` (the most memory that
-        a call takes at once, in bytes). Of Translution also ``products`` (its time, as a ratio to :func:`products`). Of
-        a formula for which there is not enough memory only ``needs``, in bytes.
+        dict from name to a dict with ``seconds``, ``ratio`` (to attention), and ``resident`` (the most bytes that a
+        call takes at once). Of Translution also ``products`` (its time, as a ratio to :func:`products`). Of a formula
+        for which there is not enough memory only ``needs``, in bytes.
     """
     torch.manual_seed(1)
     device = default_device()
@@ -142,7 +127,7 @@ def run(
 
 
 def _written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor, baseline: float) -> dict[str, float]:
-    """Figures of the formula written out; `baseline` is the time of attention in seconds."""
+    """Return figures of the formula written out; `baseline` is the time of attention in seconds."""
     needs = bytes_written_out(mixer, x)
     if needs > 0.95 * available_bytes():
         return {"needs": needs}
@@ -157,14 +142,7 @@ def _written_out(mixer: Translution | AlphaTranslution, x: torch.Tensor, baselin
 
 
 def tables(options: Namespace) -> Iterator[Table | str]:
-    """Yield what ``posnet-bench translution`` prints.
-
-    Args:
-        options: of the command line.
-
-    Raises:
-        UsageError: the width does not divide by the number of heads.
-    """
+    """Yield what ``posnet-bench translution`` prints."""
     if options.embed_dim % options.heads:
         raise UsageError(f"--heads {options.heads}: the width {options.embed_dim} does not divide by it.")
     for length in [*options.lengths, *options.alone]:

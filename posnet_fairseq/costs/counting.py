@@ -26,16 +26,7 @@ def build(
     device: str = "meta",
     **options: str | bool | int,
 ) -> Transformer:
-    """A model of a size with shared embeddings, in evaluation mode.
-
-    Args:
-        mixer: name of a mixer.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        words: entries of the dictionary.
-        max_positions: L, of source and target.
-        device: of its weights; they take no memory on ``meta``.
-        options: of the model, as the command line has them.
-    """
+    """Return a model of a size with shared embeddings, in evaluation mode; its weights take no memory on ``meta``."""
     positions = {"max_source_positions": max_positions, "max_target_positions": max_positions}
     cfg = Namespace(share_all_embeddings=True, **positions, **options)
     apply_arch(cfg, mixer, size)
@@ -44,31 +35,20 @@ def build(
 
 
 def trained_parameters(model: nn.Module) -> int:
-    """The number of parameters of a model, shared ones counted once."""
+    """Return the number of parameters of a model, shared ones counted once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 class Cost(NamedTuple):
-    """Parameters of a model, and multiplications of a self-attention in its encoder.
-
-    Attributes:
-        parameters: of the model.
-        formula: what the mixer declares; None if it declares none.
-        operations: the number for one sentence.
-    """
+    """Parameters of a model, and multiplications of a self-attention in its encoder for one sentence."""
 
     parameters: int
-    formula: str | None
+    formula: str | None  # that the mixer declares
     operations: int
 
 
 def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
-    """Costs of a model in training, and with stored energies.
-
-    Args:
-        mixer, size, words: as for :func:`build`.
-        length: N, tokens of the sentence.
-    """
+    """Return costs of a model in training, and with stored energies."""
     built = _different_layers(mixer, size)
     with NoRandomNumbers():
         model = build(mixer, size, words, encoder_layers=built, decoder_layers=built)
@@ -80,7 +60,7 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
 
 
 def _different_layers(mixer: str, size: str) -> int:
-    """The number of layers on each side that differ; further ones are like the last of them."""
+    """Return the number of layers on each side that differ; further ones are like the last of them."""
     cls, shape = get_mixer(mixer), SIZES[size]
     options = [field for field in dataclasses.fields(cls.Config) if field.metadata.get("first_layers")]
     first = [layers for option in options if (layers := of_arch(cls, option, shape)) is not None]
@@ -88,7 +68,7 @@ def _different_layers(mixer: str, size: str) -> int:
 
 
 def _cost(model: Transformer, length: int, more: int) -> Cost:
-    """The cost of a model that has `more` layers on each side, like the last."""
+    """Return the cost of a model that has `more` layers on each side, like the last."""
     encoder, decoder = model.encoder.layers, model.decoder.layers
     mixer: Any = encoder[0].self_attn
     others = more * (trained_parameters(encoder[-1]) + trained_parameters(decoder[-1]))
@@ -96,15 +76,11 @@ def _cost(model: Transformer, length: int, more: int) -> Cost:
 
 
 def multiplications(mixer: TokenMixer, length: int) -> int:
-    """Return the multiplications of products of matrices in a full pass over a sentence.
+    """Return the multiplications of products of matrices in a full pass of a mixer on the meta device over a sentence.
 
     A product and the sum that it is added to count once, as in papers. They are torch's own counts at three lengths
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
-    mixers compute some products otherwise.
-
-    Args:
-        mixer: on the meta device.
-        length: N; in cross-attention also of the memory.
+    mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
     first = min(_reach(mixer), mixer.max_positions - 3)
     lengths = [first + 1, first + 2, first + 3]

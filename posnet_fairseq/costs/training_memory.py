@@ -1,16 +1,19 @@
 """The memory of a training step, estimated without a machine that could do it."""
 
 import contextlib
+import weakref
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from posnet_fairseq.analog.weight_noise import NoisyLinear, apply_weight_noise
-from posnet_fairseq.costs.simulation import Simulation
 from posnet_fairseq.mixers.bases import position_based
 from posnet_fairseq.ops import chunks, host_sync
 from posnet_fairseq.ops.output_loss import output_loss
@@ -23,6 +26,61 @@ SMOOTHING = 0.1
 # float32, and for 16-bit weights fairseq's copy of weight and gradient in float32.
 PRECISIONS = {"fp32": (torch.float32, 8), "fp16": (torch.float16, 16), "bf16": (torch.bfloat16, 16)}
 DDP_BUFFER = 2**28  # elements, at most
+
+
+class Simulation(TorchDispatchMode):
+    """A context in which floating-point tensors have no content, and all bytes are counted, those at the peak, too.
+
+    Integers and booleans are computed: what a model asks of its tokens and masks has its real answer. Memory that an
+    operator of torch takes within itself is not counted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0  # bytes of tensors that were made here and are still there, and the most of them
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Do an operation, and count its results."""
+        kwargs = kwargs or {}
+        if _makes_integers(tree_leaves((args, kwargs)), func):
+            results = tree_map_only(Tensor, self._emptied, func(*args, **kwargs))
+        else:
+            with self._fake:
+                results = func(*args, **kwargs)
+        for result in tree_leaves(results):
+            if isinstance(result, Tensor):
+                self._count(result.untyped_storage())
+        return results
+
+    def _emptied(self, tensor: Tensor) -> Tensor:
+        return self._fake.from_tensor(tensor) if tensor.is_floating_point() else tensor
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        if storage in self._known:
+            return
+        self._known.add(storage)
+        size = storage.nbytes()
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, size)
+
+    def _forget(self, size: int) -> None:
+        self.now -= size
+
+
+def _makes_integers(arguments: Iterable[Any], func: Any) -> bool:
+    """Return whether an operation reads integers and booleans only, or makes them of numbers."""
+    tensors = [each for each in arguments if isinstance(each, Tensor)]
+    if tensors:
+        return not any(each.is_floating_point() or each.is_complex() for each in tensors)
+    dtypes = [each for each in arguments if isinstance(each, torch.dtype)]
+    if dtypes:
+        return not dtypes[0].is_floating_point
+    return func.overloadpacket is torch.ops.aten.arange and not any(isinstance(each, float) for each in arguments)
 
 
 def training_memory(
@@ -38,24 +96,11 @@ def training_memory(
     distributed: bool = False,
     **options: Any,
 ) -> int:
-    """Bytes of all tensors at the peak of a training step, in fairseq with ``fused_adam``.
+    """Return the bytes of all tensors at the peak of a training step, in fairseq with ``fused_adam``.
 
-    A GPU needs more: its context, and what its allocator leaves between tensors.
-
-    Args:
-        mixer: name of the mixer of encoder and decoder.
-        size: one of :data:`posnet_fairseq.transformer.sizes.SIZES`.
-        tokens: of the batch on either side, padding counted: fairseq's ``--max-tokens``.
-        words: entries of the dictionary, which both languages share.
-        length: tokens of a sentence; a tenth of the sources have one token less.
-        precision: one of :data:`PRECISIONS`.
-        chunked: whether the loss is computed in chunks.
-        gpu: as on a GPU, where attention has a kernel with dropout and chunks of energies are larger.
-        distributed: whether there are other processes, to which legacy_ddp sends gradients from a buffer.
-        options: of the model, as the command line has them.
-
-    Raises:
-        UsageError: the options make no model.
+    A GPU needs more: its context, and what its allocator leaves between tensors. The batch has so many tokens on either
+    side, padding counted, in sentences of a length; a tenth of the sources have one token less. With ``gpu`` attention
+    has a kernel with dropout and chunks of energies are larger. Distributed, legacy_ddp sends gradients from a buffer.
     """
     dtype, state_bytes = PRECISIONS[precision]
     positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}

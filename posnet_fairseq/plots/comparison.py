@@ -61,19 +61,7 @@ class _Report(Struct):
 
 
 def draw(path: str | Path, folder: Path, report: ProgressReporter) -> list[Path]:
-    """Draw a report.
-
-    Args:
-        path: of a report.json.
-        folder: of the pictures, which is made.
-        report: where missing pictures are explained.
-
-    Returns:
-        The paths of the pictures.
-
-    Raises:
-        UsageError: the file is no report, or it has no column that could be an axis.
-    """
+    """Draw a report."""
     what = ("report.json of posnet-score", "Give the file that --out made.")
     content = convert(parse_json(read_small(path, pipes=True), path, *what), _Report, path, *what)
     columns = {key: found for key in AGAINST if (found := _column(content, key))}

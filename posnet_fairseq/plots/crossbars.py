@@ -44,18 +44,7 @@ class _Experiment:
 
 
 def draw(folders: Sequence[str], place: Path) -> list[Path]:
-    """Draw experiments.
-
-    Args:
-        folders: that posnet-analog wrote.
-        place: of the picture, without the suffix.
-
-    Returns:
-        the paths of the pictures.
-
-    Raises:
-        UsageError: a folder has no report, or all have one time and one number of bits.
-    """
+    """Draw folders of posnet-analog, and return the paths; the place of the picture is without the suffix."""
     experiments = [_read(Path(folder)) for folder in folders]
     labels = ("time since programming", "bits of the converters of outputs")
     panels = [along for along in range(len(labels)) if any(len(one.course(along)) > 1 for one in experiments)]

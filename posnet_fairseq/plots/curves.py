@@ -17,25 +17,15 @@ WARM = 0.3  # the axis is scaled for the updates from here on: earlier losses ar
 
 @dataclass(frozen=True)
 class Curve:
-    """One panel.
-
-    Attributes:
-        title: of the panel.
-        axis: label of the vertical axis, with its unit.
-        kind: of the records in a log, ``train_inner`` or ``valid``.
-        value, updates: keys of the value and of the number of updates in a record.
-        noisy: whether neighbors are averaged, as batches differ.
-        from_start: whether the axis is scaled for the first updates, too.
-        logarithmic: whether the vertical axis is logarithmic.
-    """
+    """One panel, of the records of a kind in a log."""
 
     title: str
-    axis: str
-    kind: str
-    value: str
-    updates: str
-    noisy: bool = False
-    from_start: bool = False
+    axis: str  # label, with its unit
+    kind: str  # train_inner or valid
+    value: str  # key of a record
+    updates: str  # key of their number
+    noisy: bool = False  # neighbors are averaged, as batches differ
+    from_start: bool = False  # the axis is scaled for the first updates, too
     logarithmic: bool = False
 
 
@@ -53,17 +43,7 @@ CURVES = {
 
 
 def logs_of(runs: Iterable[str | Path]) -> dict[str, list[Path]]:
-    """Return the logs of runs, by the names of the runs in a picture.
-
-    Args:
-        runs: folders with a train.log, or logs.
-
-    Returns:
-        dict from name to a list of one path.
-
-    Raises:
-        UsageError: a run has no log, or the log no records.
-    """
+    """Return the logs of runs, folders with a train.log or logs, by the names of the runs in a picture."""
     logs: dict[str, list[Path]] = {}
     for run in map(Path, runs):
         log = run / "train.log" if run.is_dir() else run
@@ -98,17 +78,7 @@ def draw(
     names: Sequence[str] = tuple(CURVES),
     kinds: Sequence[str] = style.KINDS,
 ) -> list[Path]:
-    """Draw trainings.
-
-    Args:
-        logs: logs of the runs of each system.
-        path: of the picture, without the suffix.
-        names: keys of :data:`CURVES`.
-        kinds: suffixes of the files.
-
-    Returns:
-        The paths of the files.
-    """
+    """Draw logs of the runs of each system, and return the paths of the files; ``path`` is without the suffix."""
     style.refuse_foreign(style.files_of(path, kinds))
     columns = 2 if len(names) < 5 else 3
     figure, axes = style.panels(len(names), columns, (6, 5.5 if len(names) <= columns else 4.2), (0, 0))

@@ -27,20 +27,7 @@ _Call = tuple[tuple[Tensor, ...], dict[str, Any]]  # arguments of a mixer: query
 class Mixing:
     """What one mixer computes for one sentence. Tensors are of float32, on the CPU.
 
-    Attributes:
-        place: ``encoder``, ``decoder`` or ``cross``.
-        layer: counted from 1.
-        mixer: its name.
-        queries, keys: names of the N and M tokens.
-        weights: α, (H, N, M), NaN where nothing is mixed; None if the mixer has none.
-        energies: α̂ before the softmax, (H, N, M), NaN where `weights` are; None without a softmax.
-        added: what is added to the product of query and key, (H, N, M), NaN where `weights` are; None if nothing is
-            added, or if there are no keys of tokens.
-        reach: R if offsets of R and beyond share a vector, weight or matrix, else None.
-        at: where each query stands among the keys, ⌊γn⌋, (N,).
-        query_gates: g_n of the gate, (N, H, d); None without ``--gate gelu``, and if values have matrices of offsets,
-            which stand between the two parts of a latent weight.
-        token_gates: a ⊙ f_1(z_m) Φ(v_m), (M, H, d); None where `query_gates` are.
+    Matrices are NaN where nothing is mixed, which in a decoder is the future. A layer is counted from 1.
     """
 
     place: str
@@ -48,13 +35,14 @@ class Mixing:
     mixer: str
     queries: list[str]
     keys: list[str]
-    weights: Tensor | None
-    energies: Tensor | None
-    added: Tensor | None
-    reach: int | None
-    at: Tensor
-    query_gates: Tensor | None
-    token_gates: Tensor | None
+    weights: Tensor | None  # α, (H, N, M)
+    energies: Tensor | None  # α̂ before the softmax, (H, N, M); None without one
+    added: Tensor | None  # to the product of query and key, (H, N, M); None if nothing is, or keys are not of tokens
+    reach: int | None  # R if offsets of R and beyond share a vector, weight or matrix
+    at: Tensor  # where each query stands among the keys, ⌊γn⌋, (N,)
+    # Of the kind of gate gelu; None if values have matrices of offsets, which stand between the two parts of a weight.
+    query_gates: Tensor | None  # g_n, (N, H, d)
+    token_gates: Tensor | None  # a ⊙ f_1(z_m) Φ(v_m), (M, H, d)
 
     @property
     def scaled(self) -> bool:
@@ -74,14 +62,7 @@ class Mixing:
         return products.masked_fill(self.weights.isnan(), torch.nan)
 
     def by_distance(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
-        """Means over the pairs of each distance m - ⌊γn⌋.
-
-        Args:
-            matrices: (H, N, M).
-
-        Returns:
-            distances (K,), ascending, and (H, K); NaN where there are no pairs.
-        """
+        """Return distances m - ⌊γn⌋, (K,), ascending, and means over their pairs of (H, N, M), (H, K); NaN: no pair."""
         distances = torch.arange(len(self.keys)) - self.at[:, None]
         found = torch.arange(int(distances.min()), int(distances.max()) + 1)
         means = [matrices[:, distances == distance].nanmean(dim=1) for distance in found]
@@ -89,16 +70,10 @@ class Mixing:
 
 
 def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapping[str, Names]) -> list[Mixing]:
-    """The work of every mixer of a model on a sentence and its translation.
+    """Return the work of every mixer of a model in evaluation mode, of the encoder, then in self- and cross-attention.
 
-    Args:
-        model: a translation model or a language model of posnet in evaluation mode.
-        source: (M,) token ids with the end symbol; None for a language model.
-        target: (N,) token ids with the end symbol.
-        names: names of the queries and names of the keys, by place.
-
-    Returns:
-        The encoder's layers, then self-attention and cross-attention of the decoder's.
+    Source (M,) and target (N,) are token ids with the end symbol; a language model has no source. Names of queries and
+    of keys are by place.
     """
     calls: dict[str, _Call] = {}
     mixers = {name: module for name, module in model.named_modules() if isinstance(module, TokenMixer)}
@@ -117,7 +92,7 @@ def observe(model: nn.Module, source: Tensor | None, target: Tensor, names: Mapp
 def _note(
     calls: dict[str, _Call], name: str, mixer: nn.Module, arguments: tuple[Tensor, ...], options: dict[str, Any]
 ) -> None:
-    """A forward hook: notes the arguments of a mixer."""
+    """Note the arguments of a mixer: a forward hook."""
     calls[name] = arguments, options
 
 
@@ -126,7 +101,7 @@ def _layer_of(name: str) -> int:
 
 
 def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
-    """The work of a mixer in a call."""
+    """Return the work of a mixer in a call."""
     arguments, options = call
     query, memory = arguments[0], arguments[-1]
     queries, keys = names
@@ -161,7 +136,7 @@ def _mixing(mixer: TokenMixer, call: _Call, layer: int, names: Names) -> Mixing:
 
 
 def _weights_and_energies(mixer: TokenMixer, call: _Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Weights, energies, and what is added to the product of query and key, each (H, N, M): see :class:`Mixing`."""
+    """Return weights, energies, and what is added to products of query and key, each (H, N, M): see :class:`Mixing`."""
     arguments, options = call
     with _recorded_energies(mixer) as recorded:
         _, weights = mixer(*arguments, **options | {"need_weights": True})
@@ -194,7 +169,7 @@ def _recorded_energies(mixer: TokenMixer) -> Iterator[list[tuple[Tensor, tuple[A
 
 
 def _added(energy: Tensor, q: Tensor, k: Tensor | None) -> Tensor | None:
-    """What is added to the product of queries (1, H, N, d) and keys (1, H, M, d): (H, N, M), or None if nothing is.
+    """Return what is added to products of queries (1, H, N, d) and keys (1, H, M, d), (H, N, M), or None if nothing is.
 
     Matrices of offsets do not count, as they stand within the product.
     """
@@ -203,7 +178,7 @@ def _added(energy: Tensor, q: Tensor, k: Tensor | None) -> Tensor | None:
 
 
 def _gates(mixer: TokenMixer, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """The two parts of the latent weights of a gate, see :class:`Mixing`."""
+    """Return the two parts of the latent weights of a gate, see :class:`Mixing`."""
     gating = mixer.gating
     between = isinstance(mixer, OffsetMixer) and mixer.matrices.values is not None
     if gating is None or gating.gate_proj is None or gating.value_norm is None or between:
@@ -218,7 +193,7 @@ def _gates(mixer: TokenMixer, query: Tensor, memory: Tensor) -> tuple[Tensor, Te
 
 
 def _reach(mixer: TokenMixer) -> int | None:
-    """R if offsets of R and beyond share a vector, weight or matrix, else None."""
+    """Return R if offsets of R and beyond share a vector, weight or matrix, else None."""
     if isinstance(mixer, PositionBasedMixer):
         reaches = {energy.reach for energy in mixer.energies if isinstance(energy, Energy)}
         return reaches.pop() if len(reaches) == 1 else None

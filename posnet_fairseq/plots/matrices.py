@@ -31,13 +31,7 @@ FAR = 24  # tokens that are shown on either side, at least; twice the clip dista
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix with a title.
-
-    Attributes:
-        title: of the panel.
-        matrix: (N, M), NaN where nothing is mixed.
-        scale: the quantity, for the color bar. Panels of one scale share their colors; negative values have another.
-    """
+    """A matrix, (N, M), NaN where nothing is mixed. Panels of one scale share their colors and color bar."""
 
     title: str
     matrix: Tensor
@@ -50,13 +44,7 @@ def title_of(mixing: Mixing, what: str) -> str:
 
 
 def of_heads(mixing: Mixing, matrices: Tensor, what: str) -> Figure:
-    """Return a figure with the matrix of each head.
-
-    Args:
-        mixing: names the tokens.
-        matrices: (H, N, M), NaN where nothing is mixed.
-        what: the quantity, for title and color bar.
-    """
+    """Return a figure with the matrix of each head, (H, N, M), NaN where nothing is mixed."""
     panels = [Panel(f"head {head}", matrix, what) for head, matrix in enumerate(matrices, 1)]
     return grid(mixing, panels, min(4, len(panels)), what)
 
@@ -77,14 +65,7 @@ def gates(mixing: Mixing) -> Figure:
 
 
 def grid(mixing: Mixing, panels: Sequence[Panel], columns: int, what: str) -> Figure:
-    """Return a figure of matrices.
-
-    Args:
-        mixing: names the tokens.
-        panels: the matrices.
-        columns: panels in a row.
-        what: the quantity, for the title.
-    """
+    """Return a figure of matrices."""
     height = PANEL * min(1.6, max(0.6, len(mixing.queries) / len(mixing.keys)))
     scales = {panel.scale: _scale(panels, panel.scale) for panel in panels}
     made, axes = style.panels(len(panels), columns, (PANEL, height), (1.2 + 0.8 * len(scales), 0.9))
@@ -138,13 +119,7 @@ def short(name: str) -> str:
 
 
 def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
-    """Return a figure of means over the pairs of each distance.
-
-    Args:
-        mixings: of one place, by layer.
-        take: returns the numbers of a mixing, (H, N, M).
-        what: the quantity, for the title and the axis.
-    """
+    """Return a figure of means over the pairs of each distance, of mixings of one place, by layer."""
     made, axes = style.panels(len(mixings), 3, (3.9, 2.9), (1.6, 0.9))
     for axis, mixing in zip(axes, mixings, strict=True):
         distances, means = mixing.by_distance(take(mixing))

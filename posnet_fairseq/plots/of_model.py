@@ -1,10 +1,13 @@
 """From a checkpoint to pictures of its mixers."""
 
+import base64
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -14,7 +17,7 @@ from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.settings import SearchSettings
-from posnet_fairseq.plots import matrices, page, style
+from posnet_fairseq.plots import matrices, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
@@ -25,19 +28,14 @@ from posnet_fairseq.text.pipeline import TextPipeline
 from posnet_fairseq.transformer.language_model import LanguageModel
 from posnet_fairseq.transformer.model import Transformer
 
+LEVELS = 65534  # steps between the smallest and the largest number of a head on the page
 POSITIONS = 40  # tokens without a sentence: enough for both tails of a clip distance of 16
-
-
 # The name of a picture, and the function that draws it, with its arguments.
 _Picture = tuple[str, Callable[..., Figure], tuple]
 
 
 def without_sentence(path: str | Path) -> list[Mixing]:
-    """Return the static mixers of a checkpoint, with their weights and without their gates.
-
-    Raises:
-        UsageError: the checkpoint has no such mixers.
-    """
+    """Return the static mixers of a checkpoint, with their weights and without their gates."""
     state = read_model(path)
     with about(path):
         model = build_model(state)
@@ -70,20 +68,7 @@ def _unknown_words(side: Any) -> Tensor:
 def with_sentence(
     models: Sequence[Transformer], vocabulary: Vocabulary, text: TextPipeline, sentence: str
 ) -> tuple[list[Mixing], str]:
-    """Return the mixers of a translation model on a sentence and the model's own translation of it.
-
-    Args:
-        models: a list of one model.
-        vocabulary: of the model.
-        text: splits text into tokens.
-        sentence: plain text.
-
-    Returns:
-        The mixers' work, and the translation.
-
-    Raises:
-        UsageError: the sentence is empty or too long.
-    """
+    """Return the mixers of a translation model, alone in a list, on a sentence and its own translation of it."""
     search = BeamSearch(models, vocabulary.target_dictionary, SearchSettings(beam=5, max_len_a=2, max_len_b=20))
     source = vocabulary.encode(text.encode(sentence))
     _check(sentence, source, models[0].encoder.max_positions())
@@ -96,15 +81,7 @@ def with_sentence(
 
 
 def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, sentence: str) -> list[Mixing]:
-    """Return the mixers of a language model on a text.
-
-    Args:
-        model: a language model.
-        vocabulary, text, sentence: as for :func:`with_sentence`.
-
-    Raises:
-        UsageError: the text is empty or too long.
-    """
+    """Return the mixers of a language model on a text."""
     target = vocabulary.encode(text.encode(sentence))
     _check(sentence, target, model.max_positions())
     read = _named(model.read_before(target[None])[0], vocabulary.target_dictionary)
@@ -112,12 +89,10 @@ def with_text(model: LanguageModel, vocabulary: Vocabulary, text: TextPipeline, 
 
 
 def _check(sentence: str, tokens: Tensor, limit: int) -> None:
-    if is_blank(sentence):
-        raise UsageError("--sentence is empty. Give a sentence of the source language, or text for a language model.")
-    if len(tokens) > limit:
+    if is_blank(sentence) or len(tokens) > limit:
         raise UsageError(
-            f"--sentence has {len(tokens)} tokens (its end symbol counted), the model takes {limit}. "
-            "Give a shorter one."
+            f"--sentence has {len(tokens)} tokens (its end symbol counted). Give one of the source language, or text "
+            f"for a language model, with words in it and {limit} tokens at most."
         )
 
 
@@ -126,25 +101,13 @@ def _named(tokens: Iterable[int], dictionary: Any) -> list[str]:
 
 
 def draw_weights(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw weights, energies and profiles, and write the page weights.html.
-
-    Args:
-        mixings: of a model.
-        folder: of the pictures, which is made.
-        title: of the page.
-        report: where progress is shown.
-
-    Raises:
-        UsageError: no mixer has weights.
-    """
+    """Draw weights, energies and profiles, and write the page weights.html."""
     seen = [mixing for mixing in mixings if mixing.weights is not None]
     without = [mixing for mixing in mixings if mixing.weights is None]
     if not seen:
         raise UsageError(f"no mixer of this model ({_mixers(mixings)}) has weights to draw.")
-    _refuse_no_numbers(seen)
     if without:
         report.say(f"{_mixers(without)} has no weights and is left out")
-    _say_missing_characters(seen, report)
     figures: list[_Picture] = [
         (f"{name}.{mixing.place}.{mixing.layer}", matrices.of_heads, (mixing, take(mixing), what))
         for name, take, what in _OF_HEADS
@@ -173,38 +136,19 @@ _PROFILES: tuple[_Quantity, ...] = (
 
 
 def draw_gates(mixings: Sequence[Mixing], folder: Path, title: str, report: ProgressReporter) -> None:
-    """Draw the latent weights of gates, and write the page gates.html.
-
-    Args:
-        mixings, folder, title, report: as for :func:`draw_weights`.
-
-    Raises:
-        UsageError: no mixer has such a gate.
-    """
+    """Draw the latent weights of gates, and write the page gates.html."""
     gated = [mixing for mixing in mixings if mixing.query_gates is not None and mixing.weights is not None]
     if not gated:
         raise UsageError(
             f"no mixer of this model ({_mixers(mixings)}) has weights and a gate of the kind gelu, whose latent "
             "weights could be drawn. Give a checkpoint that was trained with --gate gelu."
         )
-    _refuse_no_numbers(gated)
-    _say_missing_characters(gated, report)
     figures: list[_Picture] = [(f"gates.{mixing.place}.{mixing.layer}", matrices.gates, (mixing,)) for mixing in gated]
     for place in matrices.PLACES:
         there = [mixing for mixing in gated if mixing.place == place]
         if there:
             figures.append((f"profile-gates.{place}", matrices.profile, (there, lambda m: m.weights * m.gates, "α·β")))
     _write(figures, folder, report, gated, "gates.html", title)
-
-
-def _refuse_no_numbers(mixings: Iterable[Mixing]) -> None:
-    for mixing in mixings:
-        assert mixing.weights is not None
-        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
-            raise UsageError(
-                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
-                "there is nothing to draw. Take an earlier checkpoint."
-            )
 
 
 def _write(
@@ -216,6 +160,20 @@ def _write(
     title: str,
 ) -> None:
     """Write pictures and their page, or nothing if one of the files exists and posnet-plot did not make it."""
+    for mixing in mixings:
+        assert mixing.weights is not None
+        if not mixing.weights.isfinite().any(dim=-1).all():  # the future of a decoder's first tokens has no weights
+            raise UsageError(
+                f"the weights of {mixing.mixer} in layer {mixing.layer} ({mixing.place}) are infinite or NaN, so "
+                "there is nothing to draw. Take an earlier checkpoint."
+            )
+    missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
+    if missing:
+        first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
+        report.say(
+            f"no font of this machine has {first}: the PNG files show boxes instead; the page and the SVG files use "
+            "the fonts of the reader. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     files = [file for name, *_ in figures for file in style.files_of(folder / name)]
     style.refuse_foreign([*files, folder / name_of_page])
@@ -224,17 +182,47 @@ def _write(
             style.save(draw(*arguments), folder / name)
             bar.advance(1)
     with replacing(folder / name_of_page) as temporary:
-        temporary.write_text(page.render(mixings, shown(title)), encoding="utf-8", newline="\n")
+        temporary.write_text(render(mixings, shown(title)), encoding="utf-8", newline="\n")
 
 
-def _say_missing_characters(mixings: Iterable[Mixing], report: ProgressReporter) -> None:
-    missing = style.characters_without_font(name for mixing in mixings for name in (*mixing.queries, *mixing.keys))
-    if missing:
-        first = " ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
-        report.say(
-            f"no font of this machine has {first}: the PNG files show boxes instead; the page and the SVG files use "
-            "the fonts of the reader. (On Debian and Ubuntu: apt install fonts-noto-cjk)"
-        )
+def render(mixings: Sequence[Mixing], title: str) -> str:
+    """Return the HTML of a page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    # "<" in a token must not end the script element that contains the data.
+    data = json.dumps([_content(mixing) for mixing in mixings], ensure_ascii=False).replace("<", "\\u003c")
+    return environment.get_template("page.html").render(title=title, data=data)
+
+
+def _content(mixing: Mixing) -> dict[str, object]:
+    shown = {"mixing weights α": mixing.weights, "energies before the softmax": mixing.energies}
+    shown["what positions add to energies"] = mixing.added
+    if mixing.query_gates is not None and mixing.weights is not None:
+        shown["latent weights β of the gate"] = mixing.gates
+        shown["α·β"] = mixing.weights * mixing.gates
+    return {
+        "place": matrices.PLACES[mixing.place],
+        "layer": mixing.layer,
+        "mixer": mixing.mixer,
+        "queries": mixing.queries,
+        "keys": mixing.keys,
+        "queryAxis": matrices.QUERIES[mixing.place],
+        "keyAxis": matrices.KEYS[mixing.place],
+        "at": mixing.at.tolist() if mixing.scaled else None,
+        "reach": mixing.reach,
+        "shown": {name: [_packed(head) for head in heads] for name, heads in shown.items() if heads is not None},
+    }
+
+
+def _packed(matrix: Tensor) -> dict[str, float | str]:
+    """Return the ends of a matrix's numbers, and all of them as steps between these; NaN is one step more."""
+    there = matrix[matrix.isfinite()]
+    low, high = (float(there.min()), float(there.max())) if len(there) else (0.0, 0.0)
+    steps = ((matrix - low) / (high - low or 1.0) * LEVELS).round()
+    steps = torch.where(matrix.isfinite(), steps, LEVELS + 1)
+    numbers = steps.flatten().to(torch.int32).numpy().astype("<u2")
+    return {"low": low, "high": high, "steps": base64.b64encode(numbers.tobytes()).decode()}
 
 
 def _mixers(mixings: Iterable[Mixing]) -> str:

@@ -52,12 +52,7 @@ def point_style(place: int) -> dict[str, Any]:
 
 
 def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, np.ndarray]:
-    """Return a matplotlib figure on white and its axes, (rows, columns).
-
-    Args:
-        width, height: in inches.
-        rows, columns: number of axes.
-    """
+    """Return a matplotlib figure of a size in inches on white and its axes, (rows, columns)."""
     pyplot.rcParams["font.family"] = _families()
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text: small, searchable, in the reader's fonts
     pyplot.rcParams["svg.hashsalt"] = "posnet"  # equal pictures are equal files
@@ -65,13 +60,7 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tupl
 
 
 def panels(count: int, columns: int, size: tuple[float, float], more: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure and the axes of its panels.
-
-    Args:
-        count, columns: number of panels, and the greatest one in a row.
-        size: of a panel, (width, height) in inches.
-        more: inches of the figure beside and above all panels.
-    """
+    """Return a figure and the axes of its panels, whose size is in inches; it has more of them beside and above."""
     columns = min(columns, count)
     rows = -(-count // columns)
     made, axes = figure(more[0] + size[0] * columns, more[1] + size[1] * rows, rows, columns)
@@ -81,13 +70,7 @@ def panels(count: int, columns: int, size: tuple[float, float], more: tuple[floa
 
 
 def legend(made: Figure, order: Sequence[str] | None = None, fontsize: int = 9) -> None:
-    """Put a legend of the lines and points of all axes beside them.
-
-    Args:
-        made: the figure.
-        order: labels, in the order of the legend; default: as they were drawn.
-        fontsize: of the labels.
-    """
+    """Put a legend of all axes beside them, its labels in the order given, by default as they were drawn."""
     handles: dict[str, Any] = {}
     for axis in made.axes:
         handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True)) | handles
@@ -128,24 +111,12 @@ def plain(axis: Axes) -> None:
 
 
 def files_of(path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """Return the paths of a picture.
-
-    Args:
-        path: without the suffix.
-        kinds: suffixes.
-    """
+    """Return the paths of a picture, which is given without its suffix."""
     return [Path(f"{path}.{kind}") for kind in kinds]
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """Refuse to replace files that posnet-plot did not make. Called before anything is drawn.
-
-    Args:
-        paths: of pictures and pages.
-
-    Raises:
-        UsageError: a file is there that something else made; or see :func:`posnet_fairseq.shared.files.check_place`.
-    """
+    """Refuse to replace files that posnet-plot did not make. Called before anything is drawn."""
     for path in paths:
         check_place(path)
         if path.is_file():
@@ -158,15 +129,7 @@ def refuse_foreign(paths: Iterable[Path]) -> None:
 
 
 def save(made: Figure, path: str | Path, kinds: Sequence[str] = KINDS) -> list[Path]:
-    """Write a figure and close it.
-
-    Args:
-        made: a matplotlib figure.
-        path, kinds: as for :func:`files_of`.
-
-    Returns:
-        The paths of the files.
-    """
+    """Write a figure and close it."""
     paths = files_of(path, kinds)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # reported once: characters_without_font

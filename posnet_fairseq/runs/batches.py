@@ -9,11 +9,11 @@ from typing import Any
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
-from posnet_fairseq.runs.settings import given, refuse
+from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.criterions import PREFIX, is_chunked
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
 
@@ -28,18 +28,7 @@ WORDS = 43650  # entries of a dictionary that is not there yet: PosNet's for WMT
 def batch_tokens(
     settings: RunSettings, data: TranslationData, device: Device, world: int, report: ProgressReporter
 ) -> int:
-    """The most tokens of one batch. A training that has begun keeps its own, unless others are asked for.
-
-    Args:
-        settings: of the run.
-        data: its dataset.
-        device: where it computes.
-        world: processes of all machines.
-        report: says what it has chosen.
-
-    Raises:
-        UsageError: not even the smallest batch fits into the memory of the GPUs.
-    """
+    """Return the most tokens of one batch. A training that has begun keeps its own, unless others are asked for."""
     kept = settings.max_tokens or _begun_with(settings)
     if kept:
         return kept
@@ -47,26 +36,22 @@ def batch_tokens(
         return int(hyperparameters(settings.size)["max_tokens"])
     usable = int(USABLE * device.memory) - CONTEXT
 
-    def fits(tokens: int) -> tuple[bool, int]:
-        need = _estimate(settings, data, device, tokens, world)
-        return need <= usable, need
-
     least, tokens = settings.max_positions, max(settings.tokens // world, settings.max_positions)
-    enough, need = fits(tokens)
-    if not enough:
-        enough, least_need = fits(least)
-        if not enough:
-            raise UsageError(
-                f"{given('size', settings.size)}: a training step with a single sentence of {least} tokens "
-                f"takes about {least_need / GIB:.1f} GiB, and of the GPU's {device.memory / GIB:.1f} GiB "
-                f"{max(usable, 0) / GIB:.1f} are left for it. Take a smaller size, or fewer tokens of a sentence "
-                "(--max-positions), or try your own --max-tokens."
+    need = _estimate(settings, data, device, tokens, world)
+    if need > usable:
+        least_need = _estimate(settings, data, device, least, world)
+        if least_need > usable:
+            refuse(
+                "size",
+                settings.size,
+                f"a training step with a single sentence of {least} tokens takes about {least_need / GIB:.1f} GiB, and "
+                f"of the GPU's {device.memory / GIB:.1f} GiB {max(usable, 0) / GIB:.1f} are left for it. Take a "
+                "smaller size, or fewer tokens of a sentence (--max-positions), or try your own --max-tokens.",
             )
         # Between the two it grows about linearly.
         tokens = least + (tokens - least) * (usable - least_need) // (need - least_need)
-        while not (found := fits(tokens))[0]:
+        while (need := _estimate(settings, data, device, tokens, world)) > usable:
             tokens = max(tokens * 9 // 10, least)
-        need = found[1]
     report.say(
         f"batches of {tokens} tokens: a training step takes about {need / GIB:.1f} GiB, and the GPU has "
         f"{device.memory / GIB:.1f} (--max-tokens chooses other batches)"
@@ -75,7 +60,7 @@ def batch_tokens(
 
 
 def _begun_with(settings: RunSettings) -> int | None:
-    """The tokens of a batch of a training that is finished, or has checkpoints to go on from; else None."""
+    """Return the tokens of a batch of a training that is finished, or has checkpoints to go on from; else None."""
     record = Record(settings.run / "train.json")
     attempts = record.content["attempts"]
     if not attempts or not (record.finished or any((settings.run / "checkpoints").glob("*.pt"))):
@@ -84,14 +69,14 @@ def _begun_with(settings: RunSettings) -> int | None:
 
 
 def shares_embeddings(settings: RunSettings, data: TranslationData) -> bool:
-    """Whether both languages have one embedding. Two vocabularies, as for Chinese, leave two."""
+    """Return whether both languages share their embeddings: those with separate vocabularies do not."""
     source, target = (settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target))
     # A dry run without data has no dictionaries, and shows one.
     return not data.exists or (source.exists() and target.exists() and filecmp.cmp(source, target, shallow=False))
 
 
 def _estimate(settings: RunSettings, data: TranslationData, device: Device, tokens: int, world: int) -> int:
-    """Bytes at the peak of a training step, with the longest sentences, which take the most."""
+    """Estimate the bytes at the peak of a training step, with the longest sentences, which take the most."""
     from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
     shared, options = shares_embeddings(settings, data), _options(settings)
@@ -111,14 +96,14 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
 
 
 def _words(settings: RunSettings, data: TranslationData) -> int:
-    """Entries of the larger dictionary."""
+    """Return the entries of the larger dictionary."""
     paths = [settings.data_folder / f"dict.{language}.txt" for language in (data.source, data.target)]
     lines = [path.read_bytes().count(b"\n") for path in paths if path.exists()]
     return max(lines) + 4 if lines else WORDS  # a file leaves out the special symbols
 
 
 def _options(settings: RunSettings) -> dict[str, Any]:
-    """What the options of fairseq-train say about the model, and the criterion if they name one."""
+    """Return what the options of fairseq-train say about the model, and the criterion if they name one."""
     from posnet_fairseq.mixers.bases.mixer_options import plain_type
     from posnet_fairseq.transformer.model_options import TransformerOptions
 
@@ -127,10 +112,8 @@ def _options(settings: RunSettings) -> dict[str, Any]:
     )
     for field in dataclasses.fields(TransformerOptions):
         kind = plain_type(field)
-        if kind is bool:
-            parser.add_argument(flag(field.name), action="store_true")
-        else:
-            parser.add_argument(flag(field.name), type=kind if kind in (int, float) else str)
+        how: Any = {"action": "store_true"} if kind is bool else {"type": kind if kind in (int, float) else str}
+        parser.add_argument(flag(field.name), **how)
     parser.add_argument("--criterion")
     try:
         return vars(parser.parse_known_args(settings.options.split())[0])

@@ -1,8 +1,4 @@
-"""Checks and repairs before a training: its options are tried out, a run that was killed while it saved is made to
-resume, and the disk must have room for its checkpoints.
-
-They import fairseq: :mod:`posnet_fairseq.runs.training` calls them in a process of their own.
-"""
+"""Checks and repairs before a training. They import fairseq: other modules call them in a process of their own."""
 
 import argparse
 import contextlib
@@ -17,8 +13,8 @@ from typing import Any
 import torch
 
 import posnet_fairseq
-from posnet_fairseq.runs.checkpoints_kept import most_kept
-from posnet_fairseq.runs.init_checkpoint import check_beginning
+from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.runs.training_log import most_kept
 from posnet_fairseq.shared.criterions import fairseq_name
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -41,35 +37,29 @@ FIXED = {
         *("keep_best_checkpoints", "checkpoint_suffix", "write_checkpoints_asynchronously"),
     ),
 }
+# Options in which a training may differ from the checkpoint that it begins with: they say how a model is trained, where
+# it was, or are looked at with the weights.
+FREE = (
+    *("dropout", "attention_dropout", "shared_attention_dropout", "activation_dropout"),
+    *("weight_noise", "weight_noise_on"),
+    *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path"),
+    *("checkpoint_activations", "offload_activations", "length_ratio", "max_source_positions", "max_target_positions"),
+)
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A training that is about to begin.
-
-    Attributes:
-        arguments: of fairseq-train.
-        average: number of checkpoints that will be averaged.
-        processes: of all machines.
-        others: folders of checkpoints of runs that train on the same disk.
-    """
+    """A training that is about to begin."""
 
     arguments: Sequence[str]
     average: int
     processes: int
-    others: Sequence[Path] = ()
+    others: Sequence[Path] = ()  # folders of checkpoints of runs that train on the same disk
 
 
 def check(planned: Planned) -> tuple[list[str], list[str]]:
-    """Check a training, and repair what a killed one left.
-
-    Returns:
-        More arguments for fairseq-train, and remarks for the user.
-
-    Raises:
-        UsageError: it would fail, or end without the checkpoints that are averaged.
-    """
+    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user."""
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
@@ -77,7 +67,7 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
         model, cfg = build(planned.arguments)
         refuse_other_endings(cfg)
         check_training_options(cfg)
-        size = parameters(model)
+        size = trained_parameters(model)
         folder = Path(cfg.checkpoint.save_dir)
         folder.mkdir(parents=True, exist_ok=True)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
@@ -98,11 +88,7 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
 
 
 def try_options(arguments: Sequence[str]) -> None:
-    """Refuse arguments that fairseq-train would refuse.
-
-    Raises:
-        UsageError: there are some.
-    """
+    """Refuse arguments that fairseq-train would refuse."""
     with _silence():
         parse(arguments)
 
@@ -124,11 +110,7 @@ def _silence() -> Iterator[None]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options that fairseq-train makes of its arguments.
-
-    Raises:
-        UsageError: fairseq-train would refuse them.
-    """
+    """Return the options that fairseq-train makes of its arguments."""
     from fairseq import options
     from fairseq.models import import_models
 
@@ -151,11 +133,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
-    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments.
-
-    Raises:
-        UsageError: fairseq-train would refuse them.
-    """
+    """Return the model, on the meta device, and the configuration that fairseq-train makes of its arguments."""
     from fairseq import tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -166,43 +144,29 @@ def build(arguments: Sequence[str]) -> tuple[torch.nn.Module, Any]:
 
 
 def refuse_other_endings(cfg: Any) -> None:
-    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged.
-
-    Args:
-        cfg: fairseq's whole configuration.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse options that would end a run elsewhere, or leave it without the checkpoints that are averaged."""
     from fairseq.dataclass.configs import FairseqConfig
 
+    other: dict[str, str] = {}
     for section in ("dataset", "optimization", "checkpoint"):
         defaults = getattr(FairseqConfig(), section)
         for reason, names in FIXED.items():
-            for name in names:
-                if hasattr(defaults, name) and getattr(cfg[section], name) != getattr(defaults, name):
-                    raise UsageError(f"--options with {flag(name)}: in a recipe, {reason}. Leave it out.")
+            there = [name for name in names if hasattr(defaults, name)]
+            other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
     metric = cfg.checkpoint.best_checkpoint_metric
-    # Without label smoothing the loss orders checkpoints as the perplexity does, by which checkpoints_kept keeps them.
+    # Without label smoothing the loss orders checkpoints as the perplexity does, by which remove_old keeps them.
     without_smoothing = fairseq_name(cfg.criterion._name) == "cross_entropy"
     if metric != "ppl" and not (metric == "loss" and without_smoothing):
-        raise UsageError(
-            f"--options with --best-checkpoint-metric {metric}: in a recipe, the best checkpoint is that of the "
-            "lowest perplexity (ppl). Leave it out."
-        )
+        other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
+    for name, reason in other.items():
+        raise UsageError(f"--options with {name}: in a recipe, {reason}. Leave it out.")
 
 
 def repair(folder: Path) -> list[str]:
     """Replace checkpoint_last.pt by the newest other one if it is there and damaged, or put it aside if there is none.
 
     fairseq writes numbered checkpoints whole but copies them to checkpoint_last.pt, from which it resumes; a kill
-    during the copy leaves half a file.
-
-    Returns:
-        a sentence about it, none if nothing was done.
-
-    Raises:
-        UsageError: it cannot be read now, for another reason than what is in it.
+    during the copy leaves half a file. A sentence about it is returned, if something was done.
     """
     last = folder / "checkpoint_last.pt"
     found = damage(last) if last.exists() else ""
@@ -230,16 +194,34 @@ def damage(checkpoint: Path) -> str:
     return ""
 
 
+def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
+    """Refuse a checkpoint whose weights are not those of a training's model, on the meta device, which is changed."""
+    from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
+    from posnet_fairseq.inference.precompute import has_tables
+    from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
+
+    state, folder = read_checkpoint(path), Path(cfg.task.data)
+    saved, names = state["cfg"]["model"], {option.name for option in known_options(state)} - set(FREE)
+    pairs = {name: (saved[name], cfg.model.get(name)) for name in sorted(names & saved.keys())}
+    pairs["arch"] = model_arch(state), cfg.model._name
+    different = [
+        f"{flag(name)}: {there} there, {here} here" for name, (there, here) in pairs.items() if str(there) != str(here)
+    ]
+    with about(path):
+        if has_tables(state["model"]):
+            raise UsageError("it has stored energies, which cannot be trained. Give the averaged.pt beside it.")
+        if different:
+            raise UsageError(f"it was trained with other options ({'; '.join(different)}). Give the same.")
+    advice = (  # where its own dictionaries are gone, their sizes are compared with the weights
+        "Prepare the text with its subwords and dictionaries: posnet-prepare corpus --like {folder} --train FILE FILE ..."
+    )
+    refuse_other_dictionaries(path, state, read_vocabulary(state, folder)[0], folder, advice)
+    with about(path):
+        model.load_state_dict(state["model"])
+
+
 def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
-    """Refuse to lengthen a training whose learning rates depend on its length: they would jump.
-
-    Args:
-        before: configuration of the checkpoint that the training goes on from.
-        cfg: fairseq's whole configuration.
-
-    Raises:
-        UsageError: the schedule is another one.
-    """
+    """Refuse to lengthen a training, configured ``before``, if its learning rates depend on its length: they jump."""
     from omegaconf import OmegaConf
 
     earlier, length = before["optimization"]["max_update"], cfg.optimization.max_update
@@ -251,16 +233,9 @@ def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
 
 
 def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence[Path] = ()) -> None:
-    """Refuse a training whose checkpoints would not fit on the disk.
+    """Refuse a training with so many checkpoints at a time that they would not fit on the disk.
 
-    Args:
-        folder: of the checkpoints.
-        parameters: number of them in the model.
-        checkpoints: most checkpoints that are there at a time.
-        others: folders of checkpoints of runs whose training has not ended, which are taken to need equal room.
-
-    Raises:
-        UsageError: the disk has less room.
+    Others, folders of checkpoints of runs whose training has not ended, are taken to need equal room.
     """
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
@@ -272,8 +247,3 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
             f"{amount(size, 'bytes')}), and its disk has {amount(free, 'bytes')} left. Make room, choose another disk "
             "by --runs FOLDER, or keep less (a smaller --average)."
         )
-
-
-def parameters(model: torch.nn.Module) -> int:
-    """Return the number of parameters; a shared one counts once."""
-    return sum(parameter.numel() for parameter in model.parameters())

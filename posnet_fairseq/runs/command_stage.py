@@ -6,6 +6,7 @@ was cut short is done again; other settings than before are refused.
 
 import contextlib
 import os
+import platform
 import re
 import resource
 import shlex
@@ -16,17 +17,88 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from posnet_fairseq.runs.record import last_attempt, settings_of, surroundings
-from posnet_fairseq.shared import stages
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, last_error
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
-from posnet_fairseq.shared.records import Record
+from posnet_fairseq.shared.records import Record, installed_versions
+from posnet_fairseq.shared.stages import exclusive_lock
 
 DONE = " is done"  # said of a stage that was finished before
 PATIENCE = 10.0  # seconds to wait for a run's folder: processes that load data outlive a killed training by some
 STEP = 0.5  # seconds between two looks at a command that runs
+PACKAGES = ("posnet", "ve-fairseq", "fairseq-fixed", "torch", "numpy", "sentencepiece", "subword-nmt", "sacrebleu")
+# Options that say where and how fast a command computes, not what: a run may go on with others.
+FREE = (
+    *("--cpu", "--bf16", "--fp16", "--ddp-backend", "--distributed-backend", "--distributed-world-size"),
+    *("--load-checkpoint-on-all-dp-ranks", "--max-tokens", "--update-freq", "--tensorboard-logdir", "--num-workers"),
+    *("--processes", "--reset-dataloader", "--compile", "--wandb-project"),
+    "--finetune-from-model",  # a path: what the file has is recorded
+)
+# Values that mean the same: earlier versions trained with fairseq's own, which compute the same.
+SAME = {
+    ("--optimizer", "fused_adam"): "adam",
+    ("--criterion", f"{PREFIX}label_smoothed_cross_entropy"): "label_smoothed_cross_entropy",
+    ("--criterion", f"{PREFIX}cross_entropy"): "cross_entropy",
+}
+
+
+def last_attempt(log: Path | str) -> str:
+    """Return the output of the last attempt at a stage, without the command in front."""
+    text = "\n" + Path(log).read_text(encoding="utf-8", errors="replace")
+    return text.rpartition("\n$ ")[2].partition("\n")[2]
+
+
+def settings_of(
+    command: Sequence[str], more: Mapping[str, str] | None = None, places: Mapping[str, object] | None = None
+) -> dict[str, str]:
+    """Return the options that the outcome of a command depends on, by name, without :data:`FREE`.
+
+    A switch has the value "", other arguments are called "argument 1", "argument 2" ... ``more`` are values that are
+    not among the arguments. The names of places stand for folders, which may be moved.
+    """
+    settings: dict[str, str] = {}
+    name = None
+    for argument in command[1:]:
+        for place, folder in (places or {}).items():
+            argument = re.sub(rf"(^|=){re.escape(str(folder))}(?=/|$)", rf"\1{place}", argument)
+        if re.match(r"--?[A-Za-z]", argument):
+            name = argument
+            settings[name] = ""
+        elif name is not None:
+            settings[name] = f"{settings[name]} {argument}".strip()
+        else:
+            settings[f"argument {len(settings) + 1}"] = argument
+    settings |= more or {}
+    return {name: SAME.get((name, value), value) for name, value in settings.items() if name not in FREE}
+
+
+def surroundings(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return versions, code and machine, for the record of an attempt with environment variables."""
+    commit, processor = _output("git", "rev-parse", "HEAD"), platform.machine()
+    if commit and _output("git", "status", "--porcelain", "-uno"):
+        commit += " with changes"
+    with contextlib.suppress(OSError):
+        if match := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+            processor = match[1]
+    gpus = _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines()
+    return {
+        "commit": commit,
+        "versions": {"python": platform.python_version(), **installed_versions(*PACKAGES)},
+        "machine": {"host": platform.node(), "processor": processor, "cores": len(os.sched_getaffinity(0))}
+        | {"threads": environment.get("OMP_NUM_THREADS", ""), "gpus": gpus},
+    }
+
+
+def _output(*command: str) -> str:
+    """Return what a command prints, "" if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +106,6 @@ class Work:
     """How the stages of a run are done: alone, or beside other runs.
 
     Attributes:
-        report: shows progress and remarks.
         environment: variables of commands, besides those of this process.
         others: folders of runs that train meanwhile on the same disk.
         stopped: set when commands must end.
@@ -46,66 +117,53 @@ class Work:
     stopped: threading.Event = field(default_factory=threading.Event)
 
 
-class CommandStage(stages.Stage):
+@dataclass(eq=False)
+class CommandStage:
     """A command of a run, done once.
 
-    Args:
-        run: folder, which is made.
-        name: of the stage.
-        command: arguments, the program first.
+    Attributes:
         made: the file that it makes, None if none in particular. A finished stage whose file is gone is done again.
         source: the file that it is made of, or None. A finished stage is done again when this is newer.
-        settings: what it depends on; None: the command's own, see :func:`posnet_fairseq.runs.record.settings_of`.
-        remedy: what to do if these have changed.
+        settings: what it depends on; None: the command's own, see :func:`settings_of`.
+        remedy: what to do if these have changed (default: how to do it again).
         growing: a setting, a number. A stage that was done with less of it goes on.
-
-    Attributes:
-        environment: variables of the command, besides those of this process.
         prepare: called before the command, with nobody else at work in the folder.
-        watch: called again and again while the command runs.
-        log: file with the output of all attempts.
     """
 
-    def __init__(
-        self,
-        run: Path,
-        name: str,
-        command: Sequence[str],
-        made: Path | None = None,
-        source: Path | None = None,
-        settings: Mapping[str, str] | None = None,
-        remedy: str | None = None,
-        growing: str | None = None,
-    ):
-        self.run, self.name, self.command = run, name, list(command)
-        self.made, self.source = made, source
-        self.settings = settings_of(command) if settings is None else settings
-        self._growing = growing
-        self._remedy = remedy or f"To do it again, remove {shown(run / name)}.json."
-        self.log = run / f"{name}.log"
-        self.environment: Mapping[str, str] = {}
-        self.prepare: Callable[[], None] = lambda: None
-        self.watch: Callable[[], None] = lambda: None
+    run: Path
+    name: str
+    command: list[str]
+    made: Path | None = None
+    source: Path | None = None
+    settings: Mapping[str, str] | None = None
+    remedy: str = ""
+    growing: str | None = None
+    prepare: Callable[[], None] = lambda: None
+
+    @property
+    def log(self) -> Path:
+        """The file with the output of all attempts."""
+        return self.run / f"{self.name}.log"
 
     @property
     def record(self) -> Record:
         """Its record, as it is now."""
         return Record(self.run / f"{self.name}.json")
 
-    def is_done(self) -> bool:
-        """Return whether nothing is left to do.
+    def _depends(self) -> dict[str, str]:
+        return dict(settings_of(self.command) if self.settings is None else self.settings)
 
-        Raises:
-            UsageError: it was begun with other settings.
-        """
-        record, settings, name = self.record, self.settings, self._growing
+    def is_done(self) -> bool:
+        """Return whether nothing is left to do; refuse other settings than it was begun with."""
+        record, settings, name = self.record, self._depends(), self.growing
         grows = name is not None and record.is_exceeded(name, int(settings[name]))
         if name is not None and grows:
-            settings = {**settings, name: record.content["settings"][name]}
+            settings[name] = record.content["settings"][name]
         if different := record.differences(settings):
             verb = "finished" if record.finished else "begun"
+            remedy = self.remedy or f"To do it again, remove {shown(self.run / self.name)}.json."
             raise UsageError(
-                f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {self._remedy}"
+                f"{shown(self.run)}: {self.name} was {verb} with other options ({'; '.join(different)}). {remedy}"
             )
         if grows or not record.finished or (self.made and not self.made.exists()):
             return False
@@ -113,18 +171,16 @@ class CommandStage(stages.Stage):
             return True
         return self.made.stat().st_mtime_ns >= self.source.stat().st_mtime_ns
 
-    def perform(self, report: ProgressReporter, lock: int) -> None:
-        """Run the command, and keep the record of the attempt.
+    def perform(self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]) -> None:
+        """Run the command, which inherits the lock of the folder, and keep the record of the attempt.
 
-        Raises:
-            UsageError: it failed.
+        ``watch`` is called again and again meanwhile; what it raises ends the command.
         """
         self.prepare()
         record = self.record
-        environment = os.environ | self.environment
-        record.begin(self.settings, command=self.command, **surroundings(environment))
+        record.begin(self._depends(), command=self.command, **surroundings(environment))
         start = time.perf_counter()
-        code, usage, interruption = self._run(lock, environment)
+        code, usage, interruption = self._run(lock, environment, watch)
         outcome = f"stopped by signal {-code}" if code < 0 else f"exit code {code}" if code else "finished"
         if interruption:
             outcome = "interrupted"
@@ -143,7 +199,7 @@ class CommandStage(stages.Stage):
             raise UsageError(f"{self.name} of {shown(self.run.name)}: {outcome}. {self._last_words()}")
 
     def _run(
-        self, lock: int, environment: Mapping[str, str]
+        self, lock: int, environment: Mapping[str, str], watch: Callable[[], None]
     ) -> tuple[int, resource.struct_rusage, BaseException | None]:
         """Return the command's exit code, what it used, and the exception that interrupted it, if any."""
         with open(self.log, "a", encoding="utf-8") as log:
@@ -164,7 +220,7 @@ class CommandStage(stages.Stage):
             ended = 0
             while not ended:
                 time.sleep(STEP)
-                self.watch()
+                watch()
                 ended, status, usage = os.wait4(process.pid, os.WNOHANG)
         except BaseException as error:
             interruption = error
@@ -189,30 +245,23 @@ def do(
     total: int | None = None,
     watcher: Callable[[ProgressReporter, Bar], Callable[[], None]] | None = None,
 ) -> None:
-    """Do a stage with its progress shown, unless it is done.
+    """Do a stage, alone or beside others, with its progress shown, unless it is done.
 
-    Args:
-        stage: what to do.
-        work: how; None: alone.
-        unit, total: of what its bar counts.
-        watcher: function from a report and the bar to what is called again and again while the command runs.
-
-    Raises:
-        UsageError: it failed; or another process works in the run's folder.
+    ``unit`` and ``total`` are of what its bar counts. The watcher makes, of a report and the bar, what is called again
+    and again while the command runs.
     """
     work = work or Work()
-    report, stage.environment = work.report, work.environment
     if stage.is_done():
-        report.say(f"{stage.run.name}: {stage.name}{DONE}")
+        work.report.say(f"{stage.run.name}: {stage.name}{DONE}")
         return
-    with report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
-        watch = watcher(report, bar) if watcher else lambda: None
+    with work.report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
+        watch = watcher(work.report, bar) if watcher else lambda: None
 
         def look() -> None:
             if work.stopped.is_set():
                 raise InterruptedError
             watch()
 
-        stage.watch = look
-        with stages.exclusive_lock(stage.run, PATIENCE) as lock:
-            stages.run(stage, report, lock)  # nothing, if another process did it meanwhile
+        with exclusive_lock(stage.run, PATIENCE) as lock:
+            if not stage.is_done():  # by another process, meanwhile
+                stage.perform(lock, os.environ | work.environment, look)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import posnet_fairseq
@@ -12,39 +11,15 @@ from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
 from posnet_fairseq.runs.run_settings import RunSettings, short
 from posnet_fairseq.runs.settings import given, refuse
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.runs.training import Training
 from posnet_fairseq.shared.progress import ProgressReporter
 
 USER_DIR = Path(posnet_fairseq.__file__).parent
 RANK = Path(__file__).parent / "distributed" / "rank.py"
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training.
-
-    Attributes:
-        launch: command in front of the arguments, which starts all processes.
-        arguments: of fairseq-train.
-        world: processes, of all machines.
-    """
-
-    launch: list[str]
-    arguments: list[str]
-    world: int
-
-    @property
-    def command(self) -> list[str]:
-        """The whole command."""
-        return [*self.launch, *self.arguments]
-
-
 def training(settings: RunSettings, data: TranslationData, device: Device, report: ProgressReporter) -> Training:
-    """Return the training of a run, whose batches are said in a report.
-
-    Raises:
-        UsageError: an update cannot be divided among the processes; or the machines do not know one another.
-    """
+    """Return the training of a run, whose batches are said in a report."""
     world = device.processes * settings.nodes
     # The fewest batches of at most max_tokens that hold an update. The tokens that batches of an earlier attempt had
     # give the number of batches that it had.
@@ -52,11 +27,12 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
     batches = settings.tokens // ((most + 1) * world) + 1
     tokens = settings.tokens // (batches * world)
     if tokens < settings.max_positions:
-        raise UsageError(
-            f"{given('tokens', settings.tokens)} and {given('max_tokens', most)} make "
-            f"batches of {tokens} tokens on {world} processes, and a sentence may have "
-            f"{given('max_positions', settings.max_positions)}. Take fewer processes (--gpus, --cpus, --nodes), or "
-            "larger batches."
+        refuse(
+            "tokens",
+            settings.tokens,
+            f"with {given('max_tokens', most)} an update of {world} processes has batches of {tokens} tokens, and a "
+            f"sentence may have {given('max_positions', settings.max_positions)}. Take fewer processes (--gpus, "
+            "--cpus, --nodes), or larger batches.",
         )
     report.say(
         f"{tokens * batches * world} tokens an update: processes × --update-freq × --max-tokens = "
@@ -79,7 +55,8 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
         *(("--patience", settings.patience) if settings.patience else ()),
         *(("--finetune-from-model", settings.init_from) if settings.init_from else ()),
         *("--log-format", "json", "--log-interval", -(-settings.interval // 10)),
-        *_placed(settings, device, world),
+        *(("--tensorboard-logdir", settings.run / "tensorboard") if settings.tensorboard else ()),
+        *_placed(device, world),
         *settings.options.split(),
     ]
     launch = ["fairseq-train"] if world == 1 else _launcher(settings, device.processes)
@@ -88,17 +65,12 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
 
 def tried(settings: RunSettings) -> list[str]:
     """Return arguments of fairseq-train that tell whether it understands the options of a run."""
-    arguments = (settings.data_folder, "--arch", settings.arch, *settings.options.split())
-    return _text(*arguments, *_plugin(settings))
+    return _text(settings.data_folder, "--arch", settings.arch, *settings.options.split(), *_plugin(settings))
 
 
-def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:
-    """Options of fairseq-train about where it computes."""
-    placed = ["--cpu"] if device.kind == "cpu" else []
-    if device.precision != "fp32":
-        placed.append(f"--{device.precision}")
-    if settings.tensorboard:
-        placed += ["--tensorboard-logdir", str(settings.run / "tensorboard")]
+def _placed(device: Device, world: int) -> list[str]:
+    """Return options of fairseq-train about where it computes."""
+    placed = _cpu(device) + ([] if device.precision == "fp32" else [f"--{device.precision}"])
     if world == 1:
         return [*placed, "--distributed-world-size", "1"]
     # fairseq has legacy_ddp for CPUs, too: one code path on all machines.
@@ -106,8 +78,12 @@ def _placed(settings: RunSettings, device: Device, world: int) -> list[str]:
     return [*placed, "--distributed-backend", "gloo"] if device.kind == "cpu" else placed
 
 
+def _cpu(device: Device) -> list[str]:
+    return ["--cpu"] if device.kind == "cpu" else []
+
+
 def _launcher(settings: RunSettings, processes: int) -> list[str]:
-    """The command that starts a training on several processes."""
+    """Return the command that starts a training on several processes."""
     nodes, port, job = settings.nodes, settings.master_port, os.environ.get("SLURM_JOB_ID")
     launch = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(processes), "--max-restarts", "0"]
     if nodes == 1:
@@ -124,75 +100,58 @@ def _launcher(settings: RunSettings, processes: int) -> list[str]:
         launch += ["--node-rank", str(settings.node_rank), "--master-addr", settings.master_addr]
         launch += ["--master-port", str(port)]
     else:
-        first, rank = given("master_addr", "NAME_OF_THE_FIRST"), given("node_rank", 0)
-        refuse(
-            "nodes",
-            nodes,
-            f"run the stage train on each machine, with {first} and {rank}, 1, ...; under SLURM, recipes/slurm.sbatch "
-            "does it.",
-        )
+        flags = "--master-addr NAME_OF_THE_FIRST and --node-rank 0, 1, ...; under SLURM, recipes/slurm.sbatch does it"
+        refuse("nodes", nodes, f"run the stage train on each machine, with {flags}.")
     return [*launch, str(short(RANK))]
 
 
 def average(settings: RunSettings) -> list[str]:
-    """The command that averages the checkpoints of the training."""
-    run = settings.run
-    averaged = ("--num", settings.average, "--out", run / "averaged.pt")
-    return _text("posnet-average", run / "checkpoints", *averaged, *_plugin(settings))
+    """Return the command that averages the checkpoints of the training."""
+    averaged = ("--num", settings.average, "--out", settings.run / "averaged.pt")
+    return _text("posnet-average", settings.run / "checkpoints", *averaged, *_plugin(settings))
 
 
 def search(settings: RunSettings) -> list[str]:
-    """The options of the search, which translate and which the averaged checkpoint records."""
-    return _text(
-        *("--beam", settings.beam, "--lenpen", settings.lenpen),
-        *("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b),
-    )
+    """Return the options of the search, which translate and which the averaged checkpoint records."""
+    lengths = ("--max-len-a", settings.max_len_a, "--max-len-b", settings.max_len_b)
+    return _text("--beam", settings.beam, "--lenpen", settings.lenpen, *lengths)
 
 
 def precompute(settings: RunSettings) -> list[str]:
-    """The command that stores the energies that depend on positions only."""
-    run = settings.run
-    made = ("--out", run / "precomputed.pt", "--or-copy")
-    return _text("posnet-precompute", run / "averaged.pt", *made, *_plugin(settings))
+    """Return the command that stores the energies that depend on positions only."""
+    made = ("--out", settings.run / "precomputed.pt", "--or-copy")
+    return _text("posnet-precompute", settings.run / "averaged.pt", *made, *_plugin(settings))
 
 
 def translate(
     settings: RunSettings, data: TranslationData, device: Device, test_set: str, output: str = "", *options: str
 ) -> list[str]:
-    """The command that translates a test set.
-
-    Args:
-        settings: of the run.
-        data: of the run.
-        device: that computes.
-        test_set: its name.
-        output: file in the run's folder (default: named like the test set).
-        options: more options of posnet-translate.
-    """
-    run = settings.run
-    placed = ["--cpu"] if device.kind == "cpu" else []
-    if device.processes > 1:
-        placed += ["--processes", str(device.processes)]
+    """Return the command that translates a test set into a file of the run's folder (default: named like it)."""
     return _text(
-        *("posnet-translate", run / "precomputed.pt", "--data", settings.data_folder),
+        *("posnet-translate", settings.run / "precomputed.pt", "--data", settings.data_folder),
         *("--input", settings.data_folder / f"{test_set}.{data.source}"),
-        *("--output", run / (output or f"{test_set}.{data.target}")),
+        *("--output", settings.run / (output or f"{test_set}.{data.target}")),
         *search(settings),
-        *("--on-long", "truncate", *placed, *options, *_plugin(settings)),
+        *("--on-long", "truncate", *_cpu(device)),
+        *(("--processes", device.processes) if device.processes > 1 else ()),
+        *(*options, *_plugin(settings)),
     )
 
 
 def score(settings: RunSettings, data: TranslationData, device: Device, test_set: str, report: Path) -> list[str]:
-    """The command that scores the translation of a test set, with a folder for its report."""
-    folder, run = settings.data_folder, settings.run
-    placed = ["--cpu"] if device.kind == "cpu" else []
+    """Return the command that scores the translation of a test set, with a folder for its report."""
     return _text(
-        *("posnet-score", "--source", folder / f"{test_set}.{data.source}"),
-        *("--reference", folder / f"{test_set}.{data.target}"),
+        *("posnet-score", "--source", settings.data_folder / f"{test_set}.{data.source}"),
+        *("--reference", settings.data_folder / f"{test_set}.{data.target}"),
         *("--language-pair", f"{data.source}-{data.target}"),
-        *("--system", f"{settings.system}={run / f'{test_set}.{data.target}'}"),
-        *("--metrics", settings.metrics, "--out", report, *placed, *(["--lowercase"] * data.lowercase)),
+        *("--system", f"{settings.system}={settings.run / f'{test_set}.{data.target}'}"),
+        *("--metrics", settings.metrics, "--out", report, *_cpu(device), *(["--lowercase"] * data.lowercase)),
     )
+
+
+def prepare(dataset: str, folder: Path, *options: str) -> Sequence[str]:
+    """Return the command that makes a dataset."""
+    return _text("posnet-prepare", dataset, *options, "--out", folder)
 
 
 def _plugin(settings: RunSettings) -> list[Path | str]:
@@ -202,8 +161,3 @@ def _plugin(settings: RunSettings) -> list[Path | str]:
 
 def _text(*command: object) -> list[str]:
     return list(map(str, command))
-
-
-def prepare(dataset: str, folder: Path, *options: str) -> Sequence[str]:
-    """The command that makes a dataset."""
-    return _text("posnet-prepare", dataset, *options, "--out", folder)

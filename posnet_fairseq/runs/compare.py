@@ -1,7 +1,8 @@
 """Comparisons: several systems with one or more seeds each, trained and scored in one report."""
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +27,11 @@ class SystemsSettings(TrainingSettings):
         "file of systems, or the name of a list that comes with posnet, as tables-2-3: a name, a mixer and options of "
         "fairseq-train in each line",
         parse=find_list,
-        positional="*",
+        positional="?",
         metavar="SYSTEMS",
     )
     mixers: str = setting("mixers between spaces or commas, instead of a file", "", metavar="MIXERS")
-    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number, metavar="N")
+    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,7 @@ class ComparisonSettings(SystemsSettings):
 
 
 def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> list[str]:
-    """Return the systems that others are compared with: the settings', else the first two (of two systems, the first).
-
-    Raises:
-        UsageError: they are not among the systems, or more than two.
-    """
+    """Return the systems that others are compared with: the settings', else the first two, or of two the first."""
     known = [system.name for system in systems]
     found = list(names(settings.baselines)) or known[: 2 if len(known) > 2 else 1]
     if not set(found) <= set(known) or len(found) > 2 or len(set(found)) < len(found):
@@ -56,54 +53,39 @@ def baselines_of(systems: Sequence[System], settings: ComparisonSettings) -> lis
     return found
 
 
-def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
-    """Return the run of a system with a seed.
-
-    Raises:
-        UsageError: the system's options are refused.
-    """
-    common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
-    common["options"] = f"{settings.options} {system.options}".strip()  # the options of all, and its own
-    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
+@contextlib.contextmanager
+def _naming(system: str) -> Iterator[None]:
+    """Put the name of a system in front of what is wrong with its options."""
     try:
-        made.check()
+        yield
     except UsageError as error:
-        raise UsageError(f"{system.name}: {error}") from error
+        raise UsageError(f"{system}: {error}") from error
+
+
+def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
+    """Return the run of a system with a seed, with the options of all runs and its own."""
+    common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
+    common["options"] = f"{settings.options} {system.options}".strip()
+    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
+    with _naming(system.name):
+        made.check()
     return RunJob(system.name, made)
 
 
 def check_options(jobs: Sequence[RunJob]) -> None:
-    """Refuse options that fairseq-train does not understand, before the first run begins.
-
-    Args:
-        jobs: one for each system.
-
-    Raises:
-        UsageError: there are some.
-    """
+    """Refuse options that fairseq-train does not understand, before the first run begins."""
     from posnet_fairseq.runs.before_training import try_options
 
-    for each in jobs:
-        try:
+    for each in {each.system: each for each in jobs}.values():
+        with _naming(each.system):
             try_options(commands.tried(each.settings))
-        except UsageError as error:
-            raise UsageError(f"{each.system}: {error}") from error
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
 
 
 def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> Path:
-    """Train, average, precompute, translate, compare.
+    """Train, average, precompute, translate, compare; return the folder of the comparison.
 
-    Args:
-        settings: of the comparison.
-        name: of the comparison; "": that of its systems.
-        suffix: put behind the names of all systems.
-
-    Returns:
-        the folder of the comparison.
-
-    Raises:
-        UsageError: it cannot begin, or runs failed.
+    It is called as its systems are, unless a name is given. The suffix is put behind the names of all systems.
     """
     from posnet_fairseq.runs.comparison import Comparison
 
@@ -114,7 +96,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     jobs = [job(system, seed, settings) for seed in settings.seeds for system in systems]
     parts = shares(settings.jobs, settings)[: len(jobs)]
     check_metrics(settings)
-    check_options(jobs[: len(systems)])
+    check_options(jobs)
     comparison = Comparison(
         settings.data_folder,
         settings.runs_folder / f"compare_{name or usual}_{settings.size}",

@@ -6,16 +6,15 @@ import re
 import statistics
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from posnet_eval.report.formats import listed
+from posnet_fairseq.runs.command_stage import last_attempt
 from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.record import last_attempt
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.runs.training_log import records, training_speed
 from posnet_fairseq.shared.command import NO_READER
@@ -30,7 +29,7 @@ MODEL = "precomputed.pt"  # of a run, which translates
 
 
 def parameters(run: Path) -> int:
-    """The number of parameters of the model that translates; a shared embedding counts once."""
+    """Return the number of parameters of the model that translates; a shared embedding counts once."""
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     tensors = read_checkpoint(run / MODEL)["model"].values()
@@ -38,25 +37,20 @@ def parameters(run: Path) -> int:
 
 
 def gate(run: Path) -> str:
-    """The gate of its self-attention, as ``--gate`` names it."""
+    """Return the gate of its self-attention, as ``--gate`` names it."""
     from posnet_fairseq.transformer.placement import gate_at
 
     return gate_at(options_of(run / MODEL), "encoder")
 
 
-def updates(run: Path) -> int:
-    """The number of updates that it was trained for."""
-    return progress(run / "train.log")[0]
-
-
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
-    """Sentences a second, as posnet-translate reported them; None if it had none to translate."""
+    """Return sentences a second, as posnet-translate reported them; None if it had none to translate."""
     rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / f"{stage}.log"))
     return float(rates[0]) if rates else None
 
 
 def peak_memory(run: Path) -> float:
-    """Bytes that training took at most: of a GPU where there is one, else of the largest process."""
+    """Return the bytes that training took at most: of a GPU where there is one, else of the largest process."""
     log = (run / "train.log").read_text(encoding="utf-8", errors="replace")
     free = [values["gb_free"] for kind, values in records(run / "train.log") if "gb_free" in values]
     total = re.findall(r"total memory = ([\d.]+) GB", log)
@@ -66,26 +60,18 @@ def peak_memory(run: Path) -> float:
     return max((attempt.get("peak_memory_bytes", 0) for attempt in attempts), default=0)
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the report: a figure of each run of a system, and how it is shown.
-
-    Attributes:
-        figure: function of a run's folder.
-        over_runs: function that makes one figure of the figures of all runs.
-        shown: function that makes a figure fit to read.
-        stage: the stage whose speed it is, None if it is no speed.
-    """
+class Column(NamedTuple):
+    """A column of the report: a figure of each run of a system, that of all runs together, and how it is shown."""
 
     figure: Callable[[Path], Any]
     over_runs: Callable[[list[Any]], Any]
     shown: Callable[[Any], Any]
-    stage: str | None = None
+    stage: str | None = None  # whose speed it is
 
 
 COLUMNS = {
     "gate": Column(gate, lambda gates: gates[0], str),
-    "updates": Column(updates, statistics.mean, round),
+    "updates": Column(lambda run: progress(run / "train.log")[0], statistics.mean, round),
     "params": Column(parameters, statistics.mean, lambda number: f"{number / 1e6:.2f}M"),
     "train tokens/s": Column(lambda run: training_speed(run / "train.log"), statistics.mean, round, "train"),
     "decode sent./s": Column(decoding_speed, statistics.mean, lambda number: round(number, 1), "translate"),
@@ -93,29 +79,27 @@ COLUMNS = {
 }
 
 
+def _last(run: Path, stage: str) -> Any:
+    return Record(run / f"{stage}.json").content["attempts"][-1]
+
+
 def conditions(run: Path, stage: str) -> str:
-    """A text of all that the speed of a stage depends on besides the system: processor, GPUs, threads, processes."""
-    record = Record(run / f"{stage}.json")
-    try:
-        last = record.content["attempts"][-1]
-        machine = {name: value for name, value in last["machine"].items() if name != "host"}
-        command = [*last["command"], ""]
-    except (LookupError, AttributeError, TypeError) as error:
-        raise UsageError(f"{record.path} does not say how {stage} was done. Move it away and run again.") from error
+    """Return a text of all that the speed of a stage depends on besides the system."""
+    attempt = _last(run, stage)
+    machine = {name: value for name, value in attempt["machine"].items() if name != "host"}
     where = ("--cpu", "--bf16", "--fp16", "--distributed-world-size", "--nproc-per-node", "--nnodes", "--processes")
-    options = [pair for pair in itertools.pairwise(command) if pair[0] in where]
-    return f"{machine} {options}"
+    return f"{machine} {[pair for pair in itertools.pairwise([*attempt['command'], '']) if pair[0] in where]}"
 
 
-def load(run: Path, stage: str) -> float | None:
-    """The load average when a stage ended if it exceeded the cores, so that other programs slowed it; else None."""
-    attempt = Record(run / f"{stage}.json").content["attempts"][-1]
-    average = attempt.get("load_average", 0.0)
-    return average if average > attempt["machine"]["cores"] + BUSY else None
+def load(run: Path, stage: str) -> float:
+    """Return the load average when a stage ended if it exceeded the cores, so that others slowed it; else 0."""
+    attempt = _last(run, stage)
+    average: float = attempt.get("load_average", 0.0)
+    return average if average > attempt["machine"]["cores"] + BUSY else 0.0
 
 
 def data_sentence(folder: Path) -> str:
-    """What a dataset has, in a sentence: its name, pairs, vocabulary, and what cleaning left out."""
+    """Return what a dataset has, in a sentence: its name, pairs, vocabulary, and what cleaning left out."""
     card = DatasetCard.read(folder)
     counts = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
     words = " and ".join(f"{count:,} ({language})" for language, count in (card.vocabulary or {}).items())
@@ -125,23 +109,13 @@ def data_sentence(folder: Path) -> str:
 
 
 class Comparison:
-    """The folder of a comparison.
-
-    Args:
-        data: folder of the dataset.
-        folder: of the comparison, which is made.
-        runs: folders of the runs of each system.
-    """
+    """The folder of a comparison on a dataset, of the folders of the runs of each system."""
 
     def __init__(self, data: Path, folder: Path, runs: Mapping[str, Sequence[Path]]):
         self.data, self.folder, self.runs = data, folder, runs
 
     def check(self) -> None:
-        """Refuse what stands in its way, before days of training rather than after.
-
-        Raises:
-            UsageError: a file is there that posnet did not write.
-        """
+        """Refuse files in its place that posnet did not write, before days of training rather than after."""
         from posnet_eval.report import publish
         from posnet_fairseq.plots import style
 
@@ -150,15 +124,7 @@ class Comparison:
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
 
     def make(self, baselines: Sequence[str], metrics: str) -> None:
-        """Write comparison.yaml, score it into report/, and draw curves.png.
-
-        Args:
-            baselines: one or two systems.
-            metrics: names between commas.
-
-        Raises:
-            UsageError: posnet-score failed.
-        """
+        """Write comparison.yaml, score it into report/, and draw curves.png."""
         from posnet_fairseq.plots import curves  # takes matplotlib along, which nothing needs before the runs are done
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -201,52 +167,40 @@ class Comparison:
             raise UsageError(f"posnet-score --config {path} failed: see above. The runs are kept.")
 
     def columns(self) -> dict[str, dict[str, Any]]:
-        """The figure of each system, by title of a column and by system."""
+        """Return the figure of each system, by title of a column and by system."""
         columns = {}
         for title, column in COLUMNS.items():
             found = {system: list(map(column.figure, runs)) for system, runs in self.runs.items()}
             known = {system: figures for system, figures in found.items() if None not in figures}
-            if column.stage and len(self._conditions(column.stage)) > 1:
-                title += " (not on the same terms)"
-            if column.stage and self._loads(column.stage):
-                title += " *"
+            if column.stage:
+                terms = {conditions(run, column.stage) for runs in self.runs.values() for run in runs}
+                title += " (not on the same terms)" * (len(terms) > 1) + " *" * bool(self._loads(column.stage))
             columns[title] = {system: column.shown(column.over_runs(figures)) for system, figures in known.items()}
         return {title: column for title, column in columns.items() if column}
 
     def busy(self) -> list[str]:
-        """A sentence about the speeds that were measured while other programs worked on the machine, or none."""
-        loads = {stage: self._loads(stage) for stage in ("train", "translate")}
-        sentences = [f"{stage} of {', '.join(found)}" for stage, found in loads.items() if found]
+        """Return a sentence about speeds that were measured while other programs worked on the machine, or none."""
+        loads = {stage: found for stage in ("train", "translate") if (found := self._loads(stage))}
+        sentences = "; ".join(f"{stage} of {', '.join(found)}" for stage, found in loads.items())
         most = max((average for found in loads.values() for average in found.values()), default=0.0)
-        if not sentences:
-            return []
-        return [
-            f"* Measured while more ran than the machine has cores: {'; '.join(sentences)} (load average up to {most})."
-        ]
+        said = f"* Measured while more ran than the machine has cores: {sentences} (load average up to {most})."
+        return [said] if loads else []
 
     def _loads(self, stage: str) -> dict[str, float]:
-        """The largest load average of the systems for which :func:`load` has one."""
-        found = {system: [load(run, stage) or 0.0 for run in runs] for system, runs in self.runs.items()}
-        return {system: max(loads) for system, loads in found.items() if any(loads)}
-
-    def _conditions(self, stage: str) -> set[str]:
-        return {conditions(run, stage) for runs in self.runs.values() for run in runs}
+        """Return the largest load average of the systems for which :func:`load` has one."""
+        found = {system: max(load(run, stage) for run in runs) for system, runs in self.runs.items()}
+        return {system: most for system, most in found.items() if most}
 
 
 def options_of(checkpoint: Path) -> Any:
-    """The options of a model, as attributes."""
+    """Return the options of a model, as attributes."""
     from posnet_fairseq.inference.checkpoints import model_options, read_checkpoint
 
     return SimpleNamespace(**model_options(read_checkpoint(checkpoint)))
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
-    """Sentences about what systems differ in from the baseline besides the mixer; none where that is nothing.
-
-    Args:
-        checkpoints: a translation model of each system.
-        baseline: one of the systems.
-    """
+    """Sentences about what systems differ in from the baseline besides the mixer; none where that is nothing."""
     options = {system: _besides_mixer(options_of(path)) for system, path in checkpoints.items()}
     usual = options[baseline]
     systems: dict[tuple[str, ...], list[str]] = {}  # by what they differ in
@@ -262,7 +216,7 @@ def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
 
 
 def _besides_mixer(cfg: Any) -> dict[str, str]:
-    """The options of a translation model that are none of its mixers', by flag, or the mixers' defaults.
+    """Return the options of a translation model that are none of its mixers', by flag, or the mixers' defaults.
 
     The mixer of the decoder is one of them: it may be another than the encoder's.
     """

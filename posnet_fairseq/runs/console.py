@@ -1,6 +1,5 @@
 """Messages of runs: on standard error, with the name of the recipe or program in front."""
 
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -16,12 +15,5 @@ def say(text: str) -> None:
 
 
 def show(command: Sequence[object]) -> None:
-    """Print a command as it could be typed."""
-    # In one piece, among the lines of other processes.
-    print(" ".join(_quoted(str(word)) for word in command) + "\n", end="", flush=True)
-
-
-def _quoted(word: str) -> str:
-    if not word or not word.isprintable():
-        return shlex.quote(word)
-    return re.sub(r"([^\w@%+=:./-])", r"\\\1", word)
+    """Print a command as it could be typed, in one piece among the lines of other processes."""
+    print(shlex.join(map(str, command)) + "\n", end="", flush=True)

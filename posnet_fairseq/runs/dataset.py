@@ -10,35 +10,18 @@ from posnet_fairseq.text.card import CARD, DatasetCard
 
 @dataclass(frozen=True)
 class TranslationData:
-    """A dataset for translation, as its card describes it.
+    """A dataset for translation, as its card describes it."""
 
-    Attributes:
-        source: language.
-        target: language.
-        key: hash of all that the data was made of.
-        test_sets: their names; fairseq's, ``test`` and perhaps ``test1``.
-        lowercase: whether the target side is in lower case, and so are translations: scores must ignore case.
-        exists: False if there is no dataset yet, in a dry run.
-    """
-
-    source: str
+    source: str  # language
     target: str
-    key: str
-    test_sets: tuple[str, ...] = ("test",)
-    lowercase: bool = False
-    exists: bool = True
+    key: str  # hash of all that the data was made of
+    test_sets: tuple[str, ...] = ("test",)  # fairseq's names, perhaps with test1
+    lowercase: bool = False  # whether the target side is, and so are translations: scores must ignore case
+    exists: bool = True  # False in a dry run without a dataset
 
     @classmethod
     def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
-        """The dataset in a folder.
-
-        Args:
-            folder: of the dataset.
-            dry_run: whether capitals stand for languages where there is no dataset.
-
-        Raises:
-            UsageError: there is no card, or it is not of a dataset for translation.
-        """
+        """Return the dataset in a folder; in a dry run capitals stand for languages where there is none."""
         path = folder / CARD
         if not path.exists():
             if dry_run:

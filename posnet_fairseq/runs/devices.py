@@ -10,7 +10,7 @@ from posnet_fairseq.shared.processes import cores
 
 
 def gpus() -> tuple[int, bool]:
-    """The number of GPUs, and whether all have bf16 (compute capability 8.0)."""
+    """Return the number of GPUs, and whether all have bf16 (compute capability 8.0)."""
     try:
         found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.strip()
     except OSError:
@@ -24,7 +24,7 @@ def gpus() -> tuple[int, bool]:
 
 
 def gpu_memory(count: int) -> int:
-    """Bytes of memory of the smallest of the first GPUs, `count` of them."""
+    """Return bytes of memory of the smallest of the first GPUs, `count` of them."""
     import torch
 
     return min(torch.cuda.get_device_properties(index).total_memory for index in range(count))
@@ -32,29 +32,17 @@ def gpu_memory(count: int) -> int:
 
 @dataclass(frozen=True)
 class Device:
-    """Where a run computes.
+    """Where a run computes."""
 
-    Attributes:
-        kind: ``gpu`` or ``cpu``.
-        processes: of each machine.
-        precision: ``bf16``, ``fp16`` or ``fp32``.
-        memory: bytes of each GPU, None on CPUs.
-        threads: of each process on CPUs, None on GPUs.
-    """
-
-    kind: str
-    processes: int
+    kind: str  # gpu or cpu
+    processes: int  # of each machine
     precision: str = "fp32"
-    memory: int | None = None
-    threads: int | None = None
+    memory: int | None = None  # bytes of each GPU
+    threads: int | None = None  # of each process on CPUs
 
 
 def find_device(settings: TrainingSettings) -> Device:
-    """Return the device of a run on this machine.
-
-    Raises:
-        UsageError: the machine has fewer GPUs than asked for, or cannot train with that precision.
-    """
+    """Return the device of a run on this machine."""
     count, bf16 = gpus()
     if settings.cpus or not (settings.gpus or count):
         processes = settings.cpus or 1
@@ -74,27 +62,14 @@ def find_device(settings: TrainingSettings) -> Device:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a machine, for one of several runs at a time.
-
-    Attributes:
-        environment: variables of its processes.
-        gpus: number of GPUs, None on CPUs.
-    """
+    """A part of a machine, for one of several runs at a time; on CPUs without ``gpus``."""
 
     environment: dict[str, str]
     gpus: int | None = None
 
 
 def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
-    """Return the machine in equal parts.
-
-    Args:
-        jobs: number of parts.
-        settings: of all runs together.
-
-    Raises:
-        UsageError: the machine has fewer GPUs.
-    """
+    """Return the machine in equal parts."""
     count, _ = gpus()
     if jobs > 1 and settings.nodes > 1:
         refuse("jobs", jobs, "runs on several machines (--nodes) go one after the other. Leave it out.")
@@ -102,21 +77,12 @@ def shares(jobs: int, settings: TrainingSettings) -> list[Share]:
         threads = max(1, cores() // (jobs * (settings.cpus or 1)))
         return [Share({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)})] * jobs
     taken = settings.gpus or count
-    if max(jobs, taken) > count:
-        name, number = ("jobs", jobs) if jobs > count else ("gpus", taken)
-        refuse(name, number, f"this machine has {count} GPUs. Give at most that.")
+    if taken > count:
+        refuse("gpus", taken, f"this machine has {count} GPUs. Give at most that.")
     if jobs > taken:
-        refuse("jobs", jobs, f"{given('gpus', taken)} are shared by all, and each needs one. Give at most {taken}.")
-    visible, size = visible_gpus(count), taken // jobs
+        refuse("jobs", jobs, f"each needs a GPU, and there are {taken}. Give at most that.")
+    # CUDA leaves out all names behind an unknown one.
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count)))).split(",")
+    visible, size = [name.strip() for name in names][:count], taken // jobs
     parts = [",".join(visible[i * size : (i + 1) * size]) for i in range(jobs)]
     return [Share({"CUDA_VISIBLE_DEVICES": part}, size) for part in parts]
-
-
-def visible_gpus(count: int) -> list[str]:
-    """The names of the GPUs in CUDA_VISIBLE_DEVICES. CUDA leaves out all names behind an unknown one.
-
-    Args:
-        count: number of GPUs that CUDA found.
-    """
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
-    return [name.strip() for name in names.split(",")][:count]

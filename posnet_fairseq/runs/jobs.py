@@ -52,11 +52,7 @@ class RunJob:
             return False
 
     def do(self, work: Work, gpus: int | None) -> None:
-        """Do its stages, with a number of GPUs, or None on CPUs.
-
-        Raises:
-            UsageError: one failed.
-        """
+        """Do its stages, with a number of GPUs, or None on CPUs."""
         run(dataclasses.replace(self.settings, stages=self.stages, gpus=gpus or self.settings.gpus), work)
 
 
@@ -131,11 +127,7 @@ class JobPool:
 
 
 def do_all(jobs: Sequence[RunJob], shares: Sequence[Share], tolerated: str | None = None) -> Collection[RunJob]:
-    """Do jobs, some side by side; return those whose failure has the words ``tolerated``, which do not matter.
-
-    Raises:
-        UsageError: others failed.
-    """
+    """Do jobs, some side by side; return those whose failure has the words ``tolerated``, which do not matter."""
     failed = JobPool(jobs, shares).work()
     passed_over = {job for job, why in failed.items() if tolerated is not None and tolerated in why}
     sentences = [f"{job.run.name}: {why}" for job, why in failed.items() if job not in passed_over]

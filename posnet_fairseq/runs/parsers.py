@@ -1,10 +1,13 @@
 """Values of settings: functions from text to a value, which raise ValueError with what is allowed."""
 
 import difflib
+import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.schema import decimal
 
 Parse = Callable[[str], Any]
@@ -14,6 +17,12 @@ def nearest(word: str, known: Collection[str]) -> str:
     """Return the end of a sentence about an unknown name: " Did you mean ...?", "" if nothing is near."""
     found = difflib.get_close_matches(word, known, n=1)
     return f" Did you mean {found[0]}?" if found else ""
+
+
+def check_known(given: str, name: str, known: Collection[str], hint: str = "") -> None:
+    """Refuse a name that is none of those that are known; ``given`` and the hint are for the sentence."""
+    if name not in known:
+        raise UsageError(f"{given}: choose one of {' '.join(known)}.{hint or nearest(name, known)}")
 
 
 def integer(least: int, most: int = 9_999_999) -> Parse:
@@ -57,32 +66,35 @@ def switch(text: str) -> bool:
 
 def one_of(*names: str) -> Parse:
     """Return the parser of a name that must be one of some."""
-    return lambda text: choose(text, names)
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"choose one of {' '.join(names)}.{nearest(text, names)}")
+        return text
+
+    return parse
 
 
-def choose(text: str, names: Collection[str]) -> str:
-    """Return the name, if it is one of some.
+def matching(pattern: str, allowed: str) -> Parse:
+    """Return the parser of a text that has a form."""
 
-    Raises:
-        ValueError: it is not; names all and the nearest.
-    """
-    if text not in names:
-        raise ValueError(f"choose one of {' '.join(names)}.{nearest(text, names)}")
-    return text
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"give {allowed}.")
+        return text
 
-
-def run_name(text: str) -> str:
-    """Return a name that can be that of a folder."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", text):
-        raise ValueError("give a name of letters, digits, dots, dashes and underscores, at most 200.")
-    return text
+    return parse
 
 
-def betas(text: str) -> str:
-    """Return two numbers below 1 in parentheses, as they were written."""
-    if not re.fullmatch(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)", text):
-        raise ValueError("give two numbers below 1, as (0.9,0.98).")
-    return text
+run_name = matching(
+    r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", "a name of letters, digits, dots, dashes and underscores, at most 200"
+)
+betas = matching(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)", "two numbers below 1, as (0.9,0.98)")
+
+
+def folder(text: str) -> Path:
+    """Return the path of a folder, there or not."""
+    return Path(os.path.abspath(text))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -91,13 +103,20 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def several(parse: Parse) -> Callable[[str], tuple[str, ...]]:
-    """Return the parser of one or more values between spaces or commas, each once, as they were written."""
+    """Return the parser of one or more values between spaces or commas, each once, as they were written.
+
+    Its ValueError names the word that is not allowed.
+    """
 
     def parse_all(text: str) -> tuple[str, ...]:
         words = names(text)
         if not words or len(set(words)) < len(words):
             raise ValueError("give one or more values between spaces or commas, each once.")
-        each_parsed(parse, words)
+        for word in words:
+            try:
+                parse(word)
+            except ValueError as error:
+                raise ValueError(word, str(error)) from error
         return words
 
     return parse_all
@@ -106,14 +125,3 @@ def several(parse: Parse) -> Callable[[str], tuple[str, ...]]:
 def seed_numbers(text: str) -> tuple[int, ...]:
     """Return one or more seeds between spaces or commas, each once."""
     return tuple(map(int, several(whole_number)(text)))
-
-
-def each_parsed(parse: Parse, words: Sequence[str]) -> list[Any]:
-    """Return parsed values; a ValueError names the word that is not allowed."""
-    found = []
-    for word in words:
-        try:
-            found.append(parse(word))
-        except ValueError as error:
-            raise ValueError(word, str(error)) from error
-    return found

@@ -38,11 +38,7 @@ class QuickstartSettings(ComparisonSettings):
 
 
 def quickstart(settings: QuickstartSettings) -> None:
-    """Train, compare, and show a few translations.
-
-    Raises:
-        UsageError: a run failed.
-    """
+    """Train, compare, and show a few translations."""
     # Runs of another length have names of their own.
     suffix = "" if settings.updates == UPDATES else f"_u{settings.updates}"
     folder = compare(settings, f"quickstart{suffix}", suffix)
@@ -57,11 +53,7 @@ def sample_indices(sources: Sequence[str]) -> list[int]:
 
 
 def show_samples(path: Path) -> None:
-    """Print those of the first test set.
-
-    Args:
-        path: comparison.yaml.
-    """
+    """Print those of the first test set."""
     test_set = read_plan(path).test_sets[0]
     outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
     labels = ["source", *outputs, "reference"]

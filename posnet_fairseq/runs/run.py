@@ -8,17 +8,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_of
 from posnet_fairseq.runs.console import say, show
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device, find_device
 from posnet_fairseq.runs.parsers import names
-from posnet_fairseq.runs.record import settings_of
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
@@ -29,15 +29,7 @@ from posnet_fairseq.shared.records import Record, digest
 
 
 def run(settings: RunSettings, work: Work | None = None) -> None:
-    """Do the stages that are asked for.
-
-    Args:
-        settings: of the run.
-        work: how; None: alone.
-
-    Raises:
-        UsageError: one cannot begin, or failed.
-    """
+    """Do the stages that are asked for, beside other runs if ``work`` is given."""
     if "score" in settings.stages:
         check_metrics(settings)
     device = find_device(settings)
@@ -55,53 +47,99 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
             prepare_data(settings)
             continue
         data = TranslationData.read(settings.data_folder, settings.dry_run)
-        _do(stage, settings, data, device, work)
+        getattr(Run(settings, data, device, work), stage)()
         if stage == "train" and settings.machine:
             return  # the first machine does the others
 
 
-def check_metrics(settings: TrainingSettings) -> None:
-    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after.
+@dataclass(frozen=True)
+class Run:
+    """A run on a device, and its stages after the data are there."""
 
-    Raises:
-        UsageError: one is missing.
-    """
+    settings: RunSettings
+    data: TranslationData
+    device: Device
+    work: Work
+
+    def stage(self, name: str, source: str, made: str, command: Sequence[str], records: Sequence[str] = ()) -> None:
+        """Make a file of the run's folder of another one by a command.
+
+        ``records`` are arguments of what the file only records: it need not be made again when they change.
+        """
+        whole, folder = [*command, *records], self.settings.run
+        if self.settings.dry_run:
+            show(whole)
+            return
+        depends = settings_of(command, {"dataset": self.data.key}, self._places)
+        do(CommandStage(folder, name, whole, folder / made, folder / source, depends), self.work)
+
+    @property
+    def _places(self) -> Mapping[str, Path]:
+        """Folders that may be moved."""
+        settings = self.settings
+        places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
+        return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
+
+    def train(self) -> None:
+        """Train, or help the first machine, which keeps the record."""
+        settings, work = self.settings, self.work
+        training = commands.training(settings, self.data, self.device, work.report)
+        if settings.dry_run or settings.machine:
+            show(training.command)
+        if settings.dry_run:
+            return
+        if settings.machine:
+            record = Record(settings.run / "train.json")
+            if not record.finished or record.is_exceeded(LENGTH, settings.updates):
+                run_attached(training.command, work.environment)
+            else:
+                say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
+            return
+        more = {"tokens an update": str(settings.tokens), "dataset": self.data.key}
+        if settings.init_from:
+            more["weights at the beginning"] = digest(settings.init_from, "sha256")
+        remedy = "Give this run a name of its own (--name ...), or remove that folder."
+        train(settings.run, training, settings.average, work, self._places, remedy, more)
+
+    def average(self) -> None:
+        """Average checkpoints of the training."""
+        command, records = commands.average(self.settings), commands.search(self.settings)
+        self.stage("average", "train.json", "averaged.pt", command, records)
+
+    def precompute(self) -> None:
+        """Store the energies that depend on positions only."""
+        self.stage("precompute", "averaged.pt", "precomputed.pt", commands.precompute(self.settings))
+
+    def translate(self) -> None:
+        """Translate all test sets."""
+        for name in self.data.test_sets:
+            command = commands.translate(self.settings, self.data, self.device, name)
+            self.stage(stage_of("translate", name), "precomputed.pt", f"{name}.{self.data.target}", command)
+
+    def score(self) -> None:
+        """Score all translations, then print the reports, when all are done: perhaps nobody reads."""
+        reports = {name: self.settings.run / stage_of("report", name) for name in self.data.test_sets}
+        for name, report in reports.items():
+            command = commands.score(self.settings, self.data, self.device, name, report)
+            made = f"{report.name}/report.html"
+            self.stage(stage_of("score", name), f"{name}.{self.data.target}", made, command)
+        for report in reports.values() if not self.settings.dry_run else ():
+            print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+
+
+def stage_of(stage: str, test_set: str) -> str:
+    """Return the name of a stage, or of its folder, for a test set: bare for the first."""
+    return stage if test_set == "test" else f"{stage}-{test_set}"
+
+
+def check_metrics(settings: TrainingSettings) -> None:
+    """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
         metric = get_metric(name, options)
         metric.check_installed()
         if not settings.dry_run:
             metric.fetch()
-
-
-def _do(stage: str, settings: RunSettings, data: TranslationData, device: Device, work: Work) -> None:
-    folder = settings.run
-    if stage == "train":
-        _train(settings, data, device, work)
-    elif stage == "average":
-        records = commands.search(settings)
-        run_stage(settings, data, stage, "train.json", "averaged.pt", commands.average(settings), records, work)
-    elif stage == "precompute":
-        run_stage(settings, data, stage, "averaged.pt", "precomputed.pt", commands.precompute(settings), work=work)
-    elif stage == "translate":
-        for name in data.test_sets:
-            command = commands.translate(settings, data, device, name)
-            run_stage(
-                settings, data, stage_of(stage, name), "precomputed.pt", f"{name}.{data.target}", command, work=work
-            )
-    elif stage == "score":
-        for name in data.test_sets:
-            report = folder / stage_of("report", name)
-            command = commands.score(settings, data, device, name, report)
-            made = f"{report.name}/report.html"
-            run_stage(settings, data, stage_of(stage, name), f"{name}.{data.target}", made, command, work=work)
-        for name in data.test_sets if not settings.dry_run else ():  # when all are done: perhaps nobody reads
-            print((folder / stage_of("report", name) / "report.md").read_text(encoding="utf-8"), end="", flush=True)
-
-
-def stage_of(stage: str, test_set: str) -> str:
-    """Name of a stage, or of its folder, for a test set: bare for the first."""
-    return stage if test_set == "test" else f"{stage}-{test_set}"
 
 
 def _check_test_set(settings: RunSettings) -> None:
@@ -117,12 +155,7 @@ def _check_test_set(settings: RunSettings) -> None:
 
 
 def prepare_data(settings: RunSettings) -> None:
-    """Make the dataset, unless it is there.
-
-    Raises:
-        UsageError: the folder is not one of posnet-prepare, or cannot be made.
-        SystemExit: posnet-prepare failed, and has said why.
-    """
+    """Make the dataset, unless it is there."""
     folder = settings.data_folder
     if (folder / "dataset.json").exists():
         say(f"{folder} is there")
@@ -141,69 +174,7 @@ def prepare_data(settings: RunSettings) -> None:
 
 
 def run_attached(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command that speaks for itself, and that ends with this process.
-
-    Raises:
-        SystemExit: it failed; with its exit code.
-    """
+    """Run a command that speaks for itself, and that ends with this process; end with its exit code if it fails."""
     code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
     if code:
         sys.exit(code if code > 0 else 128 - code)
-
-
-def run_stage(
-    settings: RunSettings,
-    data: TranslationData,
-    name: str,
-    source: str,
-    made: str,
-    command: Sequence[str],
-    records: Sequence[str] = (),
-    work: Work | None = None,
-) -> None:
-    """Do a stage.
-
-    Args:
-        settings: of the run.
-        data: of the run.
-        name: of the stage.
-        source: file of the run's folder that the command reads.
-        made: file that it makes.
-        command: arguments, the program first.
-        records: more arguments, of what the file only records: it need not be made again when they change.
-        work: how it is done; None: alone.
-    """
-    whole = [*command, *records]
-    if settings.dry_run:
-        show(whole)
-        return
-    depends = settings_of(command, {"dataset": data.key}, _places(settings))
-    do(CommandStage(settings.run, name, whole, settings.run / made, settings.run / source, depends), work)
-
-
-def _places(settings: RunSettings) -> Mapping[str, Path]:
-    """Folders that may be moved."""
-    places = {"RUN": settings.run, "DATA": settings.data_folder, "posnet_fairseq": commands.USER_DIR}
-    return places | ({"USER_DIR": settings.user_dir} if settings.user_dir else {})
-
-
-def _train(settings: RunSettings, data: TranslationData, device: Device, work: Work) -> None:
-    training = commands.training(settings, data, device, work.report)
-    if settings.dry_run or settings.machine:
-        show(training.command)
-    if settings.dry_run:
-        return
-    if settings.machine:
-        # The first machine keeps the record; this one only helps.
-        record = Record(settings.run / "train.json")
-        if not record.finished or record.is_exceeded(LENGTH, settings.updates):
-            run_attached(training.command, work.environment)
-        else:
-            say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
-        return
-    more = {"tokens an update": str(settings.tokens), "dataset": data.key}
-    if settings.init_from:
-        more["weights at the beginning"] = digest(settings.init_from, "sha256")
-    remedy = "Give this run a name of its own (--name ...), or remove that folder."
-    what = settings.run, training.launch, training.arguments, settings.average, training.world
-    train(*what, work, more, _places(settings), remedy)

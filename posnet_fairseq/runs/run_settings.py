@@ -10,15 +10,15 @@ from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
 from posnet_fairseq.runs.parsers import (
     betas,
-    choose,
-    each_parsed,
+    folder,
     fraction,
     integer,
-    names,
+    nearest,
     number,
     one_of,
     rate,
     run_name,
+    several,
     switch,
     whole_number,
 )  # fmt: skip
@@ -50,23 +50,13 @@ def short(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def folder(text: str) -> Path:
-    """Return the path of a folder, there or not."""
-    return Path(os.path.abspath(text))
-
-
 def _metrics(text: str) -> str:
-    each_parsed(one_of(*METRICS), names(text) or ("none",))
+    several(one_of(*METRICS))(text)
     return text
 
 
 def _stages(text: str) -> tuple[str, ...]:
-    words = text.split("\0")
-    for word in words:
-        try:
-            choose(word, (*STAGES, "all"))
-        except ValueError as error:
-            raise ValueError(f"stage {word}: {error}") from error
+    words = several(one_of(*STAGES, "all"))(text.replace("\0", " "))
     return STAGES if "all" in words else tuple(stage for stage in STAGES if stage in words)
 
 
@@ -75,14 +65,14 @@ class TrainingSettings(Settings):
     """Settings of single runs and of comparisons. The size gives the hyperparameters that are not given."""
 
     dataset: str | None = setting("dataset of posnet-prepare, such as wmt14.en-de", metavar="NAME")
-    data: Path | None = setting("folder of a dataset (default: data/DATASET)", parse=folder, metavar="FOLDER")
-    runs: Path | None = setting("folder of runs (default: runs)", parse=folder, metavar="FOLDER")
-    user_dir: Path | None = setting("folder that registers mixers of your own", parse=folder, metavar="FOLDER")
+    data: Path | None = setting("folder of a dataset (default: data/DATASET)", parse=folder)
+    runs: Path | None = setting("folder of runs (default: runs)", parse=folder)
+    user_dir: Path | None = setting("folder that registers mixers of your own", parse=folder)
     size: str = setting("size of the models: " + ", ".join(SIZES), "base", one_of(*SIZES))
     options: str = setting("more options of fairseq-train, as in --options='--gate none'", "")
-    gpus: int | None = setting("GPUs of every machine (default: all)", parse=whole_number, metavar="N")
-    cpus: int | None = setting("processes on CPUs, instead of GPUs", parse=whole_number, metavar="N")
-    nodes: int = setting("machines", 1, whole_number, metavar="N")
+    gpus: int | None = setting("GPUs of every machine (default: all)", parse=whole_number)
+    cpus: int | None = setting("processes on CPUs, instead of GPUs", parse=whole_number)
+    nodes: int = setting("machines", 1, whole_number)
     node_rank: int | None = setting("number of this machine, from 0", parse=integer(0, 9999), metavar="N")
     master_addr: str | None = setting("host name of the first machine", metavar="HOST")
     master_port: int = setting("port of the first machine", 29500, integer(1, 65535), metavar="PORT")
@@ -92,25 +82,24 @@ class TrainingSettings(Settings):
     tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, switch)
     dry_run: bool = setting("print the commands instead of running them", False, switch)
 
-    tokens: int = setting("tokens of an update, over all batches and processes", parse=whole_number, metavar="N")
+    tokens: int = setting("tokens of an update, over all batches and processes", parse=whole_number)
     max_tokens: int | None = setting(
-        "tokens of one batch, at most (default on GPUs: what their memory holds)", parse=whole_number, metavar="N"
+        "tokens of one batch, at most (default on GPUs: what their memory holds)", parse=whole_number
     )
     lr: str = setting("peak of the learning rate", parse=rate)
-    warmup: int = setting("updates until the peak", parse=whole_number, metavar="N")
-    updates: int = setting("updates of the training", parse=whole_number, metavar="N")
-    interval: int = setting("updates between checkpoints", parse=whole_number, metavar="N")
+    warmup: int = setting("updates until the peak", parse=whole_number)
+    updates: int = setting("updates of the training", parse=whole_number)
+    interval: int = setting("updates between checkpoints", parse=whole_number)
     patience: int | None = setting(
         "end the training when so many validations in a row have found no better perplexity (default: never)",
         parse=whole_number,
-        metavar="N",
     )
-    average: int = setting("checkpoints that are averaged", parse=whole_number, metavar="N")
+    average: int = setting("checkpoints that are averaged", parse=whole_number)
     label_smoothing: str = setting("of the loss", parse=fraction, metavar="P")
     adam_betas: str = setting("of Adam, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
     adam_eps: str = setting("of Adam", parse=number, metavar="EPS")
-    max_positions: int = setting("tokens of a sentence, at most", parse=whole_number, metavar="N")
-    beam: int = setting("hypotheses kept in beam search", parse=whole_number, metavar="N")
+    max_positions: int = setting("tokens of a sentence, at most", parse=whole_number)
+    beam: int = setting("hypotheses kept in beam search", parse=whole_number)
     lenpen: str = setting("exponent of the length by which log probabilities are divided", parse=number, metavar="X")
     max_len_a: str = setting("translations have a·M + b tokens at most: a", parse=number, metavar="A")
     max_len_b: int = setting("and b", parse=integer(0), metavar="B")
@@ -128,18 +117,13 @@ class TrainingSettings(Settings):
         if not (self.dataset or self.data):
             raise UsageError("no data is named: give --dataset quickstart.en-de, or --data FOLDER.")
         if self.gpus and self.cpus:
-            raise UsageError(f"{given('gpus', self.gpus)} and {given('cpus', self.cpus)}: give one of them.")
+            refuse("gpus", self.gpus, f"give that or {given('cpus', self.cpus)}.")
         if self.machine >= self.nodes:
             allowed = f"with {given('nodes', self.nodes)}, give 0 to {self.nodes - 1}"
             refuse("node_rank", self.node_rank, f"{allowed}, or leave it out for one machine.")
-        made = self.updates // self.interval
-        if made < self.average:
-            refuse(
-                "average",
-                self.average,
-                f"{self.updates} updates with a checkpoint every {self.interval} make {made}. Set a smaller --average "
-                "or --interval.",
-            )
+        if (made := self.updates // self.interval) < self.average:
+            made_by = f"{self.updates} updates with a checkpoint every {self.interval} make {made}"
+            refuse("average", self.average, f"{made_by}. Set a smaller --average or --interval.")
         if self.patience is not None and self.patience < self.average - 1:
             refuse(
                 "patience",
@@ -147,36 +131,28 @@ class TrainingSettings(Settings):
                 f"the best checkpoint and those that follow it are averaged, {self.average} in all, so the training "
                 f"goes on for {self.average - 1} validations at least. Give that or more, or a smaller --average.",
             )
-        self._check_options()
-        self._check_data()
-        self.check_writable(self._runs())
-
-    def _check_options(self) -> None:
         if re.search(r"[\"'\\]", self.options):
             refuse("options", self.options, "quotes are not understood there. Give words between spaces.")
         for word in filter(_OWN.fullmatch, self.options.split()):
             own = ", ".join(map(flag, _GIVING))
             refuse("options", self.options, f"{word} has an option of its own ({own}) or is the recipe's own.")
+        self._check_folders()
 
-    def _check_data(self) -> None:
+    def _check_folders(self) -> None:
         data = self._data()
         if data.exists() and not data.is_dir():
             refuse("data", data, "a file. Give the folder of a dataset.")
         is_there = (data / "dataset.json").exists()
-        if self.dataset and (not is_there or "/" in self.dataset):
-            try:
-                choose(self.dataset, DATASETS)
-            except ValueError as error:
-                refuse("dataset", self.dataset, f"{error} A folder is given by --data FOLDER.")
+        if self.dataset and (not is_there or "/" in self.dataset) and self.dataset not in DATASETS:
+            known = f"choose one of {' '.join(DATASETS)}, or give a folder by --data FOLDER"
+            refuse("dataset", self.dataset, f"{known}.{nearest(self.dataset, DATASETS)}")
         for name in ("data", "runs", "init_from", "user_dir"):
             if path := getattr(self, name, None):
                 check_for_fairseq(short(path), given(name, path), name == "data" and not is_there)
+        self._check_writable(self.runs_folder)
 
     def _data(self) -> Path:
         return self.data or folder(f"data/{self.dataset}")
-
-    def _runs(self) -> Path:
-        return (self.runs or folder("runs")) / self._data().name
 
     @cached_property
     def data_folder(self) -> Path:
@@ -186,14 +162,10 @@ class TrainingSettings(Settings):
     @cached_property
     def runs_folder(self) -> Path:
         """The folder of runs on the dataset, as :func:`short` names it."""
-        return short(self._runs())
+        return short((self.runs or folder("runs")) / self._data().name)
 
-    def check_writable(self, run: Path) -> None:
-        """Refuse a folder of a run, there or not, that cannot be written to.
-
-        Raises:
-            UsageError: it, or the nearest folder above that is there, is a file or write-protected.
-        """
+    def _check_writable(self, run: Path) -> None:
+        """Refuse a folder of a run, there or not, that cannot be written to."""
         place = existing(run)
         if not self.dry_run and not (place.is_dir() and os.access(place, os.W_OK)):
             refuse("runs", self.runs or "runs", f"{place} is no folder that can be written to.")
@@ -212,7 +184,7 @@ class RunSettings(TrainingSettings):
         "of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
     mixer: str = setting("mixer, as in architectures (posnet-mixers lists them)", "rposnet")
-    seed: int = setting("of everything random", 1, whole_number, metavar="N")
+    seed: int = setting("of everything random", 1, whole_number)
     name: str | None = setting("of the run (default: the mixer's)", parse=run_name)
     init_from: Path | None = setting(
         "checkpoint of the same architecture and vocabulary, as averaged.pt, whose weights the training begins with: "
@@ -224,7 +196,7 @@ class RunSettings(TrainingSettings):
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""
         super().check()
-        self.check_writable(Path.cwd() / self.run)
+        self._check_writable(self.run)
         if self.init_from and not (self.init_from.is_file() or self.dry_run):
             refuse("init_from", self.init_from, "there is no such checkpoint. Check the path.")
         from posnet_fairseq.runs.systems import find_mixer  # last, as it imports torch

@@ -9,14 +9,7 @@ from posnet_fairseq.shared.records import Record, read_json
 
 
 def scores_of(checkpoint: Path) -> list[str]:
-    """A list in Markdown of the scores that a run's stages translate and score found, with their signatures.
-
-    Args:
-        checkpoint: ``averaged.pt`` or ``precomputed.pt`` of a run.
-
-    Returns:
-        lines; none if the file is of no run that was scored since it was made.
-    """
+    """Return scores and signatures as a list in Markdown; none if the file is of no run that was scored since."""
     run, report = checkpoint.parent, checkpoint.parent / "report" / "report.json"
     if checkpoint.name not in ("averaged.pt", "precomputed.pt"):
         return []

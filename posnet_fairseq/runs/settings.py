@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from posnet_fairseq.runs.parsers import Parse, nearest
+from posnet_fairseq.runs.parsers import Parse, folder, nearest, whole_number
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.schema import read_yaml
 
@@ -22,13 +22,12 @@ def setting(
     """Return a field of a :class:`Settings`.
 
     Args:
-        help: its line in ``--help``.
-        default: parsed value where none is given.
-        parse: function from text to a value; raises ValueError with what is allowed, as the end of a sentence, and
-            before that, if it is not the whole text, with the part that is not allowed.
-        positional: argparse's ``nargs`` of a setting that is no flag but words. Its text has NUL between the words.
-        metavar: name of its value in ``--help``.
+        parse: function from text to a value; its ValueError has what is allowed, as the end of a sentence, and before
+            that, if it is not the whole text, the part that is not allowed.
+        positional: argparse's ``nargs`` of a setting that is no flag but words, ``?`` or ``*``. The text of ``*`` has
+            NUL between the words.
     """
+    metavar = metavar or {whole_number: "N", folder: "FOLDER"}.get(parse)
     metadata = {"help": help, "parse": parse, "positional": positional, "metavar": metavar}
     return field(default=default, metadata=metadata)
 
@@ -59,20 +58,17 @@ class Settings:
 
     @classmethod
     def parsed(cls, texts: Mapping[str, str]) -> Self:
-        """Return settings of texts; an empty text counts as not given.
-
-        Raises:
-            UsageError: one is not what it may be.
-        """
+        """Return settings of texts; an empty text counts as not given."""
         values = {}
         for name, text in cls.completed({name: text for name, text in texts.items() if text != ""}).items():
+            about = cls.fields()[name].metadata
             try:
-                values[name] = cls.fields()[name].metadata["parse"](text)
+                values[name] = about["parse"](text)
             except ValueError as error:
                 *part, reason = error.args
-                if name not in cls.flags():
-                    raise UsageError(reason) from error
-                refuse(name, part[0] if part else text, reason)
+                said = part[0] if part else text
+                where = f"{about['metavar'].lower()} {said}" if about["positional"] else given(name, said)
+                raise UsageError(f"{where}: {reason}") from error
         made = cls(**values)
         made.check()
         return made
@@ -83,25 +79,11 @@ class Settings:
         return texts
 
     def check(self) -> None:
-        """Refuse settings that do not fit together.
-
-        Raises:
-            UsageError: they do not.
-        """
+        """Refuse settings that do not fit together."""
 
     @classmethod
     def read(cls, target: str, words: Sequence[str], description: str, defaults: Mapping[str, str]) -> Self:
-        """Return the settings of a command line, else of its --config, else the target's defaults.
-
-        Args:
-            target: first word of the command line.
-            words: the others.
-            description: for ``--help``.
-            defaults: texts by name.
-
-        Raises:
-            UsageError: an option is unknown, or has a value that it may not have.
-        """
+        """Return the settings of a command line behind its target, else of its --config, else the defaults."""
         texts = cls._of_words(target, words, description)
         path = texts.pop("config", "")
         return cls.parsed({**defaults, **(cls._of_file(Path(path)) if path else {}), **texts})
@@ -125,38 +107,24 @@ class Settings:
             else:
                 parser.add_argument(flag(name), metavar=about["metavar"] or name.upper(), help=about["help"])
         parser.add_argument("--config", metavar="FILE", help="YAML file of settings: max_tokens: 3400; flags win")
-        # What stands behind -- are words, whatever they begin with.
-        end = words.index("--") if "--" in words else len(words)
-        found, unknown = parser.parse_known_intermixed_args(list(words[:end]))
-        behind = list(words[end + 1 :])
-        for name in fields.keys() - cls.flags().keys():
-            setattr(found, name, [*(getattr(found, name) or []), *behind])
-            behind = []
-        for word in [*unknown, *behind]:
-            if not word.startswith("-") or word in behind:
-                raise UsageError(f"{word}: {target} takes no arguments, only settings; --help lists them.")
-            word = word.partition("=")[0]
-            known = ["--config", *map(flag, cls.flags())]
-            raise UsageError(f"{word}: there is no such option; --help lists them.{nearest(word, known)}")
+        found, unknown = parser.parse_known_intermixed_args(list(words))
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            hint = nearest(word, ["--config", *map(flag, cls.flags())])
+            kind = "option" if word.startswith("-") else "further argument"
+            raise UsageError(f"{word}: {target} takes no such {kind}; --help lists all.{hint}")
         return {name: _text(value, "\0") for name, value in vars(found).items() if value}
 
     @classmethod
     def _of_file(cls, path: Path) -> dict[str, str]:
         """Return the texts of a YAML file."""
-        content = read_yaml(path)
-        if not isinstance(content, dict):
-            raise UsageError(f"{path} has no settings. Write one a line, as size: base.")
         texts: dict[str, str] = {}
-        for key, value in content.items():
-            name = str(key).replace("-", "_")
+        for key, value in read_yaml(path, dict[str, str | list[str]]).items():
+            name = key.replace("-", "_")
             if name not in cls.fields():
                 raise UsageError(f"{path}: {key}: there is no such setting.{nearest(name, cls.fields())}")
-            if name in texts:  # max-tokens and max_tokens
-                raise UsageError(f"{path}: {key}: this setting is there twice. Leave one out.")
-            if isinstance(value, dict) or (
-                isinstance(value, list) and not all(isinstance(each, str) for each in value)
-            ):
-                raise UsageError(f"{path}: {key}: give one value, or a list of them.")
+            if name in texts:
+                raise UsageError(f"{path}: {key}: this setting is there twice, with - and with _. Leave one out.")
             texts[name] = _text(value, " " if name in cls.flags() else "\0")
         return texts
 

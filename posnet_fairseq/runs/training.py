@@ -1,13 +1,12 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.checkpoints_kept import remove_old
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do
-from posnet_fairseq.runs.record import settings_of
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_of
+from posnet_fairseq.runs.training_log import records, remove_old
 from posnet_fairseq.shared.processes import elsewhere
 from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.records import Record
@@ -16,13 +15,42 @@ LINES = 10  # about progress, where there is no terminal
 LENGTH = "--max-update"
 
 
+@dataclass(frozen=True)
+class Training:
+    """A training: the command in front of the arguments of fairseq-train, and its processes on all machines."""
+
+    launch: Sequence[str]
+    arguments: Sequence[str]
+    world: int = 1
+
+    @property
+    def command(self) -> list[str]:
+        """The whole command."""
+        return [*self.launch, *self.arguments]
+
+
+def option(arguments: Sequence[str], name: str) -> str:
+    """Return the value of an option among arguments of fairseq-train."""
+    return arguments[arguments.index(name) + 1]
+
+
+def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
+    """Return the number of updates done, and the values of the last validation or None."""
+    updates, valid = 0, None
+    for kind, values in records(log):
+        updates = int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
+        if kind == "valid":
+            valid = values
+    return updates, valid
+
+
 def _watcher(
     stage: CommandStage, folder: Path, average: int, updates: int
 ) -> Callable[[ProgressReporter, Bar], Callable[[], None]]:
     """Return what makes a function that shows progress and removes old checkpoints whenever the log has grown."""
 
     def tenth(valid: Mapping[str, Any] | None) -> int:
-        """How many of :data:`LINES` parts of the training a validation has behind it."""
+        """Return how many of :data:`LINES` parts of the training a validation has behind it."""
         return int(valid["valid_num_updates"]) * LINES // updates if valid else 0
 
     def begin(report: ProgressReporter, bar: Bar) -> Callable[[], None]:
@@ -51,58 +79,29 @@ def _watcher(
     return begin
 
 
-def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
-    """The number of updates done, and the values of the last validation or None."""
-    updates, valid = 0, None
-    for kind, values in records(log):
-        updates = int(values["num_updates" if kind == "train_inner" else "valid_num_updates"])
-        if kind == "valid":
-            valid = values
-    return updates, valid
-
-
-def option(arguments: Sequence[str], name: str) -> str:
-    """The value of an option among arguments of fairseq-train."""
-    return arguments[arguments.index(name) + 1]
-
-
 def train(
     run: Path,
-    launch: Sequence[str],
-    arguments: Sequence[str],
+    training: Training,
     average: int,
-    world: int = 1,
-    work: Work | None = None,
+    work: Work,
+    places: Mapping[str, object],
+    remedy: str,
     more: Mapping[str, str] | None = None,
-    places: Mapping[str, object] | None = None,
-    remedy: str | None = None,
 ) -> None:
     """Do the stage of a training, unless it is done. One that was done with fewer updates goes on.
 
-    Args:
-        run: the run's folder.
-        launch: what starts fairseq-train.
-        arguments: of fairseq-train.
-        average: number of checkpoints that will be averaged.
-        world: processes, of all machines.
-        work: how it is done; None: alone.
-        more: settings that are not among the arguments, by name.
-        places: folders that may be moved, by name.
-        remedy: what to do if settings have changed.
-
-    Raises:
-        UsageError: it was begun with other options, cannot begin, or failed.
+    ``places`` and ``more`` are those of :func:`settings_of`; the remedy says what to do if settings have changed.
     """
-    work = work or Work()
+    arguments = training.arguments
     folder, updates = Path(option(arguments, "--save-dir")), int(option(arguments, LENGTH))
     settings = settings_of(["fairseq-train", *arguments], more, places)
-    stage = CommandStage(run, "train", [*launch, *arguments], settings=settings, remedy=remedy, growing=LENGTH)
+    stage = CommandStage(run, "train", training.command, settings=settings, remedy=remedy, growing=LENGTH)
 
     def prepare() -> None:
         from posnet_fairseq.runs import before_training  # imports torch
 
-        others = [run / "checkpoints" for run in work.others]
-        planned = before_training.Planned(arguments, average, world, others)
+        others = [other / "checkpoints" for other in work.others]
+        planned = before_training.Planned(arguments, average, training.world, others)
         added, remarks = elsewhere(before_training.check, planned)
         stage.command += added
         for remark in remarks:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,7 @@ from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training_log import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.failures import DIVERGED
-from posnet_fairseq.shared.files import replacing
+from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import shown
 
 # Options of fairseq-train by the settings that have their values, in the order in which they are chosen.
@@ -38,15 +37,11 @@ class TuneSettings(SystemsSettings):
     clip_distances: tuple[str, ...] = setting(
         "clip distances, for mixers that have one", ("8", "16"), several(whole_number), metavar="K"
     )
-    seed: int = setting("of everything random", 1, whole_number, metavar="N")
+    seed: int = setting("of everything random", 1, whole_number)
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
-        """The texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept.
-
-        Raises:
-            UsageError: a learning rate is given, in place of those to try.
-        """
+        """Return the texts with the hyperparameters of the size; nothing is averaged, so few checkpoints are kept."""
         if "lr" in texts:
             refuse("lr", texts["lr"], "a search tries several rates. Give them with --lrs.")
         return super().completed({"average": "1"} | texts)
@@ -54,17 +49,14 @@ class TuneSettings(SystemsSettings):
 
 @dataclass(frozen=True)
 class Trial:
-    """A training with some values.
-
-    Attributes:
-        values: by option.
-        perplexity: of the validation set, the least; None if the training diverged.
-        updates: until then.
-    """
+    """A training with values of options; without perplexity and updates if it diverged."""
 
     values: dict[str, str]
-    perplexity: float | None = None
-    updates: int | None = None
+    perplexity: float | None = None  # of the validation set, the least
+    updates: int | None = None  # until then
+
+
+Trials = dict[str, dict[str, Trial]]  # by system and run
 
 
 def has_clip_distance(system: System, user_dir: Path | None = None) -> bool:
@@ -74,16 +66,10 @@ def has_clip_distance(system: System, user_dir: Path | None = None) -> bool:
 
 
 def tune(settings: TuneSettings) -> Path:
-    """Choose values for each system, one option after the other.
+    """Choose values for each system, one option after the other; return the folder of trials.json and tuned.txt.
 
     The search begins with the first value of each option. All values of the first option are tried, and the one with
     the least perplexity on the validation set is kept; then those of the next option.
-
-    Returns:
-        the folder of the search: trials.json has all trials, tuned.txt the systems with the chosen options.
-
-    Raises:
-        UsageError: it cannot begin, options are chosen already, or runs failed.
     """
     name, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"
@@ -91,27 +77,30 @@ def tune(settings: TuneSettings) -> Path:
     jobs = [job(system, settings.seed, settings) for system in systems]
     _refuse_chosen(jobs)
     check_options(jobs)
-    best = {system.name: _first(system, settings) for system in systems}
+    first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
+    best = {system.name: dict(first) for system in systems}
+    for system in systems:
+        if not has_clip_distance(system, settings.user_dir):
+            del best[system.name]["--clip-distance"]
     prepare_data(jobs[0].settings)
-    trials: dict[str, dict[str, Trial]] = {system.name: {} for system in systems}
+    trials: Trials = {system.name: {} for system in systems}
     for field, option in OPTIONS.items():
         tried = {
-            system.name: [
-                _job(system, best[system.name] | {option: value}, settings) for value in getattr(settings, field)
-            ]
+            _job(system, best[system.name] | {option: value}, settings): (system.name, value)
             for system in systems
             if option in best[system.name]
+            for value in getattr(settings, field)
         }
-        todo = [each for name, its_jobs in tried.items() for each in its_jobs if each.run.name not in trials[name]]
+        todo = [each for each, (name, _) in tried.items() if each.run.name not in trials[name]]
         diverged = do_all(todo, parts, DIVERGED)
         if settings.dry_run:
             continue
-        for system, its_jobs in tried.items():
-            for each, value in zip(its_jobs, getattr(settings, field), strict=True):
-                if each in todo:
-                    found = () if each in diverged else best_validation(each.run / "train.log")
-                    trials[system][each.run.name] = Trial(best[system] | {option: value}, *found)
-            best[system] = min(trials[system].values(), key=_perplexity).values
+        for each in todo:
+            name, value = tried[each]
+            found = () if each in diverged else best_validation(each.run / "train.log")
+            trials[name][each.run.name] = Trial(best[name] | {option: value}, *found)
+        for name, its in trials.items():
+            best[name] = min(its.values(), key=_perplexity).values
     if not settings.dry_run:
         lost = [name for name, its in trials.items() if all(trial.perplexity is None for trial in its.values())]
         _write(folder, [system for system in systems if system.name not in lost], best, trials)
@@ -126,7 +115,7 @@ def tune(settings: TuneSettings) -> Path:
 
 
 def _perplexity(trial: Trial) -> float:
-    """What orders trials."""
+    """Return what orders trials."""
     return math.inf if trial.perplexity is None else trial.perplexity
 
 
@@ -136,18 +125,8 @@ def _refuse_chosen(jobs: Sequence[RunJob]) -> None:
         words = {word.partition("=")[0] for word in each.settings.options.split()}
         for field, option in OPTIONS.items():
             if option in words:
-                raise UsageError(
-                    f"{each.system}: its options have {option}, which the search chooses. Leave it out there, and give "
-                    f"the values to try with {flag(field)}."
-                )
-
-
-def _first(system: System, settings: TuneSettings) -> dict[str, str]:
-    """The values that the search begins with, by option."""
-    first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
-    if not has_clip_distance(system, settings.user_dir):
-        del first["--clip-distance"]
-    return first
+                instead = f"Leave it out there, and give the values to try with {flag(field)}"
+                raise UsageError(f"{each.system}: its options have {option}, which the search chooses. {instead}.")
 
 
 def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> RunJob:
@@ -157,28 +136,21 @@ def _job(system: System, values: Mapping[str, str], settings: TuneSettings) -> R
     return dataclasses.replace(made, stages=("train",))
 
 
-def _write(
-    folder: Path,
-    systems: Sequence[System],
-    best: Mapping[str, Mapping[str, str]],
-    trials: Mapping[str, Mapping[str, Trial]],
-) -> None:
+def _write(folder: Path, systems: Sequence[System], best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {
+    content = {
         name: {"chosen": best[name], "trials": {run: dataclasses.asdict(trial) for run, trial in its.items()}}
         for name, its in trials.items()
     }
-    with replacing(folder / "trials.json") as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_lines(folder / "trials.json", [json.dumps(content, indent=1)])
     lines = [
-        " ".join([system.name, system.mixer, system.options, *(f"{o} {v}" for o, v in best[system.name].items())])
+        f"{system.name} {system.mixer} {system.options} {' '.join(f'{o} {v}' for o, v in best[system.name].items())}"
         for system in systems
     ]
-    with replacing(folder / "tuned.txt") as temporary:
-        temporary.write_text("".join(" ".join(line.split()) + "\n" for line in lines), encoding="utf-8")
+    write_lines(folder / "tuned.txt", [" ".join(line.split()) for line in lines])
 
 
-def _print(best: Mapping[str, Mapping[str, str]], trials: Mapping[str, Mapping[str, Trial]]) -> None:
+def _print(best: Mapping[str, Mapping[str, str]], trials: Trials) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
     for column in ("system", *(option.strip("-") for option in OPTIONS.values()), "perplexity", "at update", ""):
         table.add_column(column, justify="left" if column in ("system", "") else "right", no_wrap=True)

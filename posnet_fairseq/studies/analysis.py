@@ -7,37 +7,26 @@ from statistics import fmean, median
 
 import numpy as np
 
-from posnet_eval.metrics.base import FloatArray, Metric
+from posnet_eval.metrics.base import FloatArray
 from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Score, deviation
 from posnet_eval.statistics.seeds import Contrast, Runs, SeedVariance
-from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
-from posnet_fairseq.studies.results import Result, unpack
+from posnet_fairseq.studies.results import Result
 
 RESAMPLES, SEED = 1000, 12345  # of the paired bootstrap, as in posnet-score
 LENGTHS = (1, 10, 20, 30, 40)  # words of the reference at which groups of sentences begin; the last is open
 
 
 class Analysis:
-    """The results of a study, pooled over seeds.
-
-    Args:
-        study: its protocol.
-        results: of the runs of each system, see :func:`posnet_fairseq.studies.results.read_all`; at least one.
-
-    Attributes:
-        systems: with results, in the protocol's order.
-        test_sets: names.
-        metrics: of posnet-score and of the literature, by name.
-    """
+    """The results of a study, pooled over seeds, of the systems that have some."""
 
     def __init__(self, study: Study, results: Mapping[str, Sequence[Result]]):
         self.study, self.results = study, results
         self.systems = [name for name in study.systems if name in results]
         self.baselines = [name for name in study.baselines if name in results]
         self._first = results[self.systems[0]][0]
-        self.metrics: dict[str, Metric] = metrics_of(self._first.data.target, study.literature)
+        self.metrics = study.metrics(self._first.data.target)
         self.test_sets = list(self._first.test_sets)
         self._rows: dict[tuple[str, ...], FloatArray] = {}
         self._scored: dict[tuple[str, ...], Runs] = {}
@@ -45,6 +34,10 @@ class Analysis:
     def title(self, test_set: str) -> str:
         """Return what a test set has, and its name."""
         return f"{self.study.test_sets[test_set]} ({test_set})"
+
+    def size(self, test_set: str) -> int:
+        """Return the number of lines of a test set."""
+        return self._first.test_sets[test_set].lines
 
     def mean(self, system: str, figure: Callable[[Result], float]) -> float:
         """Return the mean over seeds of a figure of results."""
@@ -55,7 +48,7 @@ class Analysis:
         key = (system, test_set, metric, precision)
         if key not in self._rows:
             translations = [getattr(run.test_sets[test_set], precision) for run in self.results[system]]
-            self._rows[key] = np.stack([unpack(getattr(each, metric).segments) for each in translations])
+            self._rows[key] = np.stack([getattr(each, metric).segments.unpack() for each in translations])
         return self._rows[key]
 
     def _runs(self, system: str, test_set: str, metric: str, precision: str = "float32") -> Runs:
@@ -84,11 +77,7 @@ class Analysis:
         return variance.contrast(*(self._runs(system, test_set, metric) for system in (a, b)))
 
     def by_length(self, test_set: str, metric: str) -> list[tuple[str, int, dict[str, float]]]:
-        """Score groups of sentences by the length of their reference.
-
-        Returns:
-            the lengths, the number of sentences and the score of each system, for each group that is not empty.
-        """
+        """Return lengths of references, their number and the scores of systems, for groups that are not empty."""
         words = self.statistics(self.systems[0], test_set, "bleu")[0, :, 1]
         place = np.digitize(words, LENGTHS[1:])
         names = [*(f"{first}–{last - 1}" for first, last in pairwise(LENGTHS)), f"{LENGTHS[-1]}+"]
@@ -102,10 +91,8 @@ class Analysis:
 
     def course(self, system: str) -> tuple[FloatArray, FloatArray]:
         """Return updates, and the perplexity of the validation set after them: geometric means over several seeds."""
-        courses = [
-            dict(zip(run.training.validation.updates, run.training.validation.perplexity, strict=True))
-            for run in self.results[system]
-        ]
+        found = [run.training.validation for run in self.results[system]]
+        courses = [dict(zip(each.updates, each.perplexity, strict=True)) for each in found]
         shared = sorted(set.intersection(*map(set, courses)))
         values = np.array([[course[update] for update in shared] for course in courses])
         means = np.exp(np.log(values).mean(0)) if len(values) > 1 else values[0]
@@ -115,8 +102,7 @@ class Analysis:
     def baseline_seconds(self) -> float | None:
         """CPU seconds of an update of the first baseline, the median of what was measured after all runs, or None."""
         costs = [run.training.cost for run in chain.from_iterable(self.results.values())]
-        found = [cost.other_seconds for cost in costs if cost]
-        return median(found) if found else None
+        return median([cost.other_seconds for cost in costs if cost]) if any(costs) else None
 
     def seconds_per_update(self, system: str) -> float | None:
         """Return CPU seconds of an update, without validations and checkpoints, as if on one machine, None if unknown.
@@ -125,8 +111,8 @@ class Analysis:
         """
         if system == self.study.baselines[0]:
             return self.baseline_seconds
-        costs = [run.training.cost.relative if run.training.cost else None for run in self.results[system]]
-        known = [cost for cost in costs if cost is not None]
+        costs = [run.training.relative_cost for run in self.results[system]]
+        known = [cost for cost in costs if cost]
         return self.baseline_seconds * fmean(known) if self.baseline_seconds and len(known) == len(costs) else None
 
     def cpu_seconds(self, system: str) -> float | None:
@@ -142,8 +128,8 @@ class Analysis:
         found: list[float | None] = []
         for run in self.results[system]:
             seconds, cost = getattr(run.test_sets[test_set], precision).cpu_seconds, run.training.cost
-            known = cost.other_seconds / self.baseline_seconds if cost and self.baseline_seconds else None
-            found.append(seconds / known if seconds and known else None)
+            slowness = cost.other_seconds / self.baseline_seconds if cost and self.baseline_seconds else None
+            found.append(seconds / slowness if seconds and slowness else None)
         return found
 
     def perplexity_at(self, system: str, updates: float) -> float | None:
@@ -151,9 +137,7 @@ class Analysis:
         known, values = self.course(system)
         if np.isclose(updates, known[-1], rtol=1e-9):  # computed from seconds that were computed from it
             updates = known[-1]
-        if not known[0] <= updates <= known[-1]:
-            return None
-        return float(np.exp(np.interp(updates, known, np.log(values))))
+        return float(np.exp(np.interp(updates, known, np.log(values)))) if known[0] <= updates <= known[-1] else None
 
     def perplexity_after(self, system: str, seconds: float) -> float | None:
         """Return the perplexity of the validation set after CPU seconds of training; None if unknown."""
@@ -174,11 +158,7 @@ class Analysis:
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of points for which no other has less cost and as high a score, by cost: the Pareto front.
-
-    Args:
-        points: cost and score by name.
-    """
+    """Return the names of points (cost, score) that no other beats in both, by cost: the Pareto front."""
     kept: list[str] = []
     best = -np.inf
     for name, (_, score) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):

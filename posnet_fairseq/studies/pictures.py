@@ -1,6 +1,6 @@
 """Everything that is made of the results of a study: tables, and pictures of courses, costs and lengths."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -18,32 +18,21 @@ TICKS = (*range(2, 10), *range(10, 30, 2), *range(30, 100, 10), *range(100, 1000
 
 
 def publish(name: str, folder: Path, out: Path) -> list[Path]:
-    """Write the tables of a study and draw it.
-
-    Args:
-        name: of the study.
-        folder: of its results.
-        out: folder of what is made, which is made if need be.
-
-    Returns:
-        The paths of what was made.
-
-    Raises:
-        UsageError: there is no such study, it has no results, or something stands in the way.
-    """
+    """Write the tables of a study, draw it, and return the paths of what was made."""
     study = read_study(name)
     check_folder(out)
     analysis = Analysis(study, results.read_all(folder, study))
-    path, places = out / f"{name}.md", {what: out / f"{name}.{what}" for what in _MADE}
+    made = {"courses": _courses, "costs": _costs, "lengths": _lengths}
+    path, places = out / f"{name}.md", {what: out / f"{name}.{what}" for what in made}
     out.mkdir(parents=True, exist_ok=True)
     style.refuse_foreign([path, *(file for place in places.values() for file in style.files_of(place))])
     with replacing(path) as temporary:
         temporary.write_text(f"<!-- {style.MAKER} -->\n\n{tables.markdown(analysis)}", encoding="utf-8")
-    return [path, *(file for what, place in places.items() for file in style.save(_MADE[what](analysis), place))]
+    return [path, *(file for what, draw in made.items() for file in style.save(draw(analysis), places[what]))]
 
 
 def _courses(analysis: Analysis) -> Figure:
-    """Perplexity of the validation set by updates, and by CPU time."""
+    """Draw the perplexity of the validation set by updates, and by CPU time."""
     figure, (axes,) = style.figure(13, 5.5, 1, 2)
     late: list[float] = []
     for place, system in enumerate(analysis.systems):
@@ -55,30 +44,26 @@ def _courses(analysis: Analysis) -> Figure:
         late += values[updates >= LATE * updates[-1]].tolist()
     low, high = min(late) / 1.05, max(late) * 1.05
     for axis, label in zip(axes, ("updates", "hours of a core"), strict=True):
-        axis.set_yscale("log")
+        axis.set(xlabel=label, ylabel="perplexity of the validation set", yscale="log", ylim=(low, high))
         axis.set_xlim(left=0)
-        axis.set_ylim(low, high)
         ticks = [tick for tick in TICKS if low <= tick <= high]
         axis.set_yticks(ticks, map(str, ticks))
         axis.set_yticks([], minor=True)
-        axis.set(xlabel=label, ylabel="perplexity of the validation set")
         style.plain(axis)
     style.legend(figure, sorted(analysis.systems, key=lambda system: -analysis.course(system)[1][-1]))
     return figure
 
 
 def _costs(analysis: Analysis) -> Figure:
-    """BLEU on each test set against CPU time of the training and against parameters, with the Pareto fronts."""
-    costs: dict[str, dict[str, float]] = {"hours of a core for the updates": {}, "millions of parameters": {}}
-    hours, millions = costs.values()
-    for system in analysis.systems:
-        if seconds := analysis.cpu_seconds(system):
-            hours[system] = seconds / 3600
-        millions[system] = analysis.mean(system, lambda run: run.model.parameters) / 1e6
+    """Draw BLEU on each test set against CPU time of the training and against parameters, with the Pareto fronts."""
+    seconds = {system: analysis.cpu_seconds(system) for system in analysis.systems}
+    hours = {system: known / 3600 for system, known in seconds.items() if known}
+    millions = {system: analysis.mean(system, lambda run: run.model.parameters) / 1e6 for system in analysis.systems}
     rows = len(analysis.test_sets)
     figure, axes = style.figure(13, 5 * rows, rows, 2)
     for row, test_set in zip(axes, analysis.test_sets, strict=True):
-        for axis, (label, cost) in zip(row, costs.items(), strict=True):
+        labels = ("hours of a core for the updates", "millions of parameters")
+        for axis, label, cost in zip(row, labels, (hours, millions), strict=True):
             _against(axis, analysis, test_set, cost)
             axis.set(title=analysis.title(test_set), xlabel=label, ylabel="BLEU, 95% interval")
             style.plain(axis)
@@ -112,7 +97,7 @@ def _against(axis: Axes, analysis: Analysis, test_set: str, cost: Mapping[str, f
 
 
 def _lengths(analysis: Analysis) -> Figure:
-    """BLEU by words of the reference, relative to the first baseline."""
+    """Draw BLEU by words of the reference, relative to the first baseline."""
     columns = len(analysis.test_sets)
     figure, (axes,) = style.figure(1 + 6.5 * columns, 5.5, 1, columns)
     first = [*analysis.baselines, *analysis.systems][0]
@@ -122,11 +107,8 @@ def _lengths(analysis: Analysis) -> Figure:
             values = [scores[system] - scores[first] for _, _, scores in groups]
             axis.plot(range(len(groups)), values, **style.line_style(place), marker="o", markersize=4, label=system)
         axis.set_xticks(range(len(groups)), [f"{words}\n({size:,})" for words, size, _ in groups])
-        axis.set(title=analysis.title(test_set), xlabel="words of the reference (sentences)")
-        axis.set_ylabel(f"BLEU − that of {first}")
+        title, label = analysis.title(test_set), "words of the reference (sentences)"
+        axis.set(title=title, xlabel=label, ylabel=f"BLEU − that of {first}")
         style.plain(axis)
     style.legend(figure)
     return figure
-
-
-_MADE: dict[str, Callable[[Analysis], Figure]] = {"courses": _courses, "costs": _costs, "lengths": _lengths}

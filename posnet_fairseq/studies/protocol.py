@@ -1,27 +1,43 @@
 """Protocols of studies: what is trained, with which settings and seeds, and how its translation is searched."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from posnet_fairseq.runs.parsers import nearest
-from posnet_fairseq.shared.errors import UsageError
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import FloatArray, Metric, MetricOptions, Segment
+from posnet_eval.metrics.bleu import Bleu
+from posnet_fairseq.runs.parsers import check_known
 from posnet_fairseq.shared.schema import read_yaml
+from posnet_fairseq.text.tokenizers import Tokenizer
 
 PROTOCOLS = Path(__file__).parent
 
 
-class Claim(Struct, frozen=True):
-    """A claim of a paper that a study tests.
+class LiteratureBleu(Bleu):
+    """BLEU of words as the literature's tokenizer splits them, and perhaps lowercases them, without sacreBLEU's."""
 
-    Attributes:
-        says: what it says, in a sentence without a full stop.
-        source: where it is said.
-        system: that it is about.
-        expected: what it is in comparison with the other.
-        other: system.
-    """
+    name, label = "bleu_literature", "BLEU (lc, tok)"
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(MetricOptions(language=tokenizer.language, tokenize="none"))
+        self._tokenizer = tokenizer
+
+    def details(self) -> dict[str, str]:
+        """Return sacreBLEU's signature with the form of the text."""
+        changed = {"case": "lc"} if self._tokenizer.is_lowercase else {}
+        return super().details() | changed | {"tok": f"{self._tokenizer.tokenizer} (sacremoses)"}
+
+    def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """Compute the statistics of BLEU of the words."""
+        split = self._tokenizer.split
+        return super().statistics([Segment("", split(line), tuple(map(split, of))) for _, line, of in segments])
+
+
+class Claim(Struct, frozen=True):
+    """A claim of a paper, without a full stop, and what it expects of a system in comparison with another."""
 
     says: str
     source: str
@@ -42,14 +58,10 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A protocol, as its YAML file has it.
 
     Attributes:
-        name: of the study, which is that of the file.
-        settings: of all runs, by name, as text; see :class:`posnet_fairseq.runs.run_settings.RunSettings`.
-        beams: sizes of the beam, of which each run takes the one with the highest BLEU on the validation set.
-        baselines: two systems that all others are compared with.
-        systems: by name, in the order in which they are trained.
+        settings: texts of :class:`posnet_fairseq.runs.run_settings.RunSettings`, for all runs.
+        beams: sizes, of which each run takes the one with the highest BLEU on the validation set.
         test_sets: what they have, by name.
-        literature: settings of the :class:`~posnet_fairseq.text.tokenizers.Tokenizer` by which translations and
-            references get the form in which the literature scores them; None: they are scored as they are only.
+        literature: settings of the tokenizer that the literature scores with; None: there is none.
         claims: that are tested, on the first test set.
         margin: differences in BLEU below it mean that systems are equally good.
     """
@@ -64,6 +76,15 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     claims: tuple[Claim, ...]
     margin: float
 
+    def metrics(self, language: str, lowercase: bool = False) -> dict[str, Metric]:
+        """Return metrics of translations into a language: sacreBLEU's BLEU and chrF, and the literature's BLEU."""
+        options = MetricOptions(language=language, lowercase=lowercase)
+        found = {name: get_metric(name, options) for name in ("bleu", "chrf")}
+        if self.literature is not None:
+            splitting: dict[str, Any] = dict(self.literature)
+            found[LiteratureBleu.name] = LiteratureBleu(Tokenizer(language, **splitting))
+        return found
+
 
 def known_studies() -> tuple[str, ...]:
     """Return the names of all studies."""
@@ -71,12 +92,6 @@ def known_studies() -> tuple[str, ...]:
 
 
 def read_study(name: str) -> Study:
-    """Return the protocol of a study.
-
-    Raises:
-        UsageError: there is no such study.
-    """
-    known = known_studies()
-    if name not in known:
-        raise UsageError(f"{name}: there is no such study. Choose one of {', '.join(known)}.{nearest(name, known)}")
+    """Return the protocol of a study."""
+    check_known(name or "no study is named", name, known_studies())
     return structs.replace(read_yaml(PROTOCOLS / f"{name}.yaml", Study), name=name)

@@ -3,7 +3,6 @@
 import base64
 import json
 import lzma
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,15 +14,10 @@ from posnet_eval.metrics.base import FloatArray, Metric, Segment
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.schema import read_json
-from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Study
 from posnet_fairseq.text.plain import read_parallel
 
 PRECISIONS = ("float32", "int8")
-_MOST_BYTES, _MEMORY = 2**26, 2**27  # of numbers, and of lzma, which needs half of it at its highest level
-# The highest level with a dictionary of 4 MiB: its own, of 64, takes most of the time and is larger than the numbers.
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 2**22}]
-
 Count = Annotated[int, Meta(gt=0, le=2**62)]
 Positive = Annotated[float, Meta(gt=0, le=2**62)]
 
@@ -32,45 +26,38 @@ class Segments(Struct):
     """Statistics of segments, (N, K) whole numbers below 2³¹, in a form for JSON.
 
     Statistics of BLEU and chrF count n-grams of 1, 2 ... tokens, of which a sentence has one less each time. So each
-    column is written as its difference from an earlier one, byte by byte, most of which are then equal: half of what
-    lzma makes of the numbers themselves.
-
-    Attributes:
-        shape: N and K.
-        step: columns between n-grams of two lengths: 1 in BLEU, 3 in chrF.
-        lzma: (4, K, N) bytes, compressed, in base64.
+    column is written as its difference from the one `step` before (1 in BLEU, 3 in chrF), byte by byte, (4, K, N), most
+    of which are then equal: half of what lzma makes of the numbers themselves. `lzma` is in base64.
     """
 
     shape: tuple[Count, Count]
     step: Literal[1, 3]
     lzma: str
 
+    def __post_init__(self) -> None:
+        self.unpack()
 
-def pack(statistics: FloatArray, step: Literal[1, 3]) -> Segments:
-    """Return (N, K) statistics in their small form."""
-    columns = statistics.T.astype("<i4", order="C")
-    columns[step:] = columns[:-step] - columns[step:]
-    planes = columns[..., None].view("u1").transpose(2, 0, 1)
-    data = base64.b64encode(lzma.compress(planes.tobytes(), filters=_FILTERS))
-    return Segments((len(statistics), statistics.shape[1]), step, data.decode("ascii"))
+    @classmethod
+    def pack(cls, statistics: FloatArray, step: Literal[1, 3]) -> "Segments":
+        """Return (N, K) statistics in their small form."""
+        columns = statistics.T.astype("<i4", order="C")
+        columns[step:] = columns[:-step] - columns[step:]
+        planes = columns[..., None].view("u1").transpose(2, 0, 1)
+        data = base64.b64encode(lzma.compress(planes.tobytes(), preset=6))
+        return cls((len(statistics), statistics.shape[1]), step, data.decode("ascii"))
 
-
-def unpack(packed: Segments) -> FloatArray:
-    """Return (N, K) statistics that were packed.
-
-    Raises:
-        ValueError, lzma.LZMAError: they are damaged.
-    """
-    segments, width = packed.shape
-    if 4 * width * segments > _MOST_BYTES:
-        raise ValueError(f"{segments} segments of {width} numbers are too many")
-    unpacker = lzma.LZMADecompressor(memlimit=_MEMORY)
-    data = unpacker.decompress(base64.b64decode(packed.lzma), 4 * width * segments + 1)
-    planes = np.frombuffer(data, "u1").reshape(4, width, segments)
-    columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<i4")[..., 0]
-    for column in range(packed.step, width):
-        columns[column] = columns[column - packed.step] - columns[column]
-    return columns.T.astype(np.float64)
+    def unpack(self) -> FloatArray:
+        """Return the (N, K) statistics."""
+        segments, width = self.shape
+        try:
+            data = np.frombuffer(lzma.decompress(base64.b64decode(self.lzma)), "u1")
+            planes = data.reshape(4, width, segments).transpose(1, 2, 0)
+        except (ValueError, lzma.LZMAError) as error:
+            raise ValueError("the numbers of a score are damaged") from error
+        columns = np.ascontiguousarray(planes).view("<i4")[..., 0]
+        for column in range(self.step, width):
+            columns[column] = columns[column - self.step] - columns[column]
+        return columns.T.astype(np.float64)
 
 
 class Score(Struct):
@@ -91,6 +78,18 @@ class _Translation(Struct):
 class _TestSet(Struct):
     float32: _Translation
     int8: _Translation
+
+    def __post_init__(self) -> None:
+        scores = [
+            score for of in (self.float32, self.int8) for score in (of.bleu, of.chrf, of.bleu_literature) if score
+        ]
+        if {score.segments.shape[0] for score in scores} != {self.lines}:
+            raise ValueError("translations of a test set have different numbers of lines")
+
+    @property
+    def lines(self) -> int:
+        """The number of segments."""
+        return self.float32.bleu.segments.shape[0]
 
 
 class _Course(Struct):
@@ -115,6 +114,11 @@ class _Training(Struct):
     attempts: Count
     validation: _Course
     cost: _Cost | None = None
+
+    @property
+    def relative_cost(self) -> float | None:
+        """The cost of an update relative to one of the first baseline, if it is known."""
+        return self.cost.relative if self.cost else None
 
 
 class _Data(Struct):
@@ -161,7 +165,7 @@ def scored(metrics: Mapping[str, Metric], hypotheses: Path, references: Path) ->
         for part, numbers in metric.statistics(segments):
             rows[list(part)] = numbers
         score = round(float(metric.corpus(rows.sum(0))), 4)
-        found[name] = Score(score, metric.details(), pack(rows, 3 if name == "chrf" else 1))
+        found[name] = Score(score, metric.details(), Segments.pack(rows, 3 if name == "chrf" else 1))
     return found
 
 
@@ -174,64 +178,35 @@ def write(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def read(path: Path, study: Study) -> Result:
-    """Return the result of a run of a study.
-
-    Raises:
-        UsageError: the file is damaged, is not named after its run, or is of another study.
-    """
+    """Return the result of a run of a study."""
     result: Result = read_json(path, Result, "result of a run of a study", "Remove it, and run that run again.")
-    for metric in metrics_of(result.data.target, study.literature).values():
-        for name, of in result.test_sets.items():
-            for translation in (of.float32, of.int8):
-                if not _is_right(getattr(translation, metric.name), metric, _lines(of)):
-                    raise UsageError(
-                        f"{path}: the {metric.name} of {name} is not the score of as many segments as others have. "
-                        "Copy the file again, or remove it and run that run again."
-                    )
     right = path_of(path.parent, result.system, result.seed)
     if path != right:
         raise UsageError(f"{path} has the result of {right.stem}. Remove it, or rename it to {right.name}.")
-    if (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
+    translations = [each for of in result.test_sets.values() for each in (of.float32, of.int8)]
+    complete = study.literature is None or all(each.bleu_literature for each in translations)
+    if not complete or (result.study, result.test_sets.keys()) != (study.name, study.test_sets.keys()):
         raise UsageError(f"{path} is of another study than {study.name}, or of other test sets. Move it elsewhere.")
     return result
 
 
-def _is_right(score: Score | None, metric: Metric, segments: int) -> bool:
-    try:
-        numbers = unpack(score.segments) if score else np.empty(0)
-    except (ValueError, lzma.LZMAError):
-        return False
-    right = numbers.shape == (segments, metric.width)
-    return right and score is not None and math.isclose(metric.corpus(numbers.sum(0)), score.score, abs_tol=1e-3)
-
-
 def read_all(folder: Path, study: Study) -> dict[str, list[Result]]:
-    """Return the results of a study's systems, by seed; systems without any are left out.
-
-    Args:
-        folder: of the results.
-        study: its protocol.
-
-    Raises:
-        UsageError: a file is no result of the study, see :func:`read`, is of other data or other settings than the
-            rest, or of a system that the study does not have; or there are none.
-    """
+    """Return the results of a study's systems, by seed; systems without any are left out."""
     found = {path: read(path, study) for path in sorted(folder.glob("*_s*.json"))}
     if not found:
         raise UsageError(f"{folder} has no results of this study. posnet-run study makes them.")
     _refuse_mixture("data", found, lambda run: run.data)
-    _refuse_mixture("lines in their test sets", found, lambda run: [_lines(of) for of in run.test_sets.values()])
-    systems = {system: {path: run for path, run in found.items() if run.system == system} for system in study.systems}
-    for path in found.keys() - {path for runs in systems.values() for path in runs}:
-        raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
-    for runs in systems.values():
+    _refuse_mixture("lines in their test sets", found, lambda run: [of.lines for of in run.test_sets.values()])
+    systems: dict[str, list[Result]] = {}
+    for system in study.systems:
+        runs = {path: run for path, run in found.items() if run.system == system}
         _refuse_mixture("settings", runs, lambda run: run.settings)
-    # Not by path, where 10 comes before 2.
-    return {system: sorted(runs.values(), key=lambda run: run.seed) for system, runs in systems.items() if runs}
-
-
-def _lines(test_set: _TestSet) -> int:
-    return test_set.float32.bleu.segments.shape[0]
+        if runs:
+            systems[system] = sorted(runs.values(), key=lambda run: run.seed)  # by path 10 comes before 2
+    for path, run in found.items():
+        if run.system not in systems:
+            raise UsageError(f"{path} is of a system that {study.name} does not have. Move it elsewhere.")
+    return systems
 
 
 def _refuse_mixture(what: str, results: Mapping[Path, Result], part: Callable[[Result], object]) -> None:

@@ -1,64 +1,58 @@
-"""Runs of a study, each of which leaves a result."""
+"""Runs of a study, each of which leaves a result: its beam, translations, precision, size, cost and curves."""
 
 import dataclasses
-import os
-import subprocess
-import threading
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posnet_eval.metrics.base import Metric
+from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
+from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
 from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import find_device, shares
 from posnet_fairseq.runs.jobs import RunJob, do_all
-from posnet_fairseq.runs.parsers import choose, seed_numbers, switch, whole_number
-from posnet_fairseq.runs.run import prepare_data, run
+from posnet_fairseq.runs.parsers import check_known, folder, names, seed_numbers, switch, whole_number
+from posnet_fairseq.runs.run import Run, prepare_data, run_attached, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.shared.errors import UsageError, last_error
+from posnet_fairseq.runs.settings import Settings, given, setting
+from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder
-from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.progress import shown
-from posnet_fairseq.studies import measuring, results
-from posnet_fairseq.studies.metrics import metrics_of
+from posnet_fairseq.shared.records import Record
+from posnet_fairseq.studies import results, update_cost
 from posnet_fairseq.studies.protocol import Study, known_studies, read_study
 
 STAGES = ("train", "average", "precompute")
-
-
-def _study(text: str) -> str:
-    name, *others = text.split("\0")
-    if others:
-        raise ValueError(f"{name} {' '.join(others)}: name one study.")
-    return name
-
-
-def _folder(text: str) -> Path:
-    return Path(text).absolute()
+# Settings that a result does not depend on.
+FREE = (
+    *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
+    *("cpus", "gpus", "nodes", "master_port", "max_tokens"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(Settings):
     """Settings of a study: which of its runs are made, and where."""
 
-    study: str = setting(", ".join(known_studies()), "", _study, positional="*", metavar="STUDY")
-    only: str = setting("systems of the study between spaces or commas (default: all)", "", metavar="SYSTEMS")
+    study: str = setting(", ".join(known_studies()), "", positional="?", metavar="STUDY")
+    only: tuple[str, ...] = setting(
+        "systems of the study between spaces or commas (default: all)", (), names, metavar="SYSTEMS"
+    )
     seed: tuple[int, ...] = setting(
         "seeds between spaces or commas (default: all that the protocol has)", (), seed_numbers, metavar="SEEDS"
     )
-    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number, metavar="N")
-    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=_folder, metavar="FOLDER")
-    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=_folder, metavar="FOLDER")
-    results: Path | None = setting("folder of results (default: results/STUDY)", parse=_folder, metavar="FOLDER")
+    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number)
+    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=folder)
+    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=folder)
+    results: Path | None = setting("folder of results (default: results/STUDY)", parse=folder)
     dry_run: bool = setting("print the commands instead of running them", False, switch)
-
-    def check(self) -> None:
-        """Refuse a call without a study."""
-        if not self.study:
-            raise UsageError(f"no study is named. Choose one of {', '.join(known_studies())}.")
 
     @property
     def results_folder(self) -> Path:
@@ -66,179 +60,202 @@ class StudySettings(Settings):
         return self.results or Path.cwd() / "results" / self.study
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StudyJob(RunJob):
-    """A run of a study, as a job beside others.
+    """A run of a study that leaves its result in a file, beside a run of the baseline."""
 
-    Attributes:
-        words: its command.
-    """
+    study: Study
+    baseline: RunSettings
+    result: Path
 
-    words: tuple[str, ...] = ()
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """What the result depends on, by name."""
+        texts = {name: text for name, text in self.settings.texts().items() if name not in FREE}
+        return texts | {"beams": list(self.study.beams)}
 
     def do(self, work: Work, gpus: int | None) -> None:
-        """Do it in a process of its own, whose CPU time is measured.
-
-        Raises:
-            UsageError: it failed.
-        """
-        with subprocess.Popen(
-            self.words,
-            env=os.environ | work.environment,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            preexec_fn=ending_with_this(),
-        ) as process:
-            watch = threading.Thread(target=_end_with, args=(process, work.stopped), daemon=True)
-            watch.start()
-            said = [""]
-            for line in map(str.rstrip, process.stderr or ()):
-                said.append(line)
-                work.report.say(line)
-        if process.returncode:
-            raise UsageError(last_error("\n".join(said)) or said[-1] or f"exit code {process.returncode}")
-
-
-def _end_with(process: "subprocess.Popen[str]", stopped: threading.Event) -> None:
-    """End a process when its work is stopped."""
-    while process.poll() is None:
-        if stopped.wait(0.5):
-            process.terminate()
+        """Do its stages, measure the model, and write the result."""
+        super().do(work, gpus)
+        if self.settings.dry_run:
             return
+        settings = dataclasses.replace(self.settings, gpus=gpus or self.settings.gpus)
+        run = Run(settings, TranslationData.read(settings.data_folder), find_device(settings), work)
+        metrics = self.study.metrics(run.data.target, run.data.lowercase)
+        beam, tried = choose_beam(run, self.study.beams, metrics["bleu"])
+        searching = dataclasses.replace(run, settings=dataclasses.replace(settings, beam=beam))
+        result: dict[str, Any] = {
+            **{"study": self.study.name, "system": self.system, "seed": settings.seed},
+            "settings": self.protocol,
+            "data": {"key": run.data.key, "source": run.data.source, "target": run.data.target},
+            "search": {"beam": beam, "validation_bleu": tried},
+            "training": training_of(self.run) | {"cost": cost_of(run, self.baseline)},
+            "model": model_of(settings),
+            "test_sets": translated(searching, metrics),
+        }
+        results.write(self.result, result)
+        scores = (f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items())
+        work.report.say(f"{shown(self.result)}: {', '.join(scores)}")
+
+    def has_result(self) -> bool:
+        """Return whether its result is there; refuse one that was made under another protocol."""
+        if not self.result.exists():
+            return False
+        before, now = results.read(self.result, self.study).settings, self.protocol
+        different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        if different:
+            raise UsageError(
+                f"{shown(self.result)} was made under another protocol ({', '.join(different)}). Remove it to make the "
+                "run again, or give another folder (--results)."
+            )
+        return True
 
 
 def run_study(settings: StudySettings) -> None:
-    """Make the runs that have no result yet.
-
-    Raises:
-        UsageError: the study has no such system or seed, the folder has results that the new ones could not be
-            compared with, or runs failed.
-    """
+    """Make the runs that have no result yet."""
     study = read_study(settings.study)
-    jobs = [
-        StudyJob(system, _run_settings(study, system, seed, settings), STAGES, _words(system, seed, settings))
-        for system, seed in _chosen(study, settings)
-    ]
-    todo = [job for job in jobs if not _has_result(study, job, settings)]
-    for job in jobs:
-        if job not in todo:
+    todo = []
+    for job in (study_job(study, system, seed, settings) for system, seed in chosen(study, settings)):
+        if job.has_result():
             say(f"{job.run.name} has a result in {shown(settings.results_folder)}")
-    if not todo:
-        return
-    check_folder(settings.results_folder, "--results")
-    check_options(todo)
-    prepare_data(todo[0].settings)
-    _refuse_other_data(study, todo[0].settings, settings)
-    if len(todo) == 1:
-        _make(study, todo[0], settings)
-        return
-    parts = shares(settings.jobs, todo[0].settings)
-    do_all(todo, parts)
+        else:
+            todo.append(job)
+    if todo:
+        check_folder(settings.results_folder, "--results")
+        check_options(todo)
+        prepare_data(todo[0].settings)
+        _refuse_other_data(study, todo[0].settings, settings)
+        do_all(todo, shares(settings.jobs, todo[0].settings))
 
 
-def _chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
+def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
     """Return systems and seeds, seed by seed: all systems can be compared as soon as the first is done.
 
     A seed that is asked for by number is made of every system that is asked for, also beyond the protocol's.
     """
-    names = settings.only.replace(",", " ").split() or list(study.systems)
-    for name in names:
-        try:
-            choose(name, list(study.systems))
-        except ValueError as error:
-            refuse("only", name, str(error))
-    if settings.seed and settings.only:
-        return [(name, seed) for seed in settings.seed for name in names]
-    seeds = settings.seed or sorted({seed for name in names for seed in study.systems[name].seeds})
-    return [(name, seed) for seed in seeds for name in names if seed in study.systems[name].seeds]
+    systems = settings.only or tuple(study.systems)
+    for name in systems:
+        check_known(given("only", name), name, study.systems)
+    beyond = settings.seed and settings.only
+    seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
+    return [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]
 
 
-def _run_settings(study: Study, system: str, seed: int, settings: StudySettings) -> RunSettings:
-    its = study.systems[system]
-    texts = {
-        **study.settings,
-        **{"mixer": its.mixer, "name": system, "options": its.options, "seed": str(seed)},
-        "runs": str(settings.runs or Path.cwd() / "runs" / study.name),
-        "data": str(settings.data or ""),
-        "dry_run": "1" if settings.dry_run else "0",
-    }
-    return dataclasses.replace(RunSettings.parsed(texts), stages=STAGES)
+def study_job(study: Study, system: str, seed: int, settings: StudySettings) -> StudyJob:
+    """Return the run of a system with a seed."""
+    runs, path = settings.runs or Path.cwd() / "runs" / study.name, results.path_of
+    places = {"runs": str(runs), "data": str(settings.data or ""), "dry_run": str(int(settings.dry_run))}
 
+    def settings_of(name: str) -> RunSettings:
+        its = study.systems[name]
+        texts = {"mixer": its.mixer, "name": name, "options": its.options, "seed": str(seed)}
+        return dataclasses.replace(RunSettings.parsed(study.settings | texts | places), stages=STAGES)
 
-def _words(system: str, seed: int, settings: StudySettings) -> tuple[str, ...]:
-    texts = settings.texts() | {"only": system, "seed": str(seed), "jobs": "1"}
-    switches = ["--dry-run"] if texts.pop("dry_run", "") else []
-    flags = (f"--{name}={text}" for name, text in texts.items())
-    return ("posnet-run", "study", settings.study, *flags, *switches)
-
-
-def _has_result(study: Study, job: StudyJob, settings: StudySettings) -> bool:
-    """Return whether a run's result is there.
-
-    Raises:
-        UsageError: it was made under another protocol.
-    """
-    path = results.path_of(settings.results_folder, job.system, job.settings.seed)
-    if not path.exists():
-        return False
-    before, now = results.read(path, study).settings, _protocol(study, job)
-    different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    if different:
-        raise UsageError(
-            f"{shown(path)} was made under another protocol ({', '.join(different)}). Remove it to make the run again, "
-            f"or give another folder (--results)."
-        )
-    return True
+    baseline, result = settings_of(study.baselines[0]), path(settings.results_folder, system, seed)
+    return StudyJob(system, settings_of(system), STAGES, study=study, baseline=baseline, result=result)
 
 
 def _refuse_other_data(study: Study, run_settings: RunSettings, settings: StudySettings) -> None:
     """Refuse data that the results in the folder were not made with, before hours of training."""
-    folder = settings.results_folder
+    place = settings.results_folder
     data = TranslationData.read(run_settings.data_folder, settings.dry_run)
-    if not data.exists or not any(folder.glob("*_s*.json")):
+    if not data.exists or not any(place.glob("*_s*.json")):
         return
-    (first, *_), *_ = results.read_all(folder, study).values()
+    (first, *_), *_ = results.read_all(place, study).values()
     if first.data.key != data.key:
         raise UsageError(
-            f"the results in {shown(folder)} were made with other data than that in {shown(run_settings.data_folder)}, "
-            f"so that new ones cannot be compared with them. Give another folder (--results)."
+            f"the results in {shown(place)} were made with other data than that in {shown(run_settings.data_folder)}, "
+            "so that new ones cannot be compared with them. Give another folder (--results)."
         )
 
 
-def _protocol(study: Study, job: StudyJob) -> dict[str, Any]:
-    """Return what the result of a run depends on, by name."""
-    left_out = (
-        *("runs", "data", "dry_run", "name", "seed", "metrics", "tensorboard"),
-        *("cpus", "gpus", "nodes", "master_port", "max_tokens"),
-    )
-    texts = {name: text for name, text in job.settings.texts().items() if name not in left_out}
-    return texts | {"beams": list(study.beams)}
+def choose_beam(run: Run, beams: Sequence[int], bleu: Metric) -> tuple[int, dict[str, float]]:
+    """Return the beam whose translation of the validation set has the highest BLEU, the smallest of equal ones.
+
+    BLEU by beam is returned beside it; none if there is one beam.
+    """
+    found: dict[str, float] = {}
+    if len(beams) == 1:
+        return beams[0], found
+    for beam in beams:
+        output = f"valid.beam{beam}.{run.data.target}"
+        settings = dataclasses.replace(run.settings, beam=beam)
+        run.stage(f"beam-{beam}", MODEL, output, commands.translate(settings, run.data, run.device, "valid", output))
+        found[str(beam)] = round(_scored(run, {"bleu": bleu}, output, "valid")["bleu"].score, 2)
+    return max(sorted(beams), key=lambda beam: found[str(beam)]), found
 
 
-def _make(study: Study, job: StudyJob, settings: StudySettings) -> None:
-    run(job.settings)
-    if settings.dry_run:
-        return
-    data = TranslationData.read(job.settings.data_folder)
-    device = find_device(job.settings)
-    metrics = metrics_of(data.target, study.literature, data.lowercase)
-    beam, tried = measuring.choose_beam(job.settings, data, device, study.beams, metrics["bleu"])
-    searching = dataclasses.replace(job.settings, beam=beam)
-    baseline = _run_settings(study, study.baselines[0], job.settings.seed, settings)
-    path = results.path_of(settings.results_folder, job.system, job.settings.seed)
-    result: dict[str, Any] = {
-        **{"study": study.name, "system": job.system, "seed": job.settings.seed},
-        "settings": _protocol(study, job),
-        "data": {"key": data.key, "source": data.source, "target": data.target},
-        "search": {"beam": beam, "validation_bleu": tried},
-        "training": measuring.training_of(job.run) | {"cost": measuring.cost_of(job.settings, baseline, data, device)},
-        "model": measuring.model_of(searching),
-        "test_sets": measuring.translated(searching, data, device, metrics),
+def _scored(run: Run, metrics: Mapping[str, Metric], output: str, name: str) -> dict[str, results.Score]:
+    reference = run.settings.data_folder / f"{name}.{run.data.target}"
+    return results.scored(metrics, run.settings.run / output, reference)
+
+
+def translated(run: Run, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """Return the scores of all test sets, in float32 and int8."""
+    found: dict[str, Any] = {name: {} for name in run.data.test_sets}
+    for name, of_test_set in found.items():
+        for precision, more in {"float32": (), "int8": ("--dtype", "int8")}.items():
+            output, stage = f"{name}.{precision}.{run.data.target}", f"{stage_of('translate', name)}-{precision}"
+            run.stage(stage, MODEL, output, commands.translate(run.settings, run.data, run.device, name, output, *more))
+            of_test_set[precision] = _scored(run, metrics, output, name) | {
+                "cpu_seconds": cpu_seconds(run.settings.run / f"{stage}.json"),
+                "sentences_per_second": decoding_speed(run.settings.run, stage),
+            }
+    return found
+
+
+def model_of(settings: RunSettings) -> dict[str, int]:
+    """Return the number of parameters with stored energies, and the bytes of the folder of posnet-export."""
+    with tempfile.TemporaryDirectory(dir=settings.run) as place:
+        out, model = Path(place, "model"), settings.run / MODEL
+        run_attached(["posnet-export", str(model), "--data", str(settings.data_folder), "--out", str(out)])
+        size = sum(path.stat().st_size for path in out.iterdir())
+    return {"parameters": parameters(settings.run), "folder_bytes": size}
+
+
+def training_of(run: Path) -> dict[str, Any]:
+    """Return what the training of a run took and what became of it: its length, time, memory and curves."""
+    log, content = run / "train.log", Record(run / "train.json").content
+    valid = {int(values["valid_num_updates"]): values["valid_ppl"] for kind, values in records(log) if kind == "valid"}
+    train = {int(values["num_updates"]): values["nll_loss"] for kind, values in records(log) if kind == "train_inner"}
+    step = max(1, len(train) // 100)
+    perplexity, best = best_validation(log)
+    last = content["attempts"][-1]
+    return {
+        "updates": max(valid),
+        "best_update": best,
+        "best_perplexity": perplexity,
+        "seconds": content["seconds"],
+        "cpu_seconds_per_update": cpu_seconds_per_update(log),
+        "attempts": len(content["attempts"]),
+        "tokens_per_second": training_speed(log),
+        "peak_memory_bytes": peak_memory(run),
+        "validation": {"updates": list(valid), "perplexity": list(valid.values())},
+        "loss": {"updates": list(train)[::step], "bits": list(train.values())[::step]},
+        "surroundings": {name: last[name] for name in ("started", "commit", "versions", "machine")},
     }
-    results.write(path, result)
-    scores = ", ".join(
-        f"{name}: {found['float32']['bleu'].score:.1f} BLEU" for name, found in result["test_sets"].items()
-    )
-    say(f"{shown(path)}: {scores}")
+
+
+def cost_of(run: Run, baseline: RunSettings) -> dict[str, Any] | None:
+    """Return what an update costs, as :mod:`posnet_fairseq.studies.update_cost` measures it against a baseline.
+
+    None for a training on several processes.
+    """
+    if run.device.processes * run.settings.nodes > 1:
+        return None
+    out = run.settings.run / "cost-of-updates.json"
+    # A longer training costs no more for each update.
+    trainings = [
+        commands.training(dataclasses.replace(each, updates=update_cost.UPDATES), run.data, run.device, run.work.report)
+        for each in (run.settings, baseline)
+    ]
+    command = update_cost.measuring(out, *(training.arguments for training in trainings))
+    run.stage("cost", "train.json", out.name, command)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def cpu_seconds(path: Path) -> float | None:
+    """Return CPU seconds of all attempts of a stage; None if one was killed, which leaves none."""
+    found = [attempt.get("cpu_seconds") for attempt in Record(path).content["attempts"]]
+    return None if None in found else round(sum(found), 1)

@@ -1,7 +1,6 @@
 """Tables of a study in Markdown."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 
 from posnet_eval.inputs.plan import SYMBOLS
@@ -14,8 +13,6 @@ from posnet_fairseq.studies.results import PRECISIONS, Result
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
 SIGNIFICANT = 0.05
 
-Column = tuple[str, Callable[[str], str]]  # its title, and its cell for a system
-
 
 def markdown(analysis: Analysis) -> str:
     """Return all tables of a study, each below a line in bold that says what it shows."""
@@ -24,9 +21,9 @@ def markdown(analysis: Analysis) -> str:
 
 def _tables(analysis: Analysis) -> Iterator[tuple[str, str]]:
     for test_set in analysis.test_sets:
-        size = analysis.statistics(analysis.systems[0], test_set, "bleu").shape[1]
         about = f"\n\n{_about_scores(analysis, test_set)}" if test_set == analysis.test_sets[-1] else ""
-        yield f"Scores on {analysis.title(test_set)}, {size:,} lines", _scores(analysis, test_set) + about
+        title = f"Scores on {analysis.title(test_set)}, {analysis.size(test_set):,} lines"
+        yield title, _scores(analysis, test_set) + about
     yield "Validation perplexity at equal updates and at equal CPU time", _courses(analysis)
     for test_set in analysis.test_sets:
         yield f"BLEU by words of the reference, {analysis.title(test_set)}", _lengths(analysis, test_set)
@@ -41,37 +38,30 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _by_system(systems: Iterable[str], *columns: Column) -> str:
-    rows = [[f"`{system}`", *(cell(system) for _, cell in columns)] for system in systems]
-    return _table(["", *(title for title, _ in columns)], rows)
-
-
 def _number(value: float | None, form: str = "{:.1f}") -> str:
     return GAP if value is None else form.format(value)
 
 
 def _scores(analysis: Analysis, test_set: str) -> str:
     """Return scores with intervals and marks, the best system by BLEU first."""
-
-    def hours(system: str) -> str:
+    rows = []
+    for system in sorted(analysis.systems, key=lambda system: -analysis.score(system, test_set, "bleu").value):
         seconds = analysis.cpu_seconds(system)
-        return _number(seconds and seconds / 3600, "{:.2f}")
-
-    def scored(metric: str, system: str) -> str:
-        score = analysis.score(system, test_set, metric)
-        spread = "" if score.deviation is None else f" σ{score.deviation:.1f}"
-        marks = _marks(analysis, system, test_set, metric)
-        return f"{decimal(score.value)} ±{score.half_width:.1f}{spread} {marks}".strip()
-
-    return _by_system(
-        sorted(analysis.systems, key=lambda system: -analysis.score(system, test_set, "bleu").value),
-        ("seeds", lambda system: str(len(analysis.results[system]))),
-        ("parameters", lambda system: f"{analysis.mean(system, lambda run: run.model.parameters) / 1e6:.2f}M"),
-        ("updates", lambda system: f"{analysis.mean(system, lambda run: run.training.updates):,.0f}"),
-        ("CPU h", hours),
-        ("perplexity", lambda system: f"{analysis.mean(system, lambda run: run.training.best_perplexity):.2f}"),
-        *((metric.label, partial(scored, name)) for name, metric in analysis.metrics.items()),
-    )
+        row = [
+            f"`{system}`",
+            str(len(analysis.results[system])),
+            f"{analysis.mean(system, lambda run: run.model.parameters) / 1e6:.2f}M",
+            f"{analysis.mean(system, lambda run: run.training.updates):,.0f}",
+            _number(seconds and seconds / 3600, "{:.2f}"),
+            f"{analysis.mean(system, lambda run: run.training.best_perplexity):.2f}",
+        ]
+        for metric in analysis.metrics:
+            score, marks = analysis.score(system, test_set, metric), _marks(analysis, system, test_set, metric)
+            spread = "" if score.deviation is None else f" σ{score.deviation:.1f}"
+            row.append(f"{decimal(score.value)} ±{score.half_width:.1f}{spread} {marks}".strip())
+        rows.append(row)
+    labels = [metric.label for metric in analysis.metrics.values()]
+    return _table(["", "seeds", "parameters", "updates", "CPU h", "perplexity", *labels], rows)
 
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:
@@ -100,33 +90,31 @@ def _marks(analysis: Analysis, system: str, test_set: str, metric: str) -> str:
 def _courses(analysis: Analysis) -> str:
     """Return perplexities after equal updates, and after equal CPU time, up to the shortest training."""
     last = min(float(analysis.course(system)[0][-1]) for system in analysis.systems)
-    least = analysis.least_cpu_seconds
-
-    def perplexity(at: float, of: Callable[[str, float], float | None], system: str) -> str:
-        return _number(of(system, at))
-
-    columns: list[Column] = []
-    for updates in (last * part / PARTS for part in range(1, PARTS + 1)):
-        columns.append((f"{updates:,.0f} updates", partial(perplexity, updates, analysis.perplexity_at)))
-    for seconds in (least * part / PARTS for part in range(1, PARTS + 1) if least):
-        columns.append((f"{seconds / 60:.0f} CPU min", partial(perplexity, seconds, analysis.perplexity_after)))
-    by_end = sorted(analysis.systems, key=lambda name: analysis.perplexity_at(name, last) or float("inf"))
-    return _by_system(by_end, *columns)
+    parts, least = range(1, PARTS + 1), analysis.least_cpu_seconds
+    updates = [last * part / PARTS for part in parts]
+    seconds = [least * part / PARTS for part in parts if least]
+    rows = [
+        [
+            f"`{system}`",
+            *(_number(analysis.perplexity_at(system, at)) for at in updates),
+            *(_number(analysis.perplexity_after(system, at)) for at in seconds),
+        ]
+        for system in sorted(analysis.systems, key=lambda name: analysis.perplexity_at(name, last) or float("inf"))
+    ]
+    return _table(["", *(f"{at:,.0f} updates" for at in updates), *(f"{at / 60:.0f} CPU min" for at in seconds)], rows)
 
 
 def _lengths(analysis: Analysis, test_set: str) -> str:
     groups = analysis.by_length(test_set, "bleu")
-    columns = [(f"{words} ({size:,})", lambda system, of=scores: decimal(of[system])) for words, size, scores in groups]
-    return f"{_by_system(analysis.systems, *columns)}\n\nIn parentheses: sentences."
+    rows = [[f"`{system}`", *(decimal(scores[system]) for *_, scores in groups)] for system in analysis.systems]
+    table = _table(["", *(f"{words} ({size:,})" for words, size, _ in groups)], rows)
+    return f"{table}\n\nIn parentheses: sentences."
 
 
 def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
-    """Whether a claim holds: "yes", "no", "no (better)", "no (worse)" or "cannot say".
+    """Return whether a claim holds: "yes", "no", "no (better)", "no (worse)" or "cannot say".
 
-    Args:
-        claim: of a paper.
-        contrast: of its two systems.
-        margin: the largest difference of systems that are equally good.
+    Systems that differ by at most the margin are equally good.
     """
     if claim.expected == "equal":
         if -margin <= contrast.low and contrast.high <= margin:
@@ -142,7 +130,6 @@ def verdict(claim: Claim, contrast: Contrast, margin: float) -> str:
 def _claims(analysis: Analysis) -> str:
     test_set, margin = analysis.test_sets[0], analysis.study.margin
     seeds_vary = analysis.seed_variance(test_set, "bleu").deviation is not None
-    head = ["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"]
     rows = []
     claims = [claim for claim in analysis.study.claims if {claim.system, claim.other} <= set(analysis.systems)]
     for claim in claims:
@@ -158,18 +145,17 @@ def _claims(analysis: Analysis) -> str:
                 verdict(claim, found, margin) if seeds_vary else "cannot say (one seed)",
             ]
         )
-    foot = f"Differences on {analysis.title(test_set)}. "
+    foot = "Intervals and p include the variation over sentences only: no system has several seeds yet."
     if seeds_vary:
         directed = sum(claim.expected != "equal" for claim in claims)
-        foot += (
+        foot = (
             "Intervals and p include the variation over sentences and over seeds (their standard deviation, pooled "
             "over all systems). Better or worse: p ≤ .05; as good: the whole interval lies within "
             f"±{margin:.1f} BLEU. Of the claims of better and worse ({directed}), {SIGNIFICANT * directed:.2f} would "
             "seem to hold or to fail by chance if no systems differed."
         )
-    else:
-        foot += "Intervals and p include the variation over sentences only: no system has several seeds yet."
-    return f"{_table(head, rows)}\n\n{foot}"
+    table = _table(["claim", "systems", "BLEU", "95% interval", "p", "chrF", "holds here"], rows)
+    return f"{table}\n\nDifferences on {analysis.title(test_set)}. {foot}"
 
 
 def _power(analysis: Analysis) -> str:
@@ -189,45 +175,38 @@ def _power(analysis: Analysis) -> str:
         for name, metric in analysis.metrics.items():
             spread = analysis.seed_variance(test_set, name).deviation
             for (some, others), alike in groupby(sorted(pairs, key=seeds), seeds):
-                found = [analysis.contrast(*pair, test_set, name) for pair in alike]
-                middle = sorted(found, key=lambda contrast: contrast.error)[len(found) // 2]
+                found = sorted(
+                    (analysis.contrast(*pair, test_set, name) for pair in alike), key=lambda each: each.error
+                )
+                middle = found[len(found) // 2]
                 cells = [analysis.title(test_set), metric.label, _number(spread, "{:.2f}"), f"{some} and {others}"]
                 rows.append([*cells, f"{middle.error:.2f}", _number(None if spread is None else middle.detectable)])
-    foot = (
-        "Of the differences from a baseline, by the numbers of their seeds: the median standard error, and the true "
-        "difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
+    table = _table(["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"], rows)
+    return (
+        f"{table}\n\nOf the differences from a baseline, by the numbers of their seeds: the median standard error, and "
+        "the true difference that would have been found (p ≤ .05) with a probability of 80%; unknown without σ."
     )
-    head = ["test set", "metric", "σ over seeds", "seeds", "standard error", "detectable"]
-    return f"{_table(head, rows)}\n\n{foot}"
 
 
 def _costs(analysis: Analysis) -> str:
-    test_set = analysis.test_sets[0]
-
-    def speeds(precision: str, system: str) -> str:
-        lines = analysis.statistics(system, test_set, "bleu", precision).shape[1]
-        times = analysis.translation_seconds(system, test_set, precision)
-        return " ".join(_number(seconds and lines / seconds) for seconds in times)
-
-    def bleu(precision: str, system: str) -> float:
-        return analysis.score(system, test_set, "bleu", precision).value
-
-    first, second = PRECISIONS
-    table = _by_system(
-        analysis.systems,
-        ("folder, MiB", lambda system: f"{analysis.mean(system, lambda run: run.model.folder_bytes) / 2**20:.1f}"),
-        ("beam", lambda system: _each(analysis, system, lambda run: run.search.beam)),
-        ("sentences a CPU s", partial(speeds, first)),
-        ("int8", partial(speeds, second)),
-        ("BLEU", lambda system: decimal(bleu(first, system))),
-        ("int8", lambda system: decimal(bleu(second, system))),
-        ("difference", lambda system: signed(bleu(second, system) - bleu(first, system))),
-    )
+    test_set, rows = analysis.test_sets[0], []
+    for system in analysis.systems:
+        row = [
+            f"`{system}`",
+            f"{analysis.mean(system, lambda run: run.model.folder_bytes) / 2**20:.1f}",
+            _each(analysis, system, lambda run: run.search.beam),
+        ]
+        for precision in PRECISIONS:
+            times = analysis.translation_seconds(system, test_set, precision)
+            row.append(" ".join(_number(seconds and analysis.size(test_set) / seconds) for seconds in times))
+        first, second = (analysis.score(system, test_set, "bleu", precision).value for precision in PRECISIONS)
+        rows.append([*row, decimal(first), decimal(second), signed(second - first)])
+    head = ["", "folder, MiB", "beam", "sentences a CPU s", "int8", "BLEU", "int8", "difference"]
     return (
-        f"{table}\n\nTranslation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger "
-        "beams take longer. Seconds of a core, with the start of the program, while other programs ran; as if all "
-        f"machines were equally fast, which updates of `{analysis.study.baselines[0]}`, timed after each training, "
-        "tell."
+        f"{_table(head, rows)}\n\n"
+        f"Translation of {analysis.title(test_set)}, run by run, with the beam that each chose: larger beams take "
+        "longer. Seconds of a core, with the start of the program, while other programs ran; as if all machines were "
+        f"equally fast, which updates of `{analysis.study.baselines[0]}`, timed after each training, tell."
     )
 
 
@@ -236,25 +215,26 @@ def _each(analysis: Analysis, system: str, figure: Callable[[Result], float | No
 
 
 def _effort(analysis: Analysis) -> str:
-    def hours(system: str) -> float:
+    rows, total = [], 0.0
+    for system in analysis.systems:
         trainings = [run.training for run in analysis.results[system]]
-        return sum((each.cpu_seconds_per_update or 0) * each.updates for each in trainings) / 3600
-
-    def relative(run: Result) -> float | None:
-        return run.training.cost.relative if run.training.cost else None
-
-    table = _by_system(
-        analysis.systems,
-        ("seeds", lambda system: _each(analysis, system, lambda run: run.seed)),
-        ("updates", lambda system: _each(analysis, system, lambda run: run.training.updates, "{:,}")),
-        ("best at", lambda system: _each(analysis, system, lambda run: run.training.best_update, "{:,}")),
-        ("attempts", lambda system: _each(analysis, system, lambda run: run.training.attempts)),
-        ("cost of an update", lambda system: _each(analysis, system, relative, "{:.2f}")),
-        ("CPU h spent", lambda system: f"{hours(system):.2f}"),
-    )
+        hours = sum((each.cpu_seconds_per_update or 0) * each.updates for each in trainings) / 3600
+        total += hours
+        rows.append(
+            [
+                f"`{system}`",
+                _each(analysis, system, lambda run: run.seed),
+                _each(analysis, system, lambda run: run.training.updates, "{:,}"),
+                _each(analysis, system, lambda run: run.training.best_update, "{:,}"),
+                _each(analysis, system, lambda run: run.training.attempts),
+                _each(analysis, system, lambda run: run.training.relative_cost, "{:.2f}"),
+                f"{hours:.2f}",
+            ]
+        )
     baseline, seconds = f"`{analysis.study.baselines[0]}`", _number(analysis.baseline_seconds, "{:.2f}")
     return (
-        f"{table}\n\nCost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "
+        f"{_table(['', 'seeds', 'updates', 'best at', 'attempts', 'cost of an update', 'CPU h spent'], rows)}\n\n"
+        f"Cost: CPU time relative to an update of {baseline}, which takes {seconds} s in the median; "
         f"{baseline} against itself shows how exact that is. Spent: as the logs say, with validations, on machines "
-        f"with other programs beside the trainings; {sum(map(hours, analysis.systems)):.1f} hours of a core for all."
+        f"with other programs beside the trainings; {total:.1f} hours of a core for all."
     )

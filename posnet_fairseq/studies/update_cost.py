@@ -24,12 +24,7 @@ AGAINST = "--against"
 
 
 def measuring(out: Path, own: Sequence[str], other: Sequence[str]) -> list[str]:
-    """Return the command that measures a training against another.
-
-    Args:
-        out: JSON file that it writes.
-        own, other: arguments of fairseq-train.
-    """
+    """Return the command that measures a training against another."""
     return [sys.executable, "-W", "ignore", "-m", __name__, str(out), *own, AGAINST, *other]
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.plots import comparison, curves, matrices, page, style
+from posnet_fairseq.plots import comparison, curves, matrices, of_model, style
 from posnet_fairseq.plots.inspection import Mixing
 from support.building import WORDS, build_language_model, language_model_options
 from support.checkpoints import checkpoint
@@ -45,8 +45,8 @@ def content(path):
 
 def unpacked(head, shape):
     steps = np.frombuffer(base64.b64decode(head["steps"]), "<u2").astype(float)
-    values = head["low"] + steps * (head["high"] - head["low"]) / page.LEVELS
-    values[steps > page.LEVELS] = np.nan
+    values = head["low"] + steps * (head["high"] - head["low"]) / of_model.LEVELS
+    values[steps > of_model.LEVELS] = np.nan
     return torch.tensor(values.reshape(shape))
 
 
@@ -121,9 +121,6 @@ def test_language_models(capsys, tmp_path):
     first, _ = content(tmp_path / "f" / "weights.html")
     assert first["keys"] == ["</s>", "w3", "w4"]
     assert "independent of tokens" in fails(capsys, main, "weights", model)
-    assert "--sentence has 25 tokens" in fails(
-        capsys, main, "weights", model, "--sentence", "w3 " * 24, "--pretokenized"
-    )
     (model.parent / "dict.txt").unlink()
     assert "has no dict.txt. Give the directory" in fails(
         capsys, main, "weights", model, "--sentence", "w3", "--pretokenized"
@@ -144,11 +141,9 @@ def test_what_has_no_weights_is_left_out(capsys, tmp_path):
     ("mixer", "arguments", "sentence"),
     [
         ("shaw", ["weights"], "no weights that are independent of tokens. Give a sentence of the source language"),
-        ("fouriernet", ["weights"], "(fouriernet, attention) have no weights that are independent of tokens"),
-        ("shaw", ["weights", "--sentence", "  "], "--sentence is empty. Give a sentence of the source language, or"),
-        ("shaw", ["gates", "--sentence", ""], "--sentence is empty."),
+        ("shaw", ["weights", "--sentence", "  "], "--sentence has 1 tokens (its end symbol counted). Give one of the"),
         ("shaw", ["gates", "--sentence", "w3"], "no mixer of this model (shaw, attention) has weights and a gate"),
-        ("shaw", ["weights", "--sentence", "w3 " * 30], "--sentence has 31 tokens (its end symbol counted), the model"),
+        ("shaw", ["weights", "--sentence", "w3 " * 30], "with words in it and 24 tokens at most"),
         (
             "shaw",
             ["weights", "--sentence", "w3", "--data", "/nowhere"],
@@ -162,15 +157,6 @@ def test_one_clear_sentence(capsys, tmp_path, mixer, arguments, sentence):
     more += ["--pretokenized", "--out", tmp_path / "figures"]
     assert sentence in fails(capsys, main, what, model, *more)
     assert not (tmp_path / "figures").exists(), "a folder was made for nothing"
-
-
-def test_missing_and_foreign_checkpoints(capsys, tmp_path):
-    assert "there is no such checkpoint" in fails(capsys, main, "weights", tmp_path / "none.pt")
-    torch.save({"cfg": {"model": {"_name": "transformer"}}}, tmp_path / "other.pt")
-    assert "holds the model transformer" in fails(capsys, main, "weights", tmp_path / "other.pt")
-    (tmp_path / "file").touch()
-    model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
-    assert "Choose another folder." in fails(capsys, main, "weights", model, "--out", tmp_path / "file")
 
 
 def test_curves(capsys, tmp_path):
@@ -204,10 +190,6 @@ def test_curves_of_runs_that_resumed_or_have_not_begun(tmp_path):
     with Image.open(tmp_path / "f.png") as image:
         assert image.width > 1000
         assert len(image.convert("RGB").getcolors(10**6)) > 50
-
-
-def test_smoothing_is_a_mean_of_the_last():
-    assert curves.smooth([4.0, 2.0, 0.0, 6.0], 2) == [4.0, 3.0, 1.0, 3.0]
 
 
 def report(tmp_path, columns):
@@ -250,9 +232,7 @@ def test_compare_without_pairs_of_gates(capsys, tmp_path):
     assert pictures(tmp_path / "f") == {"compare.params"}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", '{"test_sets": [], "systems": [], "columns": {}}', "[1]", '{"test_sets": [{}], "columns": {}}']
-)
+@pytest.mark.parametrize("text", ["", '{"test_sets": [], "systems": [], "columns": {}}'])
 def test_no_report(capsys, tmp_path, text):
     (tmp_path / "report.json").write_text(text)
     assert "is no report.json of posnet-score" in fails(capsys, main, "compare", tmp_path / "report.json")
@@ -286,7 +266,7 @@ def test_long_chinese_sentences_and_many_heads(tmp_path):
     svg = (tmp_path / "figure.svg").read_text()
     assert ">head 16<" in svg
     assert "第" not in svg
-    (tmp_path / "page.html").write_text(page.render([mixing], "title"))
+    (tmp_path / "page.html").write_text(of_model.render([mixing], "title"))
     assert content(tmp_path / "page.html")[0]["keys"] == tokens
     few = matrices.of_heads(
         Mixing(**(vars(mixing) | {"queries": tokens[:4], "keys": tokens[:4], "at": torch.arange(4)})),
@@ -338,7 +318,6 @@ def test_crossbars_by_time_and_by_bits(tmp_path, capsys):
     ("rows", "sentence"),
     [
         ([DIGITAL, ("1d", 86400, 8, 24.0)], "one time and one number of bits make no line."),
-        ([DIGITAL], "has no scores by time and bits."),
         ([DIGITAL, ("1d", None, 8, 24.0)], "has no scores by time and bits."),
         ([DIGITAL, ("1d", 1, 8, "high")], "is no report of posnet-analog: scores[1].score is 'high', it"),
     ],

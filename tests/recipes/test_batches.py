@@ -131,11 +131,6 @@ def test_too_little_memory_is_one_sentence():
     assert "of the GPU's 1.2 GiB 0.1 are left for it. Take a smaller size" in sentence
 
 
-def test_bad_options_are_one_sentence():
-    with pytest.raises(UsageError, match="--decoder-layers: invalid int value: 'x'"):
-        tokens_of(settings("--options=--decoder-layers x"), gpu(0))
-
-
 def test_device_has_the_memory_of_the_smallest_gpu(monkeypatch):
     sizes = [48 * GIB, 24 * GIB, 8 * GIB]
     monkeypatch.setattr(devices, "gpus", lambda: (3, True))

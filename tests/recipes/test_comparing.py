@@ -44,10 +44,8 @@ def test_file_of_systems(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "names no system"),
-        ("# nothing\n", "names no system"),
-        ("rposnet\n", "line 1: 'rposnet' stands alone"),
-        ("a rposnet\n\na shaw\n", "a is there twice"),
+        ("rposnet\n", "system rposnet: mixer (none): choose one of"),
+        ("a rposnet\n\na shaw\n", "'a': this name is there twice"),
         ("a/b rposnet\n", "'a/b': give a name of letters"),
         ("a rposnt\n", "Did you mean rposnet"),
         ("a attention\n", "Did you mean transformer_pos?"),
@@ -60,24 +58,17 @@ def test_bad_list_is_one_sentence(tmp_path, text, sentence):
         read_systems(tmp_path / "list.txt")
 
 
-def test_list_that_is_no_text_is_one_sentence(tmp_path):
-    (tmp_path / "list.txt").write_bytes(b"a shaw\nb\xff shaw\n")
-    for path, sentence in ((tmp_path / "list.txt", "not UTF-8: line 2"), (tmp_path, "Is a directory")):
-        with pytest.raises(UsageError, match=sentence):
-            read_systems(path)
-
-
 def test_mixers_or_a_file():
     assert chosen(None, "shaw rposnet") == ("shaw+rposnet", [System("shaw", "shaw"), System("rposnet", "rposnet")])
-    for path, mixers in ((None, " "), (Path("list.txt"), "shaw")):
-        with pytest.raises(UsageError):
+    for path, mixers in ((None, " "), (LISTS[0], "shaw")):
+        with pytest.raises(UsageError, match="give one file of systems with a line at least"):
             chosen(path, mixers)
 
 
 def test_lists_that_come_with_posnet_have_names():
     assert find_list("table-4").name == "table-4.txt"
     assert find_list(str(LISTS[0])) == LISTS[0]
-    with pytest.raises(ValueError, match=r"tabel-4: there is no such file or list.* Did you mean table-4\?"):
+    with pytest.raises(ValueError, match=r"there is no such file or list.* Did you mean table-4\?"):
         find_list("tabel-4")
 
 
@@ -125,10 +116,9 @@ def test_gpus_are_shared_equally(shares, number, expected):
 @pytest.mark.parametrize(
     ("jobs", "there", "gpus", "sentence"),
     [
-        (3, 2, {}, "--jobs 3: this machine has 2 GPUs"),
-        (2, 4, {"gpus": "1"}, "--jobs 2: --gpus 1 are shared by all, and each needs one. Give at most 1"),
+        (3, 2, {}, "--jobs 3: each needs a GPU, and there are 2"),
+        (2, 4, {"gpus": "1"}, "--jobs 2: each needs a GPU, and there are 1"),
         (1, 4, {"gpus": "5"}, "--gpus 5: this machine has 4 GPUs"),
-        (5, 4, {"gpus": "4"}, "--jobs 5: this machine has 4 GPUs"),
     ],
 )
 def test_no_job_is_left_without_a_gpu(shares, jobs, there, gpus, sentence):
@@ -140,7 +130,6 @@ def test_no_job_is_left_without_a_gpu(shares, jobs, there, gpus, sentence):
     ("visible", "count", "expected"),
     [
         (None, 2, ["0", "1"]),
-        ("3, 1", 2, ["3", "1"]),
         ("GPU-8932f937, GPU-aa", 2, ["GPU-8932f937", "GPU-aa"]),
         ("2,0,-1,1", 2, ["2", "0"]),  # CUDA sees no more than these
         ("0,1,2,9", 3, ["0", "1"]),
@@ -158,14 +147,7 @@ def test_cores_are_shared(monkeypatch, shares):
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "expected"),
-    [
-        ("a b c", "", ["a", "b"]),
-        ("a b", "", ["a"]),
-        ("a", "", ["a"]),
-        ("a b c", "c", ["c"]),
-        ("a b c", "c a", ["c", "a"]),
-    ],
+    ("names", "given", "expected"), [("a b c", "", ["a", "b"]), ("a b", "", ["a"]), ("a b c", "c a", ["c", "a"])]
 )
 def test_baselines(settings, names, given, expected):
     assert baselines_of([System(name, "shaw") for name in names.split()], settings(baselines=given)) == expected
@@ -238,13 +220,6 @@ def begun(folder):
     return {path.name for path in folder.glob("data/?.1")}
 
 
-def test_one_that_fails_leaves_the_others_alone(pool, tmp_path, capfd):
-    failed = pool.work()
-    assert {job.system: sentence for job, sentence in failed.items()} == {"b": "b/train.json is no record"}
-    assert begun(tmp_path) == {"a.1", "b.1", "c.1"}
-    assert capfd.readouterr().err.count("something that all say") == 1
-
-
 def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -256,7 +231,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
     assert re.fullmatch(r"interrupted: \d of 3 runs have ended; all is kept. The same command goes on .*", said[-1])
 
 
-@pytest.mark.parametrize("damage", [b"{", b"", b"\xff", None])
+@pytest.mark.parametrize("damage", [b"{", None])
 def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage):
     record = run_of(tmp_path, "b") / "train.json"
     record.mkdir() if damage is None else record.write_bytes(damage)
@@ -264,17 +239,11 @@ def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage
     assert begun(tmp_path) == {"a.1", "b.1", "c.1"}
 
 
-def test_log_that_cannot_be_read_ends_nothing(pool, tmp_path):
-    (run_of(tmp_path, "a") / "train.log").mkdir()
-    (run_of(tmp_path, "c") / "train.log").write_text('x | INFO | train_inner | {"loss": "1"}\n')
-    assert [job.system for job in pool.work()] == ["b"]
-
-
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [(OSError(28, "No space left"), "the disk is full"), (RuntimeError("oh"), "RuntimeError: oh")],
 )
-def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, error, sentence):
+def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, capfd, error, sentence):
     run = jobs.run
 
     def fail(settings, work):
@@ -286,7 +255,9 @@ def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, error, s
     failed = {job.system: text for job, text in pool.work().items()}
     assert set(failed) == {"a", "b"}
     assert sentence in failed["a"]
+    assert failed["b"] == "b/train.json is no record"
     assert begun(tmp_path) == {"b.1", "c.1"}
+    assert capfd.readouterr().err.count("something that all say") == 1
 
 
 def refused(monkeypatch, tmp_path, **texts):
@@ -303,13 +274,9 @@ def refused(monkeypatch, tmp_path, **texts):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"seeds": " "}, "--seeds  : give one or more values between spaces or commas, each once"),
         ({"seeds": "1 1"}, "--seeds 1 1: give one or more values between spaces or commas, each once"),
         ({"seeds": "1 two"}, "--seeds two: give a whole number"),
-        ({"seeds": "0"}, "--seeds 0: give a whole number"),
         ({"jobs": "0"}, "--jobs 0: give a whole number"),
-        ({"jobs": "-1"}, "--jobs -1: give a whole number"),
-        ({"jobs": "1.5"}, "--jobs 1.5: give a whole number"),
         ({"baselines": "shaw shaw"}, "--baselines shaw shaw: name one or two of shaw, rposnet"),
         ({"options": "--no-such-option"}, "shaw: fairseq-train: unrecognized arguments: --no-such-option"),
         ({"options": "--help"}, "shaw: fairseq-train: its options were not understood"),
@@ -358,7 +325,7 @@ end_by_signals()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("work", [ATTACHED, STAGE, POOL])
 def test_commands_end_with_the_recipe(tmp_path, number, work):
     script = PROGRAM + work.replace("echo $$;", "echo $$ >pid;")

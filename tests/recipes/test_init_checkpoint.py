@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from posnet_data_prep.prepare import main as prepare
-from posnet_fairseq.cli.run import main as run
-from posnet_fairseq.runs import before_training, init_checkpoint
+from posnet_fairseq.runs import before_training
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.corpus import make_corpus
@@ -63,7 +62,7 @@ def check(folder, path, *more, data="special", arch="rposnet_tiny"):
     arguments = [str(folder / data), "--user-dir", commands.USER_DIR, "--arch", arch, *SIZES.split()]
     arguments += ["--max-source-positions", "32", "--max-target-positions", "32", "--share-all-embeddings", *more]
     model, cfg = before_training.build(arguments)
-    init_checkpoint.check_beginning(path, model, cfg)
+    before_training.check_beginning(path, model, cfg)
 
 
 @pytest.mark.thorough  # 15 s: a training, after that of the fixture
@@ -94,13 +93,9 @@ def test_averaged_and_raw_checkpoints_are_taken(world, name):
 @pytest.mark.parametrize(
     ("name", "more", "sentence"),
     [
-        ("precomputed.pt", {}, "has stored energies, which cannot be trained. Give the checkpoint that posnet-precomp"),
-        (
-            "averaged.pt",
-            {"data": "other"},
-            "differs from .*other/dict.xx.txt. .* corpus --like .*general",
-        ),
-        ("averaged.pt", {"arch": "shaw_tiny"}, "is a model of --arch rposnet_tiny, and shaw_tiny is trained"),
+        ("precomputed.pt", {}, "it has stored energies, which cannot be trained. Give the averaged.pt beside it."),
+        ("averaged.pt", {"data": "other"}, "differs from .*other/dict.xx.txt. .* corpus --like .*general"),
+        ("averaged.pt", {"arch": "shaw_tiny"}, "--arch: rposnet_tiny there, shaw_tiny here"),
         ("train.json", {}, "train.json is damaged or no checkpoint"),
     ],
 )
@@ -129,9 +124,3 @@ def test_dictionaries_of_another_size_are_found_where_the_model_s_own_are_gone(w
     check(world, tmp_path / "moved.pt")
     with pytest.raises(UsageError, match=r"moved.pt: the source dictionary has \d+ entries, but the checkpoint was tr"):
         check(world, tmp_path / "moved.pt", data="other")
-
-
-def test_a_checkpoint_that_is_not_there_is_refused_at_once(world, capsys):
-    with pytest.raises(SystemExit):
-        run(["corpus", "--data", str(world / "special"), "--init-from", "none.pt"])
-    assert "none.pt: there is no such checkpoint. Check the path." in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """Training on several machines: what they agree on, and processes that end with torchrun."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -99,20 +98,6 @@ def test_each_process_says_what_torchrun_and_its_folders_tell(monkeypatch, tmp_p
 
 
 # A torchrun of one line: it starts the script that it names, as torchrun does.
-PARENT = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode)"
-
-
-def test_torchrun_may_be_process_1_of_a_container():
-    container = ["unshare", "--pid", "--fork", "--mount-proc"]
-    if subprocess.run([*container, "true"], capture_output=True).returncode:
-        pytest.skip("no process namespaces can be made here")
-    environment = {**os.environ, "GROUP_WORLD_SIZE": "1", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    command = [*container, sys.executable, "-c", PARENT, RANK, "--help"]
-    done = subprocess.run(command, cwd=commands.ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--save-dir" in done.stdout
-
-
 def test_process_whose_torchrun_has_ended_ends_and_says_so():
     script = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '{RANK}', '--help']).returncode)"
     done = subprocess.run([sys.executable, "-c", script], cwd=commands.ROOT, capture_output=True, text=True)

@@ -1,18 +1,14 @@
 """One stage of a run: once, with a record, and not beside itself."""
 
-import errno
 import json
 import os
-import subprocess
 import sys
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from posnet_fairseq.runs import command_stage
-from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.record import last_attempt, settings_of
+from posnet_fairseq.runs.command_stage import CommandStage, do, last_attempt, settings_of
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.records import Record
 
@@ -22,32 +18,25 @@ def python(code):
 
 
 def test_options_are_settings_but_for_those_that_change_no_result():
-    command = "fairseq-train data --lr 1e-3 --betas (0.9,0.98) --cpu --update-freq 8 --share --max-tokens 300 --seed 1"
+    command = "fairseq-train data --lr 1e-3 --betas (0.9,0.98) --cpu --update-freq 8 --share --max-tokens 300 --seed -1"
     expected = {
         "argument 1": "data",
         "--lr": "1e-3",
         "--betas": "(0.9,0.98)",
         "--share": "",
-        "--seed": "1",
+        "--seed": "-1",
         "more": "x=y",
     }
     assert settings_of(command.split(), {"more": "x=y"}) == expected
+    command = ["program", "/a b/run", "--out", "/a b/run/file", "--system", "x=/a b/run/test", "--other", "/a b/runs"]
+    expected = {"argument 1": "RUN", "--out": "RUN/file", "--system": "x=RUN/test", "--other": "/a b/runs"}
+    assert settings_of(command, places={"RUN": "/a b/run"}) == expected
 
 
 def test_an_error_of_several_lines_is_shown_whole(tmp_path):
     lines = ["score: error: nothing was scored.", "  - a is missing.", "  - b is missing.", "other output"]
     with pytest.raises(UsageError, match=r"nothing was scored\.\n  - a is missing\.\n  - b is missing\. \(log"):
         do(CommandStage(tmp_path, "score", python(f"import sys; print({chr(10).join(lines)!r}); sys.exit(2)")))
-
-
-def test_folders_are_no_settings():
-    command = ["program", "/a b/run", "--out", "/a b/run/file", "--system", "x=/a b/run/test", "--other", "/a b/runs"]
-    expected = {"argument 1": "RUN", "--out": "RUN/file", "--system": "x=RUN/test", "--other": "/a b/runs"}
-    assert settings_of(command, places={"RUN": "/a b/run"}) == expected
-
-
-def test_negative_numbers_are_values():
-    assert settings_of(["program", "--best", "-1", "-2.5"]) == {"--best": "-1 -2.5"}
 
 
 def test_stage_is_done_once(tmp_path):
@@ -184,46 +173,10 @@ def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
     do(CommandStage(tmp_path, "other", python("pass")))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(b"", b"[]", b'{"attempts": 1}', b"{", b"\xff", None, b'{"settings": {}, "attempts": [], "finished": '),
-        *(
-            b'{"settings": [], "attempts": [], "finished": false}',
-            b'{"settings": {}, "attempts": [1], "finished": true}',
-        ),
-    ],
-)
+@pytest.mark.parametrize("text", [b"{", b'{"settings": {}, "attempts": [1], "finished": true}', None])
 def test_damaged_record_is_one_sentence(tmp_path, text):
     path = tmp_path / "work.json"
     path.mkdir() if text is None else path.write_bytes(text)
     said = r"work.json is no record of a stage: .* Move it away and run again" if text is not None else "is a directory"
     with pytest.raises(UsageError, match=said):
         Record(path)
-
-
-def test_full_disk_keeps_the_record_that_there_was(tmp_path, monkeypatch):
-    flag = tmp_path / "flag"
-    command = python(f"open({str(flag)!r}, 'w')")
-    do(CommandStage(tmp_path / "run", "work", command))
-    before = (tmp_path / "run/work.json").read_bytes()
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
-        with pytest.raises(UsageError, match=r"cannot write .*work\.json: the disk is full\. Make room"):
-            do(CommandStage(tmp_path / "run", "work", command, flag.with_name("other")))
-    assert (tmp_path / "run/work.json").read_bytes() == before
-    assert not list((tmp_path / "run").glob(".work*"))
-
-
-def test_record_names_code_and_machine(tmp_path):
-    stage = CommandStage(tmp_path, "work", python("pass"))
-    do(stage)
-    (attempt,) = json.loads((tmp_path / "work.json").read_text())["attempts"]
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
-    assert attempt["commit"].startswith(head.stdout.strip() or "")
-    assert attempt["versions"]["posnet"]
-    assert attempt["machine"]["processor"]

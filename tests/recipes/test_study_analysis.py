@@ -1,11 +1,8 @@
 """What is made of the results of a study: pooled scores, differences, verdicts, tables and pictures."""
 
-import base64
 import json
-import lzma
 import math
 import re
-import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -19,12 +16,10 @@ from scipy.stats import t
 from posnet_eval.metrics.base import Segment
 from posnet_eval.statistics.seeds import Contrast, SeedVariance
 from posnet_fairseq.cli.plot import main
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis
-from posnet_fairseq.studies.metrics import metrics_of
 from posnet_fairseq.studies.protocol import Claim
-from posnet_fairseq.studies.results import Segments, pack, unpack
+from posnet_fairseq.studies.results import Segments
 from support.commands import ROOT, fails
 from support.study import result, score_of
 
@@ -282,7 +277,7 @@ def test_tables_and_pictures(found, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["mad"], "mad: there is no such study. Choose one of made. Did you mean made?"),
+        (["mad"], "mad: choose one of made. Did you mean made?"),
         (["made", "--results", "nowhere"], "nowhere has no results of this study. posnet-run study makes them."),
         (["made", "--results", "results", "--out", "made.yaml"], "--out made.yaml"),
     ],
@@ -290,16 +285,6 @@ def test_tables_and_pictures(found, tmp_path, capsys):
 def test_bad_arguments_are_one_sentence(found, tmp_path, monkeypatch, capsys, words, sentence):
     monkeypatch.chdir(tmp_path)
     assert sentence in fails(capsys, main, "study", *words)
-
-
-@pytest.mark.parametrize("name", ["made.costs.png", "made.md"])
-def test_a_foreign_file_is_not_replaced(found, tmp_path, capsys, name):
-    (tmp_path / "f").mkdir()
-    (tmp_path / "f" / name).write_bytes(b"mine")
-    words = ["study", "made", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "f")]
-    assert f"{name} is there, and this posnet-plot did not make it" in fails(capsys, main, *words)
-    assert [path.name for path in (tmp_path / "f").iterdir()] == [name]
-    assert (tmp_path / "f" / name).read_bytes() == b"mine"
 
 
 def test_committed_results_are_redrawn(tmp_path):
@@ -314,11 +299,6 @@ def test_committed_results_are_redrawn(tmp_path):
     assert shown.partition(begin)[2].partition(end)[0].strip() == made.partition("-->")[2].strip()
 
 
-def test_results_without_any_are_refused(found, tmp_path):
-    with pytest.raises(UsageError, match="has no results"):
-        results.read_all(tmp_path, found.study)
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -326,41 +306,21 @@ def test_results_without_any_are_refused(found, tmp_path):
             lambda run: run.update(seed=1),
             "good_s2.json has the result of good_s1. Remove it, or rename it to good_s1.json",
         ),
-        (lambda run: run.update(system="base"), "good_s2.json has the result of base_s2. Remove it, or rename it"),
         (lambda run: run.update(study="old"), "good_s2.json is of another study than made, or of other test sets"),
-        (lambda run: run["test_sets"].pop("more"), "good_s2.json is of another study than made, or of other test sets"),
         (lambda run: run["settings"].update(lr="1"), "good_s2.json and good_s1.json were made with different settings"),
         (lambda run: run["data"].update(key="1"), "good_s2.json and base_s1.json were made with different data"),
         (lambda run: run.pop("data"), "good_s2.json is no result of a run of a study: it lacks data. Remove it"),
-        (lambda run: run["test_sets"]["test"].pop("int8"), ": test_sets.test lacks int8. Remove it"),
-        (lambda run: run["training"]["cost"].clear(), ": training.cost lacks relative. Remove it"),
         (
             lambda run: run["training"].update(updates="6000"),
             "training.updates is '6000', it should be a whole number.",
         ),
-        (
-            lambda run: run["training"].update(best_perplexity=-1.0),
-            "best_perplexity is -1.0, it should be a number > 0",
-        ),
-        (lambda run: run["training"]["cost"].update(relative=math.nan), ": NaN is no finite number"),
         (lambda run: run["training"]["validation"]["perplexity"].pop(), ": 3 perplexities are of 4 updates. Remove it"),
-        (
-            lambda run: run["training"]["validation"].update(updates=[], perplexity=[]),
-            "updates is [], it should be a l",
-        ),
-        (lambda run: run["search"].update(beam=True), "search.beam is True, it should be a whole number"),
-        (lambda run: run.update(seed=10**400), "is no finite number of at most 40 digits"),
-        (lambda run: _shorten(run, "int8"), "bleu of test is not the score of as many segments as others have. Copy"),
+        (lambda run: _shorten(run, "int8"), ": translations of a test set have different numbers of lines. Remove"),
         (lambda run: _shorten(run, "float32", "int8"), "were made with different lines in their test sets. Keep them"),
         (
-            lambda run: _step(run["test_sets"]["test"]["int8"]["chrf"]["segments"]),
-            "chrf of test is not the score of a",
+            lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]),
+            ": the numbers of a score are damaged. Remove it",
         ),
-        (
-            lambda run: run["test_sets"]["test"]["int8"]["bleu"].update(score=50.0),
-            "bleu of test is not the score of a",
-        ),
-        (lambda run: _cut(run["test_sets"]["test"]["int8"]["chrf"]["segments"]), "chrf of test is not the score of a"),
     ],
 )
 def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, change, sentence):
@@ -373,27 +333,6 @@ def test_what_does_not_belong_together_is_not_pooled(found, tmp_path, capsys, ch
     assert not (tmp_path / "f").exists()
 
 
-def test_a_system_of_another_study_is_refused(found, tmp_path, capsys):
-    folder = tmp_path / "results"
-    results.write(folder / "new_s1.json", json.loads((folder / "good_s1.json").read_text()) | {"system": "new"})
-    sentence = "new_s1.json is of a system that made does not have"
-    assert sentence in fails(capsys, main, "study", "made", "--results", str(folder), "--out", str(tmp_path / "f"))
-
-
-def test_packed_numbers_fill_no_memory():
-    """128 MiB in 20 KB, which are said to be 4 bytes."""
-    bomb = base64.b64encode(lzma.compress(bytes(2**27), preset=0)).decode()
-    tracemalloc.start()
-    with pytest.raises(ValueError, match="cannot reshape"):
-        unpack(Segments((1, 1), 1, bomb))
-    assert tracemalloc.get_traced_memory()[1] < 2**24
-    tracemalloc.stop()
-
-
-def _step(packed):
-    packed["step"] = 4 - packed["step"]  # 3 for 1, and 1 for 3
-
-
 def _cut(packed):
     packed["lzma"] = packed["lzma"][:400]
 
@@ -403,14 +342,19 @@ def _shorten(run, *precisions):
     for precision in precisions:
         for metric in ("bleu", "chrf"):
             scored = run["test_sets"]["test"][precision][metric]
-            numbers = unpack(msgspec.convert(scored["segments"], Segments))[:-3]
-            scored.update(segments=pack(numbers, 3 if metric == "chrf" else 1), score=score_of(metric, numbers))
+            numbers = msgspec.convert(scored["segments"], Segments).unpack()[:-3]
+            scored.update(
+                segments=Segments.pack(numbers, 3 if metric == "chrf" else 1), score=score_of(metric, numbers)
+            )
 
 
 def test_literature_scores_words_of_its_tokenizer():
     lines = ["Zwei Männer - einer sitzt: „gut“.", "Ein T-Shirt’s", "A & b"]
     references = ['Zwei Männer – einer steht: "gut".', "ein T-Shirt", "A & B"]
-    metric = metrics_of("de", {"normalise": True, "split_hyphens": False, "lowercase_first": True})["bleu_literature"]
+    splitting = {"normalise": True, "split_hyphens": False, "lowercase_first": True}
+    metric = msgspec.structs.replace(protocol.read_study("multi30k"), literature=splitting).metrics("de")[
+        "bleu_literature"
+    ]
     tokenizer = MosesTokenizer("de")
     split = [
         [tokenizer.tokenize(MosesPunctNormalizer("de").normalize(f"{line.lower()}\n"), return_str=True) for line in of]

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from posnet_fairseq.studies.metrics import metrics_of
-from posnet_fairseq.studies.results import Score, pack
+from posnet_eval.metrics import get_metric
+from posnet_eval.metrics.base import MetricOptions
+from posnet_fairseq.studies.results import Score, Segments
 
 SIGNATURE = {"nrefs": "1", "case": "mixed", "version": "0"}
 
@@ -22,7 +23,7 @@ def segments(generator, lengths, quality):
 
 def score_of(metric, statistics):
     """The corpus score of (N, K) statistics."""
-    return float(metrics_of("de", None)[metric].corpus(statistics.sum(0)))
+    return float(get_metric(metric, MetricOptions(language="de")).corpus(statistics.sum(0)))
 
 
 def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750, 1000)):
@@ -44,7 +45,9 @@ def result(study, system, seed, quality, sizes, rate=0.5, updates=(250, 500, 750
             generator = np.random.default_rng([seed, place, number, *system.encode()])
             counted = segments(generator, lengths, quality)
             test_sets[name][precision] = {
-                metric: Score(score_of(metric, numbers), SIGNATURE, pack(numbers, 3 if metric == "chrf" else 1))
+                metric: Score(
+                    score_of(metric, numbers), SIGNATURE, Segments.pack(numbers, 3 if metric == "chrf" else 1)
+                )
                 for metric, numbers in counted.items()
             } | {"cpu_seconds": 10.0 + number, "sentences_per_second": size / 10}
     perplexity = [round(40 / quality * 250 / update, 2) for update in updates]

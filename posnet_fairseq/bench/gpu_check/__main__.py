@@ -60,13 +60,7 @@ class Section(NamedTuple):
 
 
 def sections(gpus: int, bf16: bool, scratch: Path) -> Iterator[Section]:
-    """Yield the sections in their order.
-
-    Args:
-        gpus: number of GPUs; 0: tests have a simulated one, and all else runs on the CPU, with small sizes.
-        bf16: whether all of them compute in bfloat16.
-        scratch: a folder for data and models.
-    """
+    """Yield the sections in their order. Without GPUs tests have a simulated one, and the rest is small on the CPU."""
     measures = f"{shlex.quote(sys.executable)} -m posnet_fairseq.bench.gpu_check.measures"
     smi = ("nvidia-smi",) if shutil.which("nvidia-smi") else ()
     yield Section("environment", (*smi, "posnet-doctor"), 120)
@@ -84,7 +78,6 @@ def sections(gpus: int, bf16: bool, scratch: Path) -> Iterator[Section]:
     for name, on_gpu, on_cpu in BENCHMARKS:
         yield Section(f"posnet-bench {name}", (f"posnet-bench {name} {on_gpu if gpus else on_cpu}",), 300)
     yield Section("memory of a training step", (f"{measures} memory {shlex.quote(str(scratch))}",), 300)
-    yield Section("profiles of a training step and of a search", (f"{measures} profiles",), 180)
 
 
 def _training(measures: str, scratch: Path, real: bool, precision: str, processes: int) -> tuple[str, ...]:

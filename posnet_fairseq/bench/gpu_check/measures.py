@@ -1,23 +1,19 @@
 """What the check of a GPU measures: ``python -m posnet_fairseq.bench.gpu_check.measures WHAT``.
 
-``memory SCRATCH`` and ``profiles`` print tables; ``text NAME LINES`` writes NAME.en and NAME.de.
+``memory SCRATCH`` prints a table; ``text NAME LINES`` writes NAME.en and NAME.de.
 """
 
 import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from torch.profiler import ProfilerActivity, profile
 
-from posnet_fairseq.bench.models import beam_search, mixer_transformer, random_sample, training_step
 from posnet_fairseq.bench.tables import table
 from posnet_fairseq.costs.training_memory import training_memory
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.shared.errors import UsageError
 
 GIB = 2**30
@@ -32,20 +28,10 @@ ON_GPU = (
     ("rposnet", "base", 4096, "fp32"),
 )
 ON_CPU = (("attention", "tiny", 256, "fp32"), ("rposnet", "tiny", 256, "fp32"))
-WAITS = r"cuda(Stream|Device|Event)Synchronize"  # what the profiler calls it when the host waits for a GPU
-OPERATIONS = 12  # in a profile
 
 
 def write_text(prefix: Path, lines: int, words: int, length: int, seed: int = 1) -> None:
-    """Write PREFIX.en and PREFIX.de: every target sentence has the words of its source, reversed and renamed.
-
-    Args:
-        prefix: of both paths.
-        lines: sentence pairs.
-        words: distinct words that sentences are drawn from.
-        length: words of each sentence.
-        seed: of the drawing.
-    """
+    """Write PREFIX.en and PREFIX.de: every target sentence has the words of its source, reversed and renamed."""
     drawn = random.Random(seed)
     sentences = [[drawn.randrange(words) for _ in range(length)] for _ in range(lines)]
     for language, word, order in (("en", "a", 1), ("de", "b", -1)):
@@ -54,11 +40,7 @@ def write_text(prefix: Path, lines: int, words: int, length: int, seed: int = 1)
 
 
 def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None:
-    """Bytes that fairseq-train allocates at most in a few updates; None on a CPU, where it does not say so.
-
-    Raises:
-        UsageError: it fails.
-    """
+    """Return the bytes that fairseq-train allocates at most in a few updates; None on a CPU, which does not say it."""
     has_gpu = torch.cuda.is_available()
     command = ["fairseq-train", str(data), "--user-dir", str(Path(__file__).parents[2])]
     command += (
@@ -76,11 +58,7 @@ def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None
 
 
 def memory(scratch: Path) -> None:
-    """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train.
-
-    Args:
-        scratch: folder for made-up data.
-    """
+    """Print the memory of training steps: estimated as by posnet-mixers --memory, and that of fairseq-train."""
     rows = ON_GPU if torch.cuda.is_available() else ON_CPU
     folder, words = scratch / "memory", 30000 if torch.cuda.is_available() else 500
     if not (folder / "bin" / "dict.de.txt").exists():
@@ -101,44 +79,9 @@ def memory(scratch: Path) -> None:
     Console(highlight=False).print(shown)
 
 
-def profiled(title: str, function: Callable[[], object], steps: int) -> None:
-    """Print the operations that take most time in a call, and the waits in each of its steps."""
-    for _ in range(2):
-        function()
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-    with profile(activities=activities) as run:
-        function()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # which is one wait more
-    averages = run.key_averages()
-    waits = {each.key: each.count / steps for each in averages if re.fullmatch(WAITS, each.key)}
-    print(f"{title}, waits for a GPU in each of {steps} steps:")
-    print(", ".join(f"{name} {count:.1f}" for name, count in waits.items()) or "none")
-    by = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
-    print(averages.table(sort_by=by, row_limit=OPERATIONS, max_name_column_width=40))
-
-
-def profiles() -> None:
-    """Print the profiles of some mixers."""
-    on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")
-    size, words, sentences = ("base", 32000, 128) if on_gpu else ("tiny", 500, 4)
-    torch.manual_seed(1)
-    task = synthetic.task(words)
-    for mixer in ("attention", "rposnet"):
-        model = mixer_transformer(task, mixer, size, LENGTH + 2).to(device)
-        sample = random_sample(task.source_dictionary, sentences, LENGTH, device)
-        profiled(f"{mixer}, training", training_step(model, task, sample), 1)
-        with torch.inference_mode():
-            search = beam_search(model, task, sample, 5, LENGTH)
-            profiled(f"{mixer}, search with beam 5", search, LENGTH + 1)
-
-
 if __name__ == "__main__":
-    what, *given = sys.argv[1:]
+    what, path, *given = sys.argv[1:]
     if what == "text":
-        write_text(Path(given[0]), int(given[1]), words=99, length=12, seed=len(given[0]))
-    elif what == "memory":
-        memory(Path(given[0]))
+        write_text(Path(path), int(given[0]), words=99, length=12, seed=len(path))
     else:
-        profiles()
+        memory(Path(path))

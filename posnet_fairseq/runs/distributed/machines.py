@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,16 +20,9 @@ PLACES = ("--save-dir", "--tensorboard-logdir", "--user-dir")
 
 
 def agreed_arguments(arguments: list[str]) -> list[str]:
-    """Arguments for fairseq-train, equal in all processes but for names of folders.
+    """Return arguments for fairseq-train, equal in all processes but for names of folders.
 
     The recipe on the first machine looks at the checkpoint and may add some; the others get them from there.
-
-    Args:
-        arguments: of this process.
-
-    Raises:
-        ValueError: the machines were given different things, or do not share the run's folder. All processes raise it,
-            with one sentence.
     """
     try:
         store, rank, world = next(rendezvous("env://", timeout=ANSWER))
@@ -37,24 +31,19 @@ def agreed_arguments(arguments: list[str]) -> list[str]:
         raise ValueError("a machine has ended, or has not answered in 10 minutes. See what it says.") from error
 
 
+@dataclass(frozen=True)
 class Share:
-    """What a process tells the others.
+    """What a process tells the others."""
 
-    Args:
-        machine: number of the process's machine.
-        processes: of that machine.
-        arguments: for fairseq-train.
-        dataset: key of its data.
-        record: of the attempt, a file in the run's folder that the first machine has just written.
-    """
-
-    def __init__(self, machine: int, processes: int, arguments: list[str], dataset: str, record: Path):
-        self.machine, self.processes, self.arguments = machine, processes, arguments
-        self.dataset, self.record = dataset, record
+    machine: int  # its number
+    processes: int  # of that machine
+    arguments: list[str]
+    dataset: str  # key of its data
+    record: Path  # of the attempt, in the run's folder, which the first machine has just written
 
     @classmethod
     def own(cls, arguments: list[str]) -> "Share":
-        """The share of this process, which torchrun started."""
+        """Return the share of this process, which torchrun started."""
         card = Path(arguments[0], "dataset.json")
         dataset = json.loads(card.read_text(encoding="utf-8"))["key"] if card.exists() else ""
         run = Path(arguments[arguments.index("--save-dir") + 1]).parent
@@ -62,11 +51,11 @@ class Share:
         return cls(machine, processes, arguments, dataset, run / "train.json")
 
     def message(self) -> str:
-        """What the first process tells the others."""
+        """Return what the first process tells the others."""
         return json.dumps([self.processes, self.arguments, self.dataset, digest(self.record)])
 
     def complaint(self, message: str) -> str:
-        """A sentence if this process cannot work with the first one, else ""."""
+        """Return a sentence if this process cannot work with the first one, else ""."""
         processes, arguments, dataset, record = json.loads(message)
         here = f"machine {self.machine} (--node-rank)"
         if processes != self.processes:
@@ -93,14 +82,7 @@ class Share:
 
 
 def agree(store: Store, rank: int, world: int, share: Share) -> list[str]:
-    """See :func:`agreed_arguments`.
-
-    Args:
-        store: which all processes see, and nobody has used before.
-        rank: of this process.
-        world: how many there are.
-        share: of this process.
-    """
+    """Return :func:`agreed_arguments` of a store that all processes see, and nobody has used before."""
     if rank == 0:
         store.set("posnet/first", share.message())
     message = store.get("posnet/first").decode()
@@ -114,7 +96,7 @@ def agree(store: Store, rank: int, world: int, share: Share) -> list[str]:
 
 
 def digest(path: Path) -> str:
-    """A hash of a file's bytes, "" if there is none."""
+    """Return a hash of a file's bytes, "" if there is none."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
