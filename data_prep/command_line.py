@@ -97,12 +97,7 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse options of a command line that are wrong by themselves.
-
-    Raises:
-        UsageError: no dataset is named, a number is out of range, or the folder of the dataset has a name that fairseq
-            cannot be given.
-    """
+    """Refuse options of a command line that are wrong by themselves."""
     if not options.list and options.dataset is None:
         raise UsageError("name a dataset, or give --list to see all of them.")
     check_numbers(
@@ -114,17 +109,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
-    """Return the recipe of a command line.
-
-    Args:
-        options: options of the command line.
-        default: recipe whose settings the options change.
-        languages: source and target.
-        has_valid: whether the text has a validation set.
-
-    Raises:
-        UsageError: options contradict each other.
-    """
+    """Return the recipe of a command line."""
     names = ("subwords", "tokenizer", "lowercase", *LEAST)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
@@ -160,15 +145,7 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
 
 
 def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
-    """Return source and target language of sentence pairs: from the options, or from the suffixes of the first files.
-
-    Args:
-        options: options of the command line.
-        sets: files of each set.
-
-    Raises:
-        UsageError: a language is unknown, or files are not in pairs.
-    """
+    """Return source and target language of sentence pairs, of the options or the suffixes of the first files."""
     sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
     found = [_suffix(path) for path, _ in sides["train"]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]

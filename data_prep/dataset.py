@@ -54,16 +54,7 @@ SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(abc.ABC):
-    """A dataset that can be downloaded.
-
-    Attributes:
-        languages: source and target, two-letter codes.
-        recipe: how it is prepared.
-        pairs: numbers of pairs of its sets in the literature; of others, of the training set.
-        title: a few words for the list of datasets.
-        test_sets: what each of several test sets consists of.
-        size: of models that are trained on it, unless another is given.
-    """
+    """A dataset that can be downloaded, and how it is read and prepared."""
 
     languages: tuple[str, str]
     recipe: Recipe
@@ -79,12 +70,7 @@ class Dataset(abc.ABC):
 
     @abc.abstractmethod
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
-        """Return the stage that writes its plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
-
-        Args:
-            stages: folder of all stages.
-            downloads: has the files, or downloads them.
-        """
+        """Return the stage that writes its plain text to files SET.LANGUAGE, with a ``lines`` count for each set."""
 
     def lacks(self, downloads: Downloads) -> str:
         """Return a sentence about text that is missing and cannot be downloaded, "" if there is none."""

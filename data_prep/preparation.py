@@ -19,18 +19,7 @@ from posnet_fairseq.text.card import DatasetCard
 
 @dataclass
 class Preparation:
-    """A dataset to prepare.
-
-    Attributes:
-        read: the stage that reads the text.
-        languages: source and target, or the suffix of text of one language.
-        recipe: how text becomes tokens.
-        card: of the dataset, with what is known of its origin.
-        like: the vocabulary to use; None: one is learnt.
-        files: that must be downloaded.
-        note: a sentence for the user.
-        pairs: number of pairs of each set in the literature, if the result should equal it.
-    """
+    """A dataset to prepare."""
 
     read: FolderStage
     languages: tuple[str, ...]
@@ -43,11 +32,7 @@ class Preparation:
 
 
 def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:
-    """Return what the options of a command line ask for, with stages in a folder.
-
-    Raises:
-        UsageError: the options contradict each other, or a file is missing.
-    """
+    """Return what the options of a command line ask for, with stages in a folder."""
     card = DatasetCard(dataset=options.dataset)
     if options.dataset == "corpus":
         return _of_corpus(options, stages, card)

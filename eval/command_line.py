@@ -19,11 +19,7 @@ _TEST_SET = ("source", "reference", "test_set", "language_pair", "system")  # op
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """Return the plan that the options of a command line make.
-
-    Raises:
-        UsageError: options contradict each other or have values that are not allowed.
-    """
+    """Return the plan that the options of a command line make."""
     check_workers(options.workers)
     beside = [flag(name) for name in _TEST_SET if getattr(options, name)]
     if options.config and beside:

@@ -15,12 +15,7 @@ BETWEEN_REPORTS = 10_000  # lines
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that a training pair must keep.
-
-    Args:
-        min_length, max_length: numbers of tokens that each side may have.
-        max_ratio: largest number of tokens of one side per token of the other.
-    """
+    """Limits on the numbers of tokens of a training pair, as of :class:`posnet_data_prep.dataset.Recipe`."""
 
     min_length: int
     max_length: int
@@ -57,18 +52,8 @@ def split(
 ) -> dict[str, int]:
     """Write the set of each training pair to a file, a line for each: ``train``, ``valid``, or ``-`` if it is dropped.
 
-    Args:
-        texts: words of each language, a pair a line.
-        destinations: file to write.
-        every: every N-th pair goes to the validation set; pairs that are dropped by ``words`` do not count. None: there
-            is a validation set already.
-        clean: unit of the limits. Pairs are limited here by ``words``; if it is ``pieces``, only pairs with an overlong
-            word are dropped here.
-        limits: limits on pairs.
-        bar: shows progress in lines.
-
-    Returns:
-        Number of pairs that were ``read``, and by destination.
+    Every N-th pair goes to the validation set; pairs dropped by their ``words`` do not count. To be cleaned by
+    ``pieces``, only pairs with an overlong word are dropped here. Return the numbers of pairs ``read`` and of each set.
     """
     counts, number = Counter(read=0, train=0), 0
     with ExitStack() as stack:

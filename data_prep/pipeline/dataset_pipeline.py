@@ -29,22 +29,10 @@ Counts = dict[str, Any]
 
 
 class DatasetPipeline:
-    """The stages of a dataset after the one that reads its text.
+    """The stages of a dataset after the one that reads its text, by a recipe or with the vocabulary of another dataset.
 
-    Args:
-        read: the stage that writes plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
-        languages: source and target, two-letter codes; for text of one language, the suffix of its files.
-        recipe: settings of the stages.
-        processes: number of processes.
-        like: the vocabulary to use, instead of learning one.
-
-    Attributes:
-        read, split, learnt: stages.
-        text: the stage whose files SET.LANGUAGE and SET.bpe.LANGUAGE are the sets before they become binary.
-        goal: the last stage.
-        stages: all stages, in order.
-        tokenizers: of each language.
-        subword_files: name of the file of subwords of each language.
+    The stage ``text`` has files SET.LANGUAGE and SET.bpe.LANGUAGE, the sets before they become binary; ``goal`` is the
+    last stage.
     """
 
     def __init__(

@@ -32,22 +32,10 @@ def map_lines(
     bar: Bar,
     resume: Path | None = None,
 ) -> Counter[str]:
-    """Write files that a function makes of the lines of files. The output does not depend on the number of processes.
+    """Write files that a function makes of the lines of files; return the sum of the counts, as they first appear.
 
-    Args:
-        function: function from rows of source lines to columns of target lines and counts. It need not be picklable:
-            the processes inherit it.
-        sources: UTF-8 files with equal numbers of lines.
-        targets: files to write.
-        processes: number of processes; with 1, this process does the work.
-        bar: shows progress in lines of a source.
-        resume: file of notes from which an interrupted run continues; None: start with the first line.
-
-    Returns:
-        Sum of the counts, with keys in the order of their first appearance.
-
-    Raises:
-        UsageError: a process was killed, or the sources have different numbers of lines.
+    The output does not depend on the number of processes. The function is inherited by them, not pickled.
+    ``resume`` is a file of notes from which an interrupted run continues.
     """
     done = _noted(resume, sources, targets)
     bar.go_on_from(done.lines)

@@ -30,11 +30,7 @@ def is_published(out: Path, goal: FolderStage) -> bool:
 
 
 def refuse_foreign(out: Path, stages: Path) -> None:
-    """Refuse the folder of a dataset that has files which posnet-prepare has not made there.
-
-    Raises:
-        UsageError: it has.
-    """
+    """Refuse the folder of a dataset that has files which posnet-prepare has not made there."""
     if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not _card(out).files:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
 
@@ -47,16 +43,7 @@ def _card(out: Path) -> DatasetCard:
 
 
 def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
-    """Link the files of the last stages into a folder, and write the dataset's card.
-
-    Args:
-        out: folder of the dataset.
-        pipeline: its stages, which are done.
-        card: what is known of the dataset's origin; the other entries are filled in.
-
-    Raises:
-        UsageError: a file of others has the name of a file of the dataset.
-    """
+    """Link the files of the last stages into a folder, and write the dataset's card."""
     stages = pipeline.goal.folder.parent
     pipeline.goal.clear()
     for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
@@ -88,11 +75,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 
 
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
-    """Remove the files that were published before, even if that was interrupted.
-
-    Files of others with the names that are about to be published are refused. The note has the names of all that may be
-    there.
-    """
+    """Remove the files that were published before, also by an interrupted run; the note has all their names."""
     before = set(_card(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
         before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}

@@ -11,15 +11,7 @@ from posnet_fairseq.text.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """How the text of a dataset became tokens and numbers.
-
-    Attributes:
-        subwords: ``bpe`` or ``sentencepiece``.
-        tokenizers: of source and target.
-        subword_files: name of the file of subwords of each language.
-        merges: these files.
-        dictionaries: files of the dictionaries of source and target.
-    """
+    """How the text of a dataset became tokens and numbers, for text of the same languages."""
 
     subwords: str
     tokenizers: list[Tokenizer]
@@ -29,11 +21,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, folder: Path, languages: Sequence[str]) -> "Vocabulary":
-        """Return the vocabulary of a dataset, for text of a source and a target language.
-
-        Raises:
-            UsageError: posnet-prepare has not made it, a file is missing, or it is of other languages.
-        """
+        """Return the vocabulary of a dataset, for text of a source and a target language."""
         try:
             card = DatasetCard.read(folder)
         except FileNotFoundError:

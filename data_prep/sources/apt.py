@@ -19,14 +19,7 @@ _CONTENT_CHECKSUM = 4  # a flag of the byte after that
 def download_index(index: AptIndex, path: Path) -> None:
     """Download an index with ``apt-get update``, from the Debian mirror that this machine's apt uses.
 
-    An interrupted download continues: apt's folder is kept until the index is whole.
-
-    Args:
-        index: what to download.
-        path: file to write; apt's folder is beside it, with the suffix ``.apt``.
-
-    Raises:
-        RefusedError: there is no apt, it uses no mirror of Debian, or the mirror does not serve the index.
+    apt's folder beside the file is kept until the index is whole: an interrupted download continues.
     """
     if shutil.which("apt-get") is None:
         raise RefusedError("this machine has no apt-get")
@@ -75,14 +68,7 @@ def _apt_get(*arguments: str) -> str:
 
 
 def decompress_lz4(path: Path, target: Path) -> Path:
-    """Decompress a file into another one, if apt has compressed it by lz4, which Python cannot read.
-
-    Returns:
-        `target`, or `path` if the file is not compressed by lz4.
-
-    Raises:
-        UsageError: there is no apt to decompress the file, or the file is damaged.
-    """
+    """Return a file, decompressed into another one if apt has compressed it by lz4, which Python cannot read."""
     with open(path, "rb") as file:
         start = file.read(len(_LZ4) + 1)
         if not start.startswith(_LZ4):

@@ -105,15 +105,8 @@ def read_documents(
 ) -> tuple[list[Document], dict[str, Any]]:
     """Read descriptions with translations that have as many paragraphs, without pairs that are no translations.
 
-    Temporary files in the folder have names that begin with a dot.
-
-    Returns:
-        The documents, and counts: ``documents`` with a translation, ``other paragraphs`` of them with more or fewer
-        paragraphs in the translation, ``pairs`` that are different, ``unusable`` pairs that cleaning leaves out, and
-        ``digests`` of the indexes, decompressed, by name.
-
-    Raises:
-        UsageError: an index cannot be downloaded or read.
+    The counts are of ``documents`` with a translation, of those with ``other paragraphs``, of different ``pairs`` and
+    ``unusable`` ones; and ``digests`` of the indexes by name. Temporary files in the folder begin with a dot.
     """
     found, digests = [], {}
     for language, index in zip(languages, _indexes(languages), strict=True):
@@ -154,10 +147,7 @@ class Description:
 def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     """Return the descriptions of an index by the hash of the English text, which all translations of it share.
 
-    Packages with one text have one description, that of the first package. The index may be compressed.
-
-    Raises:
-        UsageError: the file is damaged, or no index of this language.
+    Of packages with one text, the first one counts. The index may be compressed.
     """
     found: dict[str, Description] = {}
     starts = (_NAME, _HASH, f"Description-{language}: ")
@@ -196,10 +186,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
 def paragraphs(short: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield the paragraphs of a description: Debian Policy 5.6.13.
 
-    Args:
-        short: the short description, the first paragraph.
-        lines: the long description. " ." ends a paragraph; a line that begins with two spaces, which programs show
-            unchanged, stands alone.
+    In the long one, " ." ends a paragraph; a line that begins with two spaces stands alone: programs show it unchanged.
     """
     paragraph: list[str] = [short]
     for line in ["  ", *lines, " ."]:

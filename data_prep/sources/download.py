@@ -23,16 +23,7 @@ _URL_CHARACTERS = "%/:?=&[]@+,;~"  # all others are quoted
 
 
 class Downloads:
-    """A folder of downloaded files.
-
-    Args:
-        folder: the folder; it is made when a file is downloaded.
-        mirror: a folder, or the URL of one, that all files are taken from; None: each file's own mirrors.
-        report: shows progress.
-
-    Raises:
-        UsageError: `mirror` is neither a folder nor a URL.
-    """
+    """A folder of downloaded files, which are taken from a mirror of the user, a folder or a URL, if there is one."""
 
     def __init__(self, folder: Path | str, mirror: str | None, report: ProgressReporter) -> None:
         self.folder = Path(folder)
@@ -72,11 +63,7 @@ class Downloads:
         return next(filter(Path.exists, [*given, self.folder / archive.name]), None)
 
     def fetch(self, archive: Download) -> Path:
-        """Return the path of a file, whose content has been checked. It is downloaded if it is not here.
-
-        Raises:
-            UsageError: no mirror serves the file with the known content.
-        """
+        """Return the path of a file, whose content has been checked. It is downloaded if it is not here."""
         place = self.folder / archive.name
         place.parent.mkdir(parents=True, exist_ok=True)
         with open(place.with_name(f".{place.name}.lock"), "w") as lock:

@@ -16,17 +16,9 @@ _ASK = "Do not use this file; take it from another source."
 
 
 def extract(archive: Path, members: Mapping[str, str], folder: Path, bar: Bar) -> None:
-    """Extract members of a tar archive, compressed or not, into a folder, under names chosen by the caller.
+    """Extract members of a tar archive {end of the path in it: name of the file to write} into a folder.
 
-    Args:
-        archive: path of the archive.
-        members: name of the file to write, by path in the archive; more folders may stand in front of that path.
-        folder: existing folder for the files.
-        bar: shows progress in bytes.
-
-    Raises:
-        UsageError: the archive is damaged, lacks a member, or is harmful: a member is a link or a device, or it
-            expands to far more bytes than text can.
+    The archive is not trusted: links, devices and what expands to far more than text can are refused.
     """
     missing = dict(members)
     limit = max(SMALL, MOST_EXPANSION * archive.stat().st_size)

@@ -203,17 +203,11 @@ def _shared_words(source: str, target: str) -> float:
 
 
 def split_by_document(pairs: Iterable[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """Split sentence pairs into sets that share no document.
+    """Split pairs (document, source, target) into sorted sets of pairs that share no document.
 
     Of 40 documents, two go to the test set and one to the validation set, by the hash of the name. A source sentence
     keeps its most frequent translation. Validation and test sentences whose source is in an earlier set are dropped;
     digits, placeholders and case are ignored in this comparison.
-
-    Args:
-        pairs: document, source and target of each pair.
-
-    Returns:
-        Sorted pairs of source and target of ``train``, ``valid`` and ``test``.
     """
     translations: dict[str, Counter[str]] = defaultdict(Counter)
     sources: dict[str, set[str]] = {"train": set(), "valid": set(), "test": set()}

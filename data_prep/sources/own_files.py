@@ -26,16 +26,7 @@ def is_table(path: Path) -> bool:
 
 
 def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Sequence[str]) -> FolderStage:
-    """Return the stage that reads sentence pairs.
-
-    Args:
-        stages: folder of all stages.
-        sets: files of each set: source, target, source, target ..., and tables, which end in .tsv.
-        languages: source and target.
-
-    Raises:
-        UsageError: a file is missing, or is no regular file.
-    """
+    """Return the stage that reads sentence pairs: of each set, files source, target, source, target ..., and tables."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         reader = Reader(strict=True)
@@ -59,14 +50,7 @@ def _parts(paths: Sequence[Path]) -> list[Part]:
 def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None) -> FolderStage:
     """Return the stage that reads text of one language, a sentence or paragraph a line, without blank lines.
 
-    Args:
-        stages: folder of all stages.
-        files: texts of training, validation and test set; of one text, the last two twentieths become the latter.
-        ending: suffix of the files that are written.
-        seed: seed of the random order in which the lines of each set are put; None: they stay in order.
-
-    Raises:
-        UsageError: there are two files, or one is missing or no regular file.
+    Of one text, the last two twentieths become validation and test set. With a seed, lines are put in random order.
     """
     if len(files) == 2:
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
@@ -96,11 +80,7 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
 
 
 def _plain_size(paths: Iterable[Path]) -> int:
-    """Return the bytes of files after decompression, about.
-
-    Raises:
-        UsageError: a file is missing, or is no regular file, which can be read again.
-    """
+    """Return the bytes of files after decompression, about."""
     size = 0.0
     for path in paths:
         check_file(path)

@@ -22,20 +22,12 @@ _LOCAL_ENDINGS = {"en": ("en",), "zh": ("ch", "cn", "zh")}
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of sentence pairs, in an archive or each by itself.
+    """Files of sentence pairs, in an archive or each by itself."""
 
-    Args:
-        archive: key of :data:`posnet_data_prep.sources.archives.ARCHIVES`, in which ``{lang}`` is the language.
-        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``; "" if
-            the archive is the file itself.
-        form: method of :class:`posnet_data_prep.sources.readers.Reader` that reads the files.
-        lines: number of sentence pairs in thousands, about.
-    """
-
-    archive: str
-    member: str = ""
-    form: str = "plain"
-    lines: int = 0
+    archive: str  # key of ARCHIVES, in which {lang} is the language
+    member: str = ""  # path in it, in which {lang} is the language and {side} src or ref; "": the archive itself
+    form: str = "plain"  # method of Reader
+    lines: int = 0  # thousands of sentence pairs, about
 
     def sides(self, languages: Sequence[str]) -> list[tuple[Archive, str]]:
         """Return the archive, and the path in it, of each side: source, target."""
@@ -47,12 +39,9 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Published(Dataset):
-    """A published dataset.
+    """A published dataset: corpora of each set, and perhaps training text of a folder that cannot be downloaded.
 
-    Attributes:
-        sets: corpora of each set, in order.
-        local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
-            NAME_ch.txt or NAME_cn.txt, which are used if they are there.
+    The ``local`` folder, among the downloads, has files NAME_en.txt, NAME_ch.txt or NAME_cn.txt.
     """
 
     sets: Mapping[str, tuple[Corpus, ...]]
@@ -79,11 +68,7 @@ class Published(Dataset):
         )
 
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
-        """Return the stage that reads the dataset. It follows the stage that extracts its files.
-
-        Raises:
-            UsageError: a local file has no translation beside it.
-        """
+        """Return the stage that reads the dataset. It follows the stage that extracts its files."""
         size = 1000 * BYTES_PER_PAIR * sum(corpus.lines for corpus in self._corpora)
         extraction = self._extraction(stages, downloads, size)
         local = self._local_pairs(downloads)

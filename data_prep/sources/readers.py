@@ -21,27 +21,14 @@ _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
 
 
 class Reader:
-    """Reads lines of text from files, one method for each format.
-
-    Args:
-        strict: refuse invalid UTF-8 and NUL bytes; otherwise invalid bytes become U+FFFD.
-
-    Attributes:
-        repaired: number of lines that had invalid bytes.
-    """
+    """Reads lines of text from files, one method for each format. Lines with invalid UTF-8 are refused or repaired."""
 
     def __init__(self, strict: bool) -> None:
         self._strict = strict
         self.repaired = 0
 
     def plain(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a text file, compressed or not, without line ends.
-
-        Only "\\n" ends a line; a "\\r" in front of it is dropped, as is a byte order mark.
-
-        Raises:
-            UsageError: the file is damaged, is not UTF-8, or has NUL bytes.
-        """
+        """Yield the lines of a text file, compressed or not, without line ends and byte order mark."""
         number = 0
         try:
             with open_binary(path) as file:
@@ -81,10 +68,7 @@ class Reader:
                 yield _KEPT_TAGS.sub("", line)
 
     def segments(self, path: Path) -> Iterator[str]:
-        """Yield what :func:`posnet_fairseq.text.plain.segments` finds in IWSLT's xml and WMT's sgm, which is no XML.
-
-        Entities stay unchanged, as sacreBLEU leaves them.
-        """
+        """Yield what :func:`posnet_fairseq.text.plain.segments` finds in IWSLT's xml and WMT's sgm, which is no XML."""
         return plain.segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
@@ -93,11 +77,7 @@ class Reader:
             yield line.replace("’", "'")
 
     def table(self, path: Path) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of a file with two columns that a tab separates.
-
-        Raises:
-            UsageError: a line has one column, or more than two.
-        """
+        """Yield the pairs of a file with two columns that a tab separates."""
         for number, line in enumerate(self.plain(path), start=1):
             columns = line.split("\t")
             if len(columns) != 2:
@@ -110,24 +90,14 @@ class Reader:
 
 @dataclass(frozen=True)
 class Part:
-    """Files that hold a part of a set.
+    """Files that hold a part of a set: of source and target, or one table of both."""
 
-    Args:
-        title: name of the part in reports and records.
-        form: method of :class:`Reader` that reads the files; ``table`` reads both sides from one.
-        paths: files of source and target, or one table.
-    """
-
-    title: str
-    form: str
+    title: str  # in reports and records
+    form: str  # method of Reader; table reads both sides from one file
     paths: Sequence[Path]
 
     def pairs(self, reader: Reader) -> Iterator[tuple[str, ...]]:
-        """Yield the sentence pairs of the files.
-
-        Raises:
-            UsageError: a file is malformed, or the two have different numbers of lines.
-        """
+        """Yield the sentence pairs of the files."""
         columns = [getattr(reader, self.form)(path) for path in self.paths]
         return columns[0] if self.form == "table" else _aligned(columns, self.paths)
 
@@ -137,12 +107,8 @@ def write_set(
 ) -> dict[str, Any]:
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
-    Returns:
-        ``lines``, the number of pairs; ``corpora``, that of each part by its title; and ``tokenized``, the lines of
-        each file that seems to be tokenized already.
-
-    Raises:
-        UsageError: a file is malformed, or split into subwords.
+    The counts are ``lines``, ``corpora`` (of each part by its title), and ``tokenized``, the lines of each file that
+    seems to be tokenized already.
     """
     counts: dict[str, int] = {}
     tokenized: dict[str, int] = {}
@@ -170,11 +136,7 @@ def write_set(
 
 
 def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
-    """Return the number of lines of a file that seems to be tokenized already, by its name; {} for other files.
-
-    Raises:
-        UsageError: the file is split into subwords.
-    """
+    """Return the number of lines of a file that seems to be tokenized already, by its name; {} for other files."""
     if text.is_segmented:
         raise UsageError(
             f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "

@@ -49,11 +49,7 @@ class _Comparison(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the comparison that a file describes; paths in it are relative to its folder.
-
-    Raises:
-        UsageError: the file is missing or not YAML, or has unknown keys or values that are not allowed.
-    """
+    """Return the comparison that a file describes; paths in it are relative to its folder."""
     return _Reader(path).plan(read_yaml(path, _Comparison, PlainLoader))
 
 

@@ -74,10 +74,7 @@ def remarks(
     sources: Sequence[str] = (),
     lowercase: bool = False,
 ) -> list[Remark]:
-    """Return remarks on N lines of a system's output, by N of the first reference and N or none of the source.
-
-    Of case nothing is said if scores ignore it.
-    """
+    """Return remarks on N lines of a system's output, by N of the first reference and N or none of the source."""
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
         "empty": lambda line, reference, source: is_blank(line),
@@ -161,10 +158,7 @@ def _outlier(line: str, reference: str) -> bool:
 
 
 def unspaced_script(lines: Sequence[str]) -> str | None:
-    """Return the script, a key of :data:`UNSPACED`, of most lines; None if most are in other scripts.
-
-    Names and numbers in between do not count: a quarter of a line's letters is enough.
-    """
+    """Return the script, a key of :data:`UNSPACED`, of a quarter of the letters of most lines: names do not count."""
     counts: Counter[str] = Counter()
     chosen = 0
     lines = lines[:: len(lines) // MOST + 1]

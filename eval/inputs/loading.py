@@ -33,11 +33,7 @@ class Texts:
 
 
 def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
-    """Return the texts of each test set of a plan; systems whose files are missing may be left out.
-
-    Raises:
-        UsageError: everything that is wrong with any file, in one text.
-    """
+    """Return the texts of each test set of a plan; systems whose files are missing may be left out."""
     loader = _Loader(plan, skip_missing)
     texts = [loader.load(test_set) for test_set in plan.test_sets]
     if not loader.problems and not any(one.outputs for one in texts):

@@ -123,10 +123,7 @@ def plan_of_one_test_set(
     languages: str | None,
     **settings: Any,
 ) -> Plan:
-    """Return a plan of systems {system: one text for each run} on one test set, as of :class:`TestSet`.
-
-    Settings are other attributes of the plan. Raises a UsageError if it is impossible.
-    """
+    """Return a plan of systems {name: one text for each run} on one test set; settings are other attributes of it."""
     name = test_set or (references and isinstance(references[0], Path) and references[0].stem) or "test"
     found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
     systems = {system: system for system in outputs}

@@ -20,8 +20,8 @@ def similarities(some: Sequence[str], others: Sequence[str]) -> FloatArray:
 def first_misaligned_line(lines: Sequence[str], references: Sequence[str]) -> int:
     """Return the number (from 1) of the line at which lines seem to be missing or superfluous.
 
-    This is the position for which the lines in front of it agree best with the reference lines of equal number, and
-    the lines behind it with the reference lines shifted by the difference of the counts.
+    The lines in front of it agree best with the reference lines of equal number, those behind it with the reference
+    lines shifted by the difference of the counts.
     """
     if not lines:
         return 1

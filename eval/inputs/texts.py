@@ -18,9 +18,6 @@ def read_output(path: Path) -> list[str]:
     From a log, the best hypothesis of each sentence is taken, in the order of the sentences: the detokenized one
     (``D-``) or, in a log without such lines, ``H-``. A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or
     ``P-`` beside its hypothesis, or if all of its lines are hypotheses (``grep ^D-``).
-
-    Raises:
-        UsageError: the file is missing or not UTF-8, or is a log that lacks sentences or is cut short.
     """
     lines = read_lines(path)
     if not _is_log(lines):
@@ -57,11 +54,7 @@ def _is_log(lines: Sequence[str]) -> bool:
 
 
 def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
-    """Return source and references of a test set of sacreBLEU's, as "wmt14/full", in a pair of languages, as "en-de".
-
-    Raises:
-        UsageError: there is no such test set or pair, or it is neither here nor can it be downloaded.
-    """
+    """Return source and references of a test set of sacreBLEU's, as "wmt14/full", in a pair of languages."""
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import SACREBLEU_DIR
 

@@ -18,11 +18,7 @@ METRICS = {
 
 
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
-    """Return a metric by its name, a key of :data:`METRICS`.
-
-    Raises:
-        UsageError: there is no such metric, or it cannot run with these options.
-    """
+    """Return a metric by its name, a key of :data:`METRICS`."""
     if name not in METRICS:
         raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
     module, attribute = METRICS[name].split(".")

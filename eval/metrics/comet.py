@@ -42,10 +42,7 @@ _TOKENS = {"cpu": 1024, "cuda": 8192}  # in a batch
 
 
 class Comet(NeuralMetric):
-    """COMET of unbabel-comet that reads source, translation and one reference (wmt20-comet-da).
-
-    A text that segments of a group share is encoded once; the library encodes it again for every system.
-    """
+    """COMET of unbabel-comet that reads source, translation and reference; encodes each text of a group once."""
 
     name, label = "comet", "COMET"
     package, extra = "unbabel-comet", "comet"

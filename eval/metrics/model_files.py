@@ -60,11 +60,7 @@ class ModelKind:
 
 
 def find(given: str, kind: ModelKind, download: bool = True) -> Path:
-    """Return the folder of a model, a local folder or a name on the hub, whose local cache is searched first.
-
-    Raises:
-        UsageError: the folder is no such model, or the model is neither here nor can it be downloaded.
-    """
+    """Return the folder of a model, a local folder or a name on the hub, whose local cache is searched first."""
     folder = Path(given).expanduser()
     if folder.exists():
         if missing := kind.missing_file(folder):

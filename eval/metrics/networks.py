@@ -65,11 +65,7 @@ def reading(folder: Path, what: str) -> Iterator[None]:
 
 
 def read_weights(path: Path, if_unsafe: str) -> Any:
-    """Return the content of a file of safetensors or torch.save, read as data.
-
-    Raises:
-        UsageError: the file is damaged, or could run code; `if_unsafe` is the advice then.
-    """
+    """Return the content of a file of safetensors or torch.save, read as data; `if_unsafe` advises if it has code."""
     import torch
     from safetensors.torch import load_file
 
@@ -90,11 +86,7 @@ def read_weights(path: Path, if_unsafe: str) -> Any:
 
 
 def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
-    """Load a state dict, read from `path`, which must have all of a network's weights; superfluous ones are ignored.
-
-    Raises:
-        UsageError: weights are missing or have another shape.
-    """
+    """Load a state dict, which must have all of a network's weights; superfluous ones are ignored."""
     try:
         missing = network.load_state_dict(weights, strict=False).missing_keys
     except (RuntimeError, TypeError) as error:
@@ -128,8 +120,7 @@ def map_on_networks(
 ) -> Iterator[Result]:
     """Yield function(network, item) in the order of the items, computed on replicas with one thread for each.
 
-    No replica is used by two calls at a time, and only a few items are taken ahead of the results. Threads suffice
-    because torch releases the interpreter's lock while it computes.
+    Only a few items are taken ahead of the results. Threads suffice: torch releases the interpreter's lock.
     """
     if len(networks) == 1:
         yield from (function(networks[0], item) for item in items)
@@ -153,14 +144,10 @@ def map_on_networks(
 
 
 def batches(tokenizer: Any, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: int) -> list[tuple[list[int], Any]]:
-    """Return batches of texts of similar length: their positions among N texts, and tensors by name.
+    """Return batches of texts of similar length: their positions among the encoded texts, and padded tensors by name.
 
-    The longest come first, so that a lack of memory shows at once.
-
-    Args:
-        tokenizer: tokenizer of transformers, which pads.
-        encoded: its encoding of N texts, not padded.
-        tokens: largest number of tokens in a batch, with padding; a longer text is a batch of its own.
+    A batch has at most so many tokens, with padding; a longer text is a batch of its own. The longest come first, so
+    that a lack of memory shows at once.
     """
     lengths = [len(ids) for ids in encoded["input_ids"]]
     order = sorted(range(len(lengths)), key=lambda position: -lengths[position])

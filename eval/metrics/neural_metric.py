@@ -27,11 +27,7 @@ class NeuralMetric(MeanMetric):
 
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
-        """Return the model's name, and {name: path} of all files that scores depend on, without loading them.
-
-        Raises:
-            UsageError: the package is not installed, or a file is neither here nor may or can it be downloaded.
-        """
+        """Return the model's name, and {name: path} of all files that scores depend on, without loading them."""
 
     @abstractmethod
     def load(self) -> tuple[Any, Any]:

@@ -121,9 +121,7 @@ def _goodness(test_set: TestSetResult, system: str, metric: str) -> FloatArray:
 def changes(a: str, b: str) -> tuple[list[int], list[int]]:
     """Return [start, end, start, end, …] of the spans of a that b lacks, and of those of b that a lacks.
 
-    Texts are compared by words, in Chinese and Japanese by characters; neighboring words are one span. Positions are
-    in code points. Texts of very many or very many equal words have one span each, from their first difference to
-    their last.
+    Texts are compared by words, in Chinese and Japanese by characters; neighboring words are one span.
     """
     words = [[match.span() for match in _WORD.finditer(text)] for text in (a, b)]
     first, second = [a[i:j] for i, j in words[0]], [b[i:j] for i, j in words[1]]

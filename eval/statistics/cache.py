@@ -36,14 +36,7 @@ def default_path() -> Path:
 
 
 class SegmentCache:
-    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None).
-
-    Attributes:
-        full: why the cache can no longer be written, as when the disk is full; "" while it can.
-
-    Raises:
-        UsageError: the file can be neither read nor created, or is no such cache.
-    """
+    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None)."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

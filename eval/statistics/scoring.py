@@ -32,20 +32,7 @@ def compare(
     cpu: bool = False,
     cached_only: bool = False,
 ) -> Comparison:
-    """Return scores of systems and the significance of their differences.
-
-    Args:
-        plan: what to compare, and how.
-        all_texts: texts of each test set of the plan.
-        cache_path: file of cached statistics; None: the default one, or none where that cannot be used.
-        report: reporter of progress.
-        processes: number of processes that count n-grams and edits.
-        cpu: do not use GPUs.
-        cached_only: take all statistics from the cache and compute none.
-
-    Raises:
-        UsageError: a metric cannot run, its scores are not numbers, or the cache cannot be read.
-    """
+    """Return scores of systems and the significance of their differences."""
     with contextlib.closing(_open_cache(cache_path, cached_only, report)) as cache:
         runs, problems = [], []
         for name in plan.metrics:
@@ -123,10 +110,7 @@ def _metric_run(
 
 
 def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressReporter, cached_only: bool) -> None:
-    """Fill in the statistics of metric runs that differ in their texts only.
-
-    New rows are cached every few seconds, and the last ones also when the run is interrupted.
-    """
+    """Fill in the statistics of metric runs that differ in their texts only, and cache new ones every few seconds."""
     metric = runs[0].metric
     rows_of: dict[Segment, int] = {}
     chosen = [

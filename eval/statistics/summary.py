@@ -36,10 +36,7 @@ class MetricRun:
 
 
 def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
-    """Return the results on a test set by metrics whose statistics are known.
-
-    The test is "bs", "ar" or "seeds", see :class:`posnet_eval.statistics.results.Comparison`.
-    """
+    """Return the results on a test set by metrics whose statistics are known; the test is "bs", "ar" or "seeds"."""
     systems = list(texts.outputs)
     statistics = {run.metric.name: run.statistics for run in runs}
     resampled = _sums(significance.bootstrap_sums, plan.resamples, plan.seed, statistics)
@@ -131,13 +128,7 @@ def _exchanged(
 def by_length(
     lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
 ) -> Iterator[Bucket]:
-    """Yield scores by sentence length, without empty buckets.
-
-    Args:
-        lines: N lines whose words are counted; characters of scripts without spaces count as words.
-        metrics: metrics to compute.
-        statistics: {metric name: {system: (N, K) means over runs}}.
-    """
+    """Yield scores by sentence length, without empty buckets, from {metric name: {system: (N, K) statistics}}."""
     place = np.digitize([len(_WORD.findall(line)) for line in lines], EDGES[1:])
     for number, start in enumerate(EDGES):
         chosen = place == number

@@ -18,17 +18,9 @@ _HEADER = 26  # bytes of the memory-mapped format: name, version, type of number
 
 
 def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
-    """Check index and data file of one side of a set against each other.
+    """Return (N,) lengths of sentences in tokens, end symbol included, and the type of the ids, of a checked file pair.
 
-    Args:
-        path: of the two files, without their endings .idx and .bin.
-
-    Returns:
-        (N,) lengths of the sentences in tokens, the end symbol included, and the type of the token ids; None where the
-        format, an old one, does not tell them.
-
-    Raises:
-        UsageError: one of the files is damaged, cut short, of other data, or a directory.
+    Index and data are checked against each other. Old formats do not tell lengths and type: both are None.
     """
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
     for file in (index, data):
@@ -63,12 +55,6 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
 
     Every sentence ends with the end symbol. The ids are read from the disk when they are used.
-
-    Args:
-        path: of the two files, without their endings .idx and .bin.
-
-    Raises:
-        UsageError: one of the files is damaged, or of another format than fairseq-preprocess writes by default.
     """
     sizes, kind = check(path)
     if sizes is None or kind is None or kind.kind == "f":
@@ -80,16 +66,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
-    """Return the path that the names of a binarized set begin with, such as ``folder/train.en-de``.
-
-    Args:
-        folder: directory that fairseq-preprocess wrote.
-        split: which set, such as ``train``.
-        languages: source and target of the model; the set may name them the other way round.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return what the paths of a binarized set begin with, such as ``folder/train.en-de``, in either direction."""
     source, target = languages
     for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
         stem = folder / f"{split}.{pair}"

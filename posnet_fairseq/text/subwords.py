@@ -14,14 +14,7 @@ _REMEMBERED = 200_000
 
 
 class Merges:
-    """BPE merges of subword-nmt, in bounded memory.
-
-    Args:
-        path: file of merges.
-
-    Raises:
-        UsageError: the file is missing, or no file of merges.
-    """
+    """BPE merges of subword-nmt, in bounded memory."""
 
     def __init__(self, path: str | Path) -> None:
         from subword_nmt.apply_bpe import BPE
@@ -50,14 +43,7 @@ class Merges:
 
 
 class SentencePieces:
-    """A sentencepiece model.
-
-    Args:
-        path: file of the model.
-
-    Raises:
-        UsageError: the file is missing, or no whole model.
-    """
+    """A sentencepiece model."""
 
     def __init__(self, path: str | Path) -> None:
         from google.protobuf.message import DecodeError
