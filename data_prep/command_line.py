@@ -122,25 +122,28 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in languages:
         unread[f"{' and '.join(languages)}, only with Chinese (zh)"] = ("tokenizer",)
-    for what, without in unread.items():
-        for name in without:
-            if name in given:
-                raise UsageError(f"{flag(name)} has no meaning with {what}. Leave it out.")
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
     if given.get("lowercase") is False:
         given["lowercase_first"] = False
     chosen = replace(default, **given)
+    problems = [
+        f"{flag(name)} has no meaning with {what}. Leave it out."
+        for what, without in unread.items()
+        for name in without
+        if name in given
+    ]
     if len(chosen.merges) > 2:
-        numbers = " ".join(map(str, chosen.merges))
-        raise UsageError(f"--merges {numbers}: give one number, or one for each language.")
+        problems.append(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
     if chosen.min_length > chosen.max_length:
-        raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
+        problems.append(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
     if has_valid == (chosen.valid_every is not None):
-        raise UsageError(
+        problems.append(
             "a validation set comes from one place: give --valid FILES, or --valid-every 23 to take every 23rd pair of "
             "the training text; datasets that have one take neither."
         )
+    if problems:
+        raise UsageError(problems[0])
     return chosen
 
 
@@ -153,19 +156,19 @@ def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -
         letters = "{2,3}" if getattr(options, name) else "{2}"  # an ending of three letters may be txt, src or tok
         if not re.fullmatch(f"[a-z]{letters}", language) or language in ("zho", "chi", "cmn"):
             raise UsageError(
-                f"{flag(name)} {language}".rstrip()
-                + ": give a code of two or three letters, such as de or gsw, zh for "
-                "Chinese. Without it, the files' endings are taken if they have two letters."
+                f"{f'{flag(name)} {language}'.rstrip()}: give a code of two or three letters, such as de or gsw, zh "
+                "for Chinese. Without it, the files' endings are taken if they have two letters."
             )
+    wrong = [
+        f"--{name}: {path} stands for the {('source', 'target')[side]}, {chosen[side]}, and ends in {chosen[1 - side]}."
+        for name, files in sides.items()
+        for path, side in files
+        if _suffix(path) == chosen[1 - side]
+    ]
     if chosen[0] == chosen[1]:
-        raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
-    for name, files in sides.items():
-        for path, side in files:
-            if _suffix(path) == chosen[1 - side]:
-                place = ("source", "target")[side]
-                raise UsageError(
-                    f"--{name}: {path} stands for the {place}, {chosen[side]}, and ends in {chosen[1 - side]}."
-                )
+        wrong = [f"source and target are both {chosen[0]}. Give --source-lang and --target-lang."]
+    if wrong:
+        raise UsageError(wrong[0])
     return chosen
 
 

@@ -14,13 +14,13 @@ from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Text, plan_of_one_t
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
+from posnet_fairseq.shared.errors import UsageError, called_from_python
 from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SYSTEM = "system"  # name of a single system without one
 _LINE = re.compile(r"[^\n\0\ud800-\udfff]*")
-_RENAMED = {"--source": "sources", "--reference": "references", "--system": "hypotheses"}
+_RENAMED = {"source": "sources", "reference": "references", "system": "hypotheses"}  # options as arguments
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +92,7 @@ def score(
     Raises:
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
-    try:
+    with called_from_python(**_RENAMED):
         check_workers(workers)
         plan = plan_of_one_test_set(
             _outputs(hypotheses),
@@ -114,14 +114,7 @@ def score(
         )
         texts, place = load(plan, skip_missing), None if cache is None else Path(cache)
         comparison = compare(plan, texts, place, ProgressReporter(not progress), workers, cpu, cached_only)
-    except UsageError as error:
-        raise UsageError(name_arguments(str(error), arguments_of_options())) from error.__cause__
     return Result(**vars(comparison))
-
-
-def arguments_of_options() -> dict[str, str]:
-    """Return {option of posnet-score: argument of :func:`score`}."""
-    return _RENAMED | {flag(name): name for name in score.__kwdefaults__ or ()}
 
 
 def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from posnet_data_prep.pipeline.clean import DROPPED, Limits
+from posnet_data_prep.dataset import Recipe
+from posnet_data_prep.pipeline.clean import DROPPED, fault
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
 from posnet_fairseq.text.subwords import Subwords
 
@@ -18,20 +19,20 @@ class Segmenter:
     """Splits rows of words into subwords."""
 
     def __init__(
-        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Limits | None, sets: Sequence[str]
+        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Recipe | None, sets: Sequence[str]
     ) -> None:
         self._languages, self._subwords, self._limits, self._sets = languages, subwords, limits, sets
 
-    def segment(self, rows: Rows, limits: Limits | None = None) -> tuple[Columns, Counter[str]]:
+    def segment(self, rows: Rows, limits: Recipe | None = None) -> tuple[Columns, Counter[str]]:
         """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words."""
         kept: list[tuple[str, ...]] = []
         dropped: Counter[str] = Counter()
         width = len(self._languages)
         for row in rows:
             tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
-            fault = limits.fault(*tokens) if limits else None
-            if fault:
-                dropped[f"{DROPPED}{fault}"] += 1
+            problem = fault(limits, *tokens) if limits else None
+            if problem:
+                dropped[f"{DROPPED}{problem}"] += 1
             else:
                 kept.append((*row[:width], *tokens))
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]

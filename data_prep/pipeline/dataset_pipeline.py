@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,56 @@ from msgspec import structs
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
 from posnet_data_prep.pipeline.binarize import binarize
-from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs, split
+from posnet_data_prep.pipeline.clean import DROPPED, dropped_pairs, split
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
-from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
+from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.subwords import Merges, SentencePieces
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 DESTINATIONS = "train.sets"  # a line for each training pair: its set, or - if it is dropped
 
 Counts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """How the text of another dataset became tokens and numbers, for text of the same languages."""
+
+    subwords: str  # "bpe" or "sentencepiece"
+    tokenizers: list[Tokenizer]  # of source and target, as the dictionaries
+    subword_files: dict[str, str]  # name of the file of each language
+    merges: list[Path]  # these files
+    dictionaries: list[Path]
+
+    @classmethod
+    def read(cls, folder: Path, languages: Sequence[str]) -> "Vocabulary":
+        """Return the vocabulary of a dataset that posnet-prepare has made."""
+        try:
+            card = DatasetCard.read(folder)
+        except FileNotFoundError:
+            card = DatasetCard()
+        files = card.bpe_codes or card.sentencepiece_model or ""
+        names = files if isinstance(files, dict) else dict.fromkeys(languages, files)
+        merges = [folder / name for name in dict.fromkeys(names.values())]
+        dictionaries = [folder / f"dict.{language}.txt" for language in languages]
+        missing = [path.name for path in (*merges, *dictionaries) if not path.is_file()]
+        problem = f"lacks {missing[0]}" if missing else ""
+        if card.source_lang and (card.source_lang, card.target_lang) != tuple(languages):
+            problem = f"is from {card.source_lang} to {card.target_lang}"
+        elif not set(languages) <= card.words.keys() & names.keys():
+            problem = "has no card that says how text became tokens"
+        if problem:
+            raise UsageError(
+                f"--like {folder}: give the folder of a whole dataset of posnet-prepare from {' to '.join(languages)}. "
+                f"This one {problem}."
+            )
+        kind = "bpe" if card.bpe_codes else "sentencepiece"
+        return cls(kind, [card.words[language] for language in languages], names, merges, dictionaries)
 
 
 class DatasetPipeline:
@@ -47,7 +83,6 @@ class DatasetPipeline:
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
         self.subword_files = like.subword_files if like else subword_files(languages, recipe)
         self._joined = len(set(self.subword_files.values())) == 1
-        self._limits = Limits(recipe.min_length, recipe.max_length, recipe.max_ratio)
 
         def stage(
             name: str,
@@ -66,7 +101,7 @@ class DatasetPipeline:
             for name, value in structs.asdict(of).items()
             if value or name != "lowercase_first"  # a later setting: datasets made before it need not be made again
         }
-        limits = asdict(self._limits)
+        limits = {name: getattr(recipe, name) for name in ("min_length", "max_length", "max_ratio")}
         size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
         package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
         dictionaries: Counts = {"joined": self._joined}
@@ -131,8 +166,7 @@ class DatasetPipeline:
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
         texts = self._paths(self._tokenized.folder, "train")
         with report.stage("split", total=self._lines("train")) as bar:
-            recipe = self.recipe
-            return split(texts, folder / DESTINATIONS, recipe.valid_every, recipe.clean, self._limits, bar)
+            return split(texts, folder / DESTINATIONS, self.recipe, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:
@@ -161,7 +195,7 @@ class DatasetPipeline:
 
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
         divided = ["train", "valid"] if self.recipe.valid_every else ["train"]
-        limits = self._limits if self.recipe.clean == "pieces" else None
+        limits = self.recipe if self.recipe.clean == "pieces" else None
         kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
         subwords = {name: kind(self.learnt.folder / name) for name in set(self.subword_files.values())}
         segmenter = Segmenter(

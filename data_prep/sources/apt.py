@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from posnet_data_prep.sources.archives import AptIndex
@@ -40,17 +39,16 @@ def download_index(index: AptIndex, path: Path) -> None:
         "APT::Update::Error-Mode": "any",
     }
     _apt_get("update", *(f"--option={name}={value}" for name, value in options.items()))
-    found = [file for file in lists.iterdir() if index.is_named(file.name)]
-    if not found:
+    found = next((file for file in lists.iterdir() if index.is_named(file.name)), None)
+    if found is None:
         raise RefusedError(f"{index.suite} has no descriptions in the language {index.language}")
-    found[0].replace(path)
+    found.replace(path)
     shutil.rmtree(folder)
 
 
 def _mirror() -> str:
     """Return the address of the Debian mirror among the sources of this machine."""
-    addresses = _apt_get("indextargets", "--format", "$(REPO_URI)").split()
-    for address in addresses:
+    for address in _apt_get("indextargets", "--format", "$(REPO_URI)").split():
         if address.rstrip("/").endswith("/debian"):
             return address
     raise RefusedError("its sources have no mirror of Debian")
@@ -58,8 +56,8 @@ def _mirror() -> str:
 
 def _apt_get(*arguments: str) -> str:
     """Return the output of a command of apt-get."""
-    command: Sequence[str] = ("apt-get", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True, env=environment)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]

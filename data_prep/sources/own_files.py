@@ -38,13 +38,11 @@ def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Seque
 
 
 def _parts(paths: Sequence[Path]) -> list[Part]:
-    rest, parts = iter(paths), []
-    for path in rest:
-        if is_table(path):
-            parts.append(Part(shown(path.name), "table", [path]))
-        else:
-            parts.append(Part(shown(path.name), "own", [path, next(rest)]))
-    return parts
+    rest = iter(paths)
+    return [
+        Part(shown(path.name), "table", [path]) if is_table(path) else Part(shown(path.name), "own", [path, next(rest)])
+        for path in rest
+    ]
 
 
 def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None) -> FolderStage:
@@ -58,13 +56,7 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         texts = [[line for line in Reader(strict=True).own(path) if not is_blank(line)] for path in files]
         if len(texts) == 1:
-            part = len(texts[0]) // PARTS
-            if not part:
-                raise UsageError(
-                    f"{files[0]} has {len(texts[0])} lines with text, too few to take a validation and a test set off "
-                    f"its end. Give {PARTS} lines or more, or files for --valid and --test."
-                )
-            lines = texts[0]
+            lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]
         found = {}
         for name, lines, path in zip(SETS, texts, itertools.cycle(files), strict=False):
@@ -75,8 +67,7 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
         return found
 
     size = _plain_size(files)
-    settings = {"files": [digest(path) for path in files], "shuffle": seed}
-    return FolderStage(stages / "read", read, settings, size=size)
+    return FolderStage(stages / "read", read, {"files": list(map(digest, files)), "shuffle": seed}, size=size)
 
 
 def _plain_size(paths: Iterable[Path]) -> int:

@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.compressed import DAMAGED, open_binary
+from posnet_fairseq.shared.compressed import damage_refused, open_binary
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import refuse_nul
+from posnet_fairseq.shared.files import decoded
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text import plain
 
@@ -21,41 +21,28 @@ _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
 
 
 class Reader:
-    """Reads lines of text from files, one method for each format. Lines with invalid UTF-8 are refused or repaired."""
+    """Reads lines of text from files, one method for each format. Lines that are not UTF-8 are refused or repaired."""
 
     def __init__(self, strict: bool) -> None:
         self._strict = strict
-        self.repaired = 0
+        self.repaired = 0  # lines in which invalid bytes became U+FFFD
 
     def plain(self, path: Path) -> Iterator[str]:
         """Yield the lines of a text file, compressed or not, without line ends and byte order mark."""
-        number = 0
-        try:
-            with open_binary(path) as file:
-                for number, line in enumerate(file, start=1):
-                    line = line.removesuffix(b"\n").removesuffix(b"\r")
-                    yield self._decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, path, number)
-        except (*DAMAGED, OSError) as error:
-            if isinstance(error, OSError) and error.filename:
-                raise
-            raise UsageError(
-                f"{path} is damaged behind line {number} ({error or type(error).__name__}). Copy it again."
-            ) from error
+        offset = 0
+        with damage_refused(path), open_binary(path) as file:
+            for number, line in enumerate(file, start=1):
+                text = decoded(line, path, number, offset) if self._strict else self._repair(line, number)
+                offset += len(line)
+                yield text.removesuffix("\n").removesuffix("\r")
 
-    def _decode(self, line: bytes, path: Path, number: int) -> str:
+    def _repair(self, line: bytes, number: int) -> str:
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
         try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if self._strict:
-                raise UsageError(
-                    f"{path} is not UTF-8: line {number} has an invalid byte at its offset {error.start}. Convert it "
-                    "first, for instance with iconv -t utf-8."
-                ) from error
+            return line.decode(encoding)
+        except UnicodeDecodeError:
             self.repaired += 1
-            text = line.decode("utf-8", errors="replace")
-        if self._strict:
-            refuse_nul(text, path, number)
-        return text
+            return line.decode(encoding, errors="replace")
 
     def own(self, path: Path) -> Iterator[str]:
         """Yield the lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
@@ -63,29 +50,26 @@ class Reader:
 
     def tagged(self, path: Path) -> Iterator[str]:
         """Yield the sentences, titles and descriptions of IWSLT's training text, without addresses and keywords."""
-        for line in self.plain(path):
-            if not _DROPPED.search(line):
-                yield _KEPT_TAGS.sub("", line)
+        return (_KEPT_TAGS.sub("", line) for line in self.plain(path) if not _DROPPED.search(line))
 
     def segments(self, path: Path) -> Iterator[str]:
-        """Yield what :func:`posnet_fairseq.text.plain.segments` finds in IWSLT's xml and WMT's sgm, which is no XML."""
+        """Yield the segments of IWSLT's xml and WMT's sgm, which is no XML; entities stay, as sacreBLEU leaves them."""
         return plain.segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
         """Yield IWSLT's test text: segments with ’ replaced by ', as the original script does on both sides."""
-        for line in self.segments(path):
-            yield line.replace("’", "'")
+        return (line.replace("’", "'") for line in self.segments(path))
 
-    def table(self, path: Path) -> Iterator[tuple[str, str]]:
+    def table(self, path: Path) -> Iterator[tuple[str, ...]]:
         """Yield the pairs of a file with two columns that a tab separates."""
         for number, line in enumerate(self.plain(path), start=1):
-            columns = line.split("\t")
+            columns = tuple(line.split("\t"))
             if len(columns) != 2:
                 raise UsageError(
                     f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the "
                     "sentence and its translation. Cut the others off, for instance with cut -f1,2."
                 )
-            yield columns[0], columns[1]
+            yield columns
 
 
 @dataclass(frozen=True)
@@ -136,7 +120,7 @@ def write_set(
 
 
 def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
-    """Return the number of lines of a file that seems to be tokenized already, by its name; {} for other files."""
+    """Return {name: lines} of a file that seems to be tokenized already, else {}; refuse one split into subwords."""
     if text.is_segmented:
         raise UsageError(
             f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "

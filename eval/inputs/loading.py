@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from posnet_eval.inputs.hygiene import UNSPACED, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
-from posnet_eval.inputs.similarity import first_misaligned_line
 from posnet_eval.inputs.texts import read_output, read_test_set
 from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
 from posnet_fairseq.shared.compressed import plain_suffix
-from posnet_fairseq.shared.errors import UsageError, visible
+from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
@@ -71,7 +70,7 @@ class _Loader:
             missing[system] = f"there is no {absent[0]}" if absent else f"no output is given for {test_set.name}"
             if not self._skip_missing:
                 self.problems.append(
-                    f"system {system}: {missing[system]}. Translate it, or leave it out with --skip-missing."
+                    f"system {system}: {missing[system]}. Translate it, or leave it out with {option('skip_missing')}."
                 )
         said = list(chain(*outputs.values()))
         if any(said):
@@ -156,17 +155,18 @@ class _Loader:
 
         def give(codes: Iterable[str]) -> str:
             pairs = " or ".join(f"en-{code}" for code in codes)
-            return f"Give the pair of languages (--language-pair; languages in a configuration file), as {pairs}, or"
+            flag = option("language_pair")
+            return f"Give the pair of languages ({flag}; languages in a configuration file), as {pairs}, or"
 
         if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
             choice = ", ".join(dict.fromkeys((*own.values(), *_SPLIT_ALL)))
             self.problems.append(
-                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} --tokenize: {choice}, none for words "
-                "between spaces."
+                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} {option('tokenize')}: {choice}, none "
+                "for words between spaces."
             )
         if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
             split = [code for code in own if code in WITHOUT_SPACES]
-            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} --metrics without ter.")
+            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} {option('metrics')} without ter.")
 
 
 def _ending(text: Text | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
@@ -46,8 +46,8 @@ class TestSet:
     def __post_init__(self) -> None:
         if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
             raise UsageError(
-                f"test set {self.name}: give either --reference, with or without --source, or --test-set, which brings "
-                "both."
+                f"test set {self.name}: give either {option('reference')}, with or without {option('source')}, or "
+                f"{option('test_set')}, which brings both."
             )
         for system, runs in self.outputs.items():
             files = [run for run in runs if isinstance(run, Path)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posnet_eval.inputs.plan import Lines
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank, read_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
@@ -66,7 +66,9 @@ def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
     test_set = DATASETS[name]
     if pair not in test_set.langpairs:
         pairs = ", ".join(sorted(test_set.langpairs))
-        raise UsageError(f"test set {name} has no languages {pair or '(none given)'}. Give --language-pair: {pairs}.")
+        raise UsageError(
+            f"test set {name} has no languages {pair or '(none given)'}. Give {option('language_pair')}: {pairs}."
+        )
     try:
         source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
     except (Exception, SystemExit) as error:  # the latter when sacreBLEU cannot reach the network

@@ -13,7 +13,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 ORDER = 4
 _SPACE = "\x1f"  # white space to str.split, and an ordinary character to the tokenizer 13a
@@ -40,7 +40,7 @@ class Bleu(SacrebleuMetric):
                 raise UsageError(f"{what} is not installed. Run {install}") from error
             raise UsageError(
                 f"{what} is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy "
-                "that folder from a machine with network, or choose another one with --tokenize."
+                f"that folder from a machine with network, or choose another one with {option('tokenize')}."
             ) from error
         super().__init__(options, sacrebleu)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import cache_folder
 
 AT_ONCE = 500  # keys in a query
@@ -112,7 +112,8 @@ class SegmentCache:
         except (OSError, sqlite3.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"cache {self.path}: {reason}. Choose another place with --cache; if it is a damaged cache, remove it."
+                f"cache {self.path}: {reason}. Choose another place with {option('cache')}; if it is a damaged cache, "
+                "remove it."
             ) from error
 
 

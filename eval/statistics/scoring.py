@@ -16,7 +16,7 @@ from posnet_eval.metrics.base import Metric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, default_path, keys
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.summary import MetricRun, summarize
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SECONDS_BETWEEN_SAVES = 2.0
@@ -98,12 +98,12 @@ def _metric_run(
     )
     metric = get_metric(name, options)
     if metric.needs_source and not texts.sources:
-        raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give --source.")
+        raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give {option('source')}.")
     details = cache.recall(metric) if cached_only and metric.requested_model else metric.details()
     if details is None:
         raise UsageError(
             f"{metric.label} with {metric.requested_model} is not in the cache {cache.path}. Run once without "
-            "--cached-only."
+            f"{option('cached_only')}."
         )
     cache.remember(metric, details)
     return MetricRun(metric, details, texts)
@@ -130,7 +130,7 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
     if len(unknown) and cached_only:
         raise UsageError(
             f"{len(unknown):,} of {len(segments):,} different segments have no {metric.label} in the cache "
-            f"{cache.path}. Run without --cached-only."
+            f"{cache.path}. Run without {option('cached_only')}."
         )
     if len(unknown):
         new: list[int] = []

@@ -155,12 +155,6 @@ def test_a_download_that_cannot_be(tmp_path, report, install, script, said):
         Downloads(tmp_path, None, report).fetch(GERMAN)
 
 
-def test_no_apt(tmp_path, report, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"this machine has no apt-get.*--mirror"):
-        Downloads(tmp_path, None, report).fetch(GERMAN)
-
-
 def documents_of(*pairs):
     return [Document(f"d{number}", tuple(of)) for number, of in enumerate(pairs)]
 
@@ -182,12 +176,6 @@ def test_documents_that_share_text_are_in_one_set():
         assert size <= len({pair for of in sets[name] for pair in of.pairs}) < size + MOST_HELD_OUT
     again = split_families(documents[::-1], {"valid": 20, "test": 50})
     assert {name: set(of) for name, of in again.items()} == {name: set(of) for name, of in sets.items()}
-
-
-def test_a_shared_translation_makes_a_family():
-    documents = documents_of([("a", "x")], [("b", "x")], [("c", "y")])
-    names = [{of.name for of in of_set} for of_set in split_families(documents, {"test": 1}).values()]
-    assert {"d0", "d1"} in names
 
 
 def test_large_families_are_training_text():

@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
-from posnet_data_prep.sources import extract as extraction
-from posnet_data_prep.sources.extract import extract
+from posnet_data_prep.sources import published as extraction
+from posnet_data_prep.sources.published import extract
 from posnet_fairseq.shared.errors import UsageError
 from support import archives
 

@@ -13,7 +13,6 @@ from posnet_data_prep.sources.archives import ARCHIVES
 from posnet_fairseq.runs.dataset import TranslationData
 from support import archives
 from support.archives import sentences, text
-from support.commands import fails
 
 SETS = {"train": "train", "valid": "val", "test": "test_2016_flickr", "test1": "test_2017_flickr"}
 SETS["test2"] = "test_2017_mscoco"
@@ -71,34 +70,3 @@ def test_both_forms_of_three_test_sets(pairs, tmp_path):
                     found = lines_of(tmp_path / name / f"{of}.bpe.{language}")
                     assert [line.replace("@@ ", "") for line in found] == list(map(as_published(language), wanted))
     assert as_published("de")(pairs["train"][0][1]).endswith("sagt &quot; halt &quot; .")
-
-
-def test_a_folder_of_its_files_is_a_mirror(pairs, server, tmp_path, capsys):
-    mirror = tmp_path / "mirror"
-    mirror.mkdir()
-    for path, content in server.files.items():
-        (mirror / path.rpartition("/")[2]).write_bytes(content)
-    server.files.clear()
-    command = ["multi30k.en-de", "--mirror", str(mirror), "--downloads", str(tmp_path / "downloads"), *SIZE]
-    (mirror / "val.de.gz").rename(tmp_path / "val.de.gz")
-    said = fails(capsys, prepare.main, *command, "--out", str(tmp_path / "a"))
-    assert (
-        "val.de.gz is not there. Put the right val.de.gz into that folder, or leave out --mirror to download it."
-        in said
-    )
-    (mirror / "val.de.gz").write_bytes((mirror / "val.en.gz").read_bytes())
-    said = fails(capsys, prepare.main, *command, "--out", str(tmp_path / "a"))
-    assert f"--mirror {mirror}: {mirror / 'val.de.gz'} has another content. Put the right val.de.gz" in said
-    assert (mirror / "val.de.gz").exists()
-    (tmp_path / "val.de.gz").replace(mirror / "val.de.gz")
-    prepare.main([*command, "--out", str(tmp_path / "a")])
-    assert lines_of(tmp_path / "a" / "valid.de") == [pair[1] for pair in pairs["valid"]]
-
-
-def test_without_a_network_the_files_are_named(pairs, server, tmp_path, capsys):
-    server.files.clear()
-    said = fails(
-        capsys, prepare.main, "multi30k.en-de", "--out", str(tmp_path / "a"), "--downloads", str(tmp_path / "d")
-    )
-    assert "multi30k/train.en.gz could not be downloaded" in said
-    assert "put the file into a folder and give that with --mirror" in said

@@ -25,7 +25,9 @@ def test_only_a_newline_ends_a_line(tmp_path, compress):
 
 
 def test_invalid_bytes(tmp_path):
-    with pytest.raises(UsageError, match=r"file is not UTF-8: line 2 has an invalid byte at its offset 1\. Convert it"):
+    with pytest.raises(
+        UsageError, match=r"file is not UTF-8: line 2 has an invalid byte at offset 6 of the file\. Convert it"
+    ):
         read(tmp_path, b"good\nM\xfcll\n")
     assert read(tmp_path, b"good\nM\xfcll\n", strict=False) == (["good", "M\ufffdll"], 1)
 
@@ -39,7 +41,7 @@ def test_nul_bytes(tmp_path):
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_file_that_is_cut_short(tmp_path, compress):
     data = compress("\n".join(str(n) * n for n in range(500)).encode())
-    with pytest.raises(UsageError, match=r"file is damaged behind line \d+ .* Copy it again"):
+    with pytest.raises(UsageError, match=r"file is compressed and damaged .* Copy it again"):
         read(tmp_path, data[: len(data) // 2])
 
 
