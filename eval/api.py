@@ -10,12 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from posnet_eval.inputs.loading import load
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Text, plan_of_one_test_set
+from posnet_eval.inputs.plan import RESAMPLES, RUNNING, SEED, SETTINGS, TRIALS, Text, plan_of_one_test_set
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.errors import UsageError, called_from_python
-from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SYSTEM = "system"  # name of a single system without one
@@ -92,29 +91,19 @@ def score(
     Raises:
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
+    given = locals()
+    settings = {name: given[name] for name in (*SETTINGS, *RUNNING)}
     with called_from_python(**_RENAMED):
-        check_workers(workers)
+        settings |= {"metrics": _names(metrics), "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(
             _outputs(hypotheses),
             () if references is None else _texts(references, "references"),
             None if sources is None else _text(sources, "sources"),
             test_set,
             language_pair,
-            metrics=_names(metrics),
-            test=test,
-            resamples=resamples,
-            trials=trials,
-            seed=seed,
-            lowercase=lowercase,
-            tokenize=tokenize,
-            bleurt_model=bleurt_model,
-            comet_model=comet_model,
-            comet_encoder=comet_encoder,
-            **({} if baseline is None else {"baselines": _names(baseline)}),
+            **settings | ({} if baseline is None else {"baselines": _names(baseline)}),
         )
-        texts, place = load(plan, skip_missing), None if cache is None else Path(cache)
-        comparison = compare(plan, texts, place, ProgressReporter(not progress), workers, cpu, cached_only)
-    return Result(**vars(comparison))
+        return Result(**vars(compare(plan, load(plan), ProgressReporter(not progress))))
 
 
 def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:

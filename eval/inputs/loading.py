@@ -31,9 +31,9 @@ class Texts:
     missing: Mapping[str, str]  # {system: why it has no output}
 
 
-def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
-    """Return the texts of each test set of a plan; systems whose files are missing may be left out."""
-    loader = _Loader(plan, skip_missing)
+def load(plan: Plan) -> list[Texts]:
+    """Return the texts of each test set of a plan, or refuse all that is wrong with any file in one text."""
+    loader = _Loader(plan)
     texts = [loader.load(test_set) for test_set in plan.test_sets]
     if not loader.problems and not any(one.outputs for one in texts):
         loader.problems.append("no system has an output. Check the paths.")
@@ -50,8 +50,8 @@ def refuse(problems: Sequence[str]) -> None:
 class _Loader:
     """Reads test sets and collects problems."""
 
-    def __init__(self, plan: Plan, skip_missing: bool) -> None:
-        self._plan, self._skip_missing = plan, skip_missing
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self.problems: list[str] = []
 
     def load(self, test_set: TestSet) -> Texts:
@@ -68,7 +68,7 @@ class _Loader:
                 outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
                 continue
             missing[system] = f"there is no {absent[0]}" if absent else f"no output is given for {test_set.name}"
-            if not self._skip_missing:
+            if not self._plan.skip_missing:
                 self.problems.append(
                     f"system {system}: {missing[system]}. Translate it, or leave it out with {option('skip_missing')}."
                 )

@@ -16,6 +16,7 @@ from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_place, write_lines
+from posnet_fairseq.shared.records import read_json
 
 NOTE = ".report.files"  # hashes of a report's files while they are moved into its folder
 
@@ -62,10 +63,7 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file, {} if there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    found = read_json(path)
     return found if isinstance(found, dict) else {}
 
 

@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -23,21 +22,13 @@ SECONDS_BETWEEN_SAVES = 2.0
 _PACKAGES = ("posnet", "sacrebleu", "numpy")
 
 
-def compare(
-    plan: Plan,
-    all_texts: Sequence[Texts],
-    cache_path: Path | None,
-    report: ProgressReporter,
-    processes: int = 1,
-    cpu: bool = False,
-    cached_only: bool = False,
-) -> Comparison:
-    """Return scores of systems and the significance of their differences."""
-    with contextlib.closing(_open_cache(cache_path, cached_only, report)) as cache:
+def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) -> Comparison:
+    """Return scores of systems, by the texts of each test set of a plan, and the significance of their differences."""
+    with contextlib.closing(_open_cache(plan, report)) as cache:
         runs, problems = [], []
         for name in plan.metrics:
             try:
-                runs.append([_metric_run(name, plan, texts, cache, processes, cpu, cached_only) for texts in all_texts])
+                runs.append([_metric_run(name, plan, texts, cache) for texts in all_texts])
             except UsageError as error:
                 problems.append(str(error))
         refuse(problems)
@@ -47,7 +38,7 @@ def compare(
             for run in of_metric:
                 sharing.setdefault(json.dumps(run.details), []).append(run)
             for some in sharing.values():
-                _compute(some, cache, report, cached_only)
+                _compute(some, cache, report, plan.cached_only)
         if cache.full:
             report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
@@ -72,34 +63,30 @@ def compare(
     )
 
 
-def _open_cache(path: Path | None, needed: bool, report: ProgressReporter) -> SegmentCache:
-    """Open the cache at a path, else the default one, which one can do without unless it is needed."""
+def _open_cache(plan: Plan, report: ProgressReporter) -> SegmentCache:
+    """Open the cache of a plan, else the default one, which one can do without unless it is needed."""
     try:
-        return SegmentCache(path or default_path())
+        return SegmentCache(plan.cache or default_path())
     except UsageError as error:
-        if path or needed:
+        if plan.cache or plan.cached_only:
             raise
         report.say(f"no statistics are cached: {default_path()} cannot be used ({error.__cause__}).")
         return SegmentCache(None)
 
 
-def _metric_run(
-    name: str, plan: Plan, texts: Texts, cache: SegmentCache, processes: int, cpu: bool, cached_only: bool
-) -> MetricRun:
-    models = {key: getattr(plan, key) for key in MODELS}
+def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> MetricRun:
+    given = {key: getattr(plan, key) for key in ("lowercase", "tokenize", *MODELS)}
     options = MetricOptions(
         language=texts.languages[1],
         references=len(texts.references),
-        lowercase=plan.lowercase,
-        tokenize=plan.tokenize,
-        processes=processes,
-        cpu=cpu,
-        **{key: value for key, value in models.items() if value is not None},
+        processes=plan.workers,
+        cpu=plan.cpu,
+        **{key: value for key, value in given.items() if value is not None},
     )
     metric = get_metric(name, options)
     if metric.needs_source and not texts.sources:
         raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give {option('source')}.")
-    details = cache.recall(metric) if cached_only and metric.requested_model else metric.details()
+    details = cache.recall(metric) if plan.cached_only and metric.requested_model else metric.details()
     if details is None:
         raise UsageError(
             f"{metric.label} with {metric.requested_model} is not in the cache {cache.path}. Run once without "
