@@ -48,7 +48,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
-    """Add the options of sentence pairs."""
     files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
     valid = "files as for --train (or give --valid-every)"
     parser.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
@@ -63,7 +62,6 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
-    """Add the options of text of one language."""
     parser.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
     parser.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
     parser.add_argument("--test", type=a_path, help="test set")
@@ -74,7 +72,6 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
-    """Add the options that change a recipe."""
     text = parser.add_argument_group("how text becomes tokens")
     text.add_argument("--subwords", choices=("bpe", "sentencepiece"), help=f"default: {recipe.subwords}")
     merges = "BPE merges: one number for both languages together, or one for each (default: "
@@ -142,8 +139,7 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
             "a validation set comes from one place: give --valid FILES, or --valid-every 23 to take every 23rd pair of "
             "the training text; datasets that have one take neither."
         )
-    if problems:
-        raise UsageError(problems[0])
+    _refuse(problems)
     return chosen
 
 
@@ -152,23 +148,23 @@ def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -
     sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
     found = [_suffix(path) for path, _ in sides["train"]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]
+    problems = []
     for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
         letters = "{2,3}" if getattr(options, name) else "{2}"  # an ending of three letters may be txt, src or tok
         if not re.fullmatch(f"[a-z]{letters}", language) or language in ("zho", "chi", "cmn"):
-            raise UsageError(
+            problems.append(
                 f"{f'{flag(name)} {language}'.rstrip()}: give a code of two or three letters, such as de or gsw, zh "
                 "for Chinese. Without it, the files' endings are taken if they have two letters."
             )
-    wrong = [
+    if chosen[0] == chosen[1]:
+        problems.append(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
+    problems += [
         f"--{name}: {path} stands for the {('source', 'target')[side]}, {chosen[side]}, and ends in {chosen[1 - side]}."
         for name, files in sides.items()
         for path, side in files
         if _suffix(path) == chosen[1 - side]
     ]
-    if chosen[0] == chosen[1]:
-        wrong = [f"source and target are both {chosen[0]}. Give --source-lang and --target-lang."]
-    if wrong:
-        raise UsageError(wrong[0])
+    _refuse(problems)
     return chosen
 
 
@@ -186,6 +182,12 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
             f"--{name} has {len(paths)} files that are not in pairs. Give SOURCE TARGET [SOURCE TARGET ...], or "
             "tables, *.tsv."
         )
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """Refuse a command line that has problems, by the first of them."""
+    if problems:
+        raise UsageError(problems[0])
 
 
 def _suffix(path: Path) -> str:

@@ -41,7 +41,6 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _prepare(options: argparse.Namespace, downloads: Downloads, report: ProgressReporter) -> None:
-    """Prepare a dataset, or show what is to be done for it."""
     out: Path = options.out
     stages = out / "stages"
     if not (out / CARD).exists():  # else it may be finished, and is only read

@@ -114,7 +114,6 @@ def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
 
 
 def _names(given: object) -> tuple[str, ...]:
-    """Return one or several names."""
     return tuple(map(str, given)) if isinstance(given, Iterable) and not isinstance(given, str) else (str(given),)
 
 

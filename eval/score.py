@@ -30,7 +30,6 @@ _TEST_SET = ("source", "reference", "test_set", "language_pair", "system")  # op
 
 
 def _plan_of(options: argparse.Namespace) -> Plan:
-    """Return the plan that the options of a command line make."""
     beside = [flag(name) for name in _TEST_SET if getattr(options, name)]
     if options.config and beside:
         raise UsageError(f"{', '.join(beside)} beside --config: put it into {options.config}, or leave --config out.")

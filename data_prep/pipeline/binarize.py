@@ -68,7 +68,6 @@ def _preprocess(arguments: list[str]) -> None:
 
 
 def _binary_bytes(folder: Path) -> int:
-    """Return the bytes of all binary files of a folder."""
     total = 0
     for path in folder.glob("*.bin"):
         with contextlib.suppress(FileNotFoundError):  # fairseq removes the parts that it has merged

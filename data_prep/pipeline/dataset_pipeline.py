@@ -120,15 +120,12 @@ class DatasetPipeline:
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
-        """Return the files of a set in a folder."""
         return [folder / f"{name}.{language}" for language in self.languages]
 
     def _sets(self) -> list[str]:
-        """Return the sets that the text was read from."""
         return [name for name in (*SETS, *FURTHER_TESTS) if self._paths(self.read.folder, name)[0].exists()]
 
     def _lines(self, name: str) -> int:
-        """Return the number of lines of a set that was read."""
         return int(self.read.counts[name]["lines"])
 
     def _map(

@@ -100,7 +100,6 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
 
 
 def _rows(*paths: Path) -> Iterator[list[str]]:
-    """Yield the lines of several files, side by side."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths]
         for lines in zip(*files, strict=True):

@@ -55,7 +55,6 @@ def _mirror() -> str:
 
 
 def _apt_get(*arguments: str) -> str:
-    """Return the output of a command of apt-get."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True, env=environment)
     if done.returncode:

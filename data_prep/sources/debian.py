@@ -125,17 +125,17 @@ def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     found: dict[str, Description] = {}
     starts = (_NAME, _HASH, f"Description-{language}: ")
     for number, record, ends in _records(path):
-        if not ends and found:
-            raise UsageError(
-                f"{path} is cut short: behind its last record, which begins in line {number}, there is no empty line. "
-                "Copy it again."
-            )
         fields = [next((line for line in record if line.startswith(start)), "") for start in starts]
-        if not all(fields):
-            raise UsageError(
-                f"{path}: the record that begins in line {number} is none of a package's description in the language "
-                f"{language} ({', '.join(map(str.strip, starts))}). Give an index Translation-{language} of apt."
+        problem = ""
+        if not ends and found:
+            problem = "has no empty line behind it: the file is cut short. Copy it again"
+        elif not all(fields):
+            problem = (
+                f"is none of a package's description in the language {language} ({', '.join(map(str.strip, starts))}). "
+                f"Give an index Translation-{language} of apt"
             )
+        if problem:
+            raise UsageError(f"{path}: the record that begins in line {number} {problem}.")
         lines = [line for line in record[record.index(fields[2]) + 1 :] if line.startswith(" ")]
         package, key, short = (field.removeprefix(start) for field, start in zip(fields, starts, strict=True))
         found.setdefault(key, Description(package, tuple(paragraphs(short, lines))))

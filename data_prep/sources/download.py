@@ -111,7 +111,6 @@ class Downloads:
         )
 
     def _part(self, archive: Download) -> Path:
-        """Return the path of a download that is not complete."""
         return self.folder / f"{archive.name}.part"
 
     def _note(self, archive: Download) -> Path:

@@ -130,7 +130,6 @@ def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
 
 
 def _aligned(columns: Sequence[Iterator[str]], paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Yield the lines of several files side by side."""
     for number, row in enumerate(zip_longest(*columns), start=1):
         if None in row:
             shorter = paths[row.index(None)]

@@ -46,15 +46,18 @@ class TestSet:
     outputs: Mapping[str, tuple[Text, ...]]  # {system: one text for each run}
 
     def __post_init__(self) -> None:
-        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
-            raise UsageError(
-                f"test set {self.name}: give either {option('reference')}, with or without {option('source')}, or "
-                f"{option('test_set')}, which brings both."
-            )
-        for system, runs in self.outputs.items():
+        problem = ""
+        for runs in self.outputs.values():
             files = [run for run in runs if isinstance(run, Path)]
             if len(set(files)) < len(files):
-                raise UsageError(f"system {system}: a file is given twice as a run. Give each run once.")
+                problem = "a file is given twice as a run of a system. Give each run once"
+        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
+            problem = (
+                f"give either {option('reference')}, with or without {option('source')}, or {option('test_set')}, "
+                "which brings both"
+            )
+        if problem:
+            raise UsageError(f"test set {self.name}: {problem}.")
 
 
 @dataclass(frozen=True)

@@ -69,16 +69,12 @@ class SegmentCache:
         """Cache (len(keys), K) statistics; an error is kept in :attr:`full`, and the run goes on."""
         if self.full:
             return
-        short = rows.astype("<f4")
-        exact = (short == rows).all(1)
-        numbers = [
-            (less if fits else row.astype("<f8")).tobytes() for less, row, fits in zip(short, rows, exact, strict=True)
-        ]
+        exact = (rows.astype("<f4") == rows).all(1)
+        numbers = [row.astype("<f4" if fits else "<f8").tobytes() for row, fits in zip(rows, exact, strict=True)]
         try:
             with self._database:
-                self._database.executemany(
-                    "INSERT OR IGNORE INTO statistics VALUES (?, ?)", zip(keys, numbers, strict=True)
-                )
+                insert = "INSERT OR IGNORE INTO statistics VALUES (?, ?)"
+                self._database.executemany(insert, zip(keys, numbers, strict=True))
         except sqlite3.Error as error:
             self.full = str(error)
 

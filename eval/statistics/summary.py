@@ -104,7 +104,6 @@ def _score(runs: Runs, variance: SeedVariance | None) -> Score:
 
 
 def _segment_scores(run: MetricRun) -> dict[str, FloatArray]:
-    """Return {system: (N,) scores, means over runs}."""
     return {name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_file
 
 _MAPPED, _OTHERS = b"MMIDIDX\0\0", (b"TNTIDX\0\0", b"HUFFIDX\0")  # first bytes of indexes of fairseq's formats
 _PART = 2**20  # sentences that are checked at once: of a large corpus, all would take a gigabyte
@@ -23,26 +24,25 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
     Index and data are checked against each other. Old formats do not tell lengths and type: both are None.
     """
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
-    for file in (index, data):
-        if file.is_dir():
-            raise UsageError(f"{file} is a directory, not a file of binarized text. Binarize the text again.")
+    for file in filter(Path.exists, (index, data)):
+        check_file(file)
     with index.open("rb") as content:
         header = content.read(_HEADER)
     if header.startswith(_OTHERS):
         return None, None
     kind = _TYPES.get(int.from_bytes(header[17:18], "little"))
     sentences = int.from_bytes(header[18:], "little")
-    if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
-        raise UsageError(f"{index} is damaged. Binarize the text again.")
-    sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
-    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else sizes
+    whole = header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences
+    sizes = np.fromfile(index, np.int32, sentences if whole else 0, offset=_HEADER)
+    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if whole and sentences else sizes
     width, expected = np.dtype(kind).itemsize, 0
-    for first in range(0, sentences, _PART):
-        part = sizes[first : first + _PART]
+    for first in range(0, len(sizes), _PART):
+        part, found = sizes[first : first + _PART], starts[first : first + _PART]
         ends = expected + width * np.cumsum(part, dtype=np.int64)
-        if (part < 0).any() or not np.array_equal(starts[first : first + _PART], ends - width * part.astype(np.int64)):
-            raise UsageError(f"{index} is damaged. Binarize the text again.")
+        whole = whole and (part >= 0).all() and np.array_equal(found, ends - width * part.astype(np.int64))
         expected = int(ends[-1])
+    if not whole:
+        raise UsageError(f"{index} is damaged. Binarize the text again.")
     if data.stat().st_size != expected:
         raise UsageError(
             f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "

@@ -82,7 +82,6 @@ def bad_card(path: str | Path, reason: object) -> UsageError:
 
 
 def _names(files: FileNames | None) -> list[str]:
-    """Return all names of files."""
     if files is None:
         return []
     return [files] if isinstance(files, str) else list(files.values())

@@ -46,12 +46,11 @@ class Dictionary:
         try:
             for line in io.TextIOWrapper(content, encoding="utf-8"):
                 dictionary._add_line(line)
-        except UnicodeError as error:
-            raise UsageError(explain_damaged_dictionary("Incorrect encoding: it is not UTF-8", path)) from error
+            if len(dictionary) == cls.nspecial:
+                raise ValueError("it is empty")
         except ValueError as error:
-            raise UsageError(explain_damaged_dictionary(error, path)) from error
-        if len(dictionary) == cls.nspecial:
-            raise UsageError(explain_damaged_dictionary("it is empty", path))
+            problem = "Incorrect encoding: it is not UTF-8" if isinstance(error, UnicodeError) else error
+            raise UsageError(explain_damaged_dictionary(problem, path)) from error
         return dictionary
 
     def _add_line(self, line: str) -> None:
