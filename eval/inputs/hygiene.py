@@ -94,7 +94,8 @@ def remarks(
         "with HTML entities": _not_in_reference(_ENTITIES.search),
         f"more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
-    triples = list(zip(lines, references, sources or [None] * len(lines), strict=True))
+    originals: Sequence[str | None] = sources or [None] * len(lines)
+    triples = list(zip(lines, references, originals, strict=True))
     found = []
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]

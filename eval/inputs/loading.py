@@ -103,7 +103,7 @@ class _Loader:
         if test_set.source is not None:
             name = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
             named = [*named, (name, test_set.source)]
-        texts = []
+        texts: list[Lines] = []
         for name, text in named:
             lines = self._read(read_lines, text, name)
             if lines == ():

@@ -32,14 +32,14 @@ def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
         return None, None
     kind = _TYPES.get(int.from_bytes(header[17:18], "little"))
     sentences = int.from_bytes(header[18:], "little")
-    whole = header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences
+    whole = header.startswith(_MAPPED) and kind is not None and index.stat().st_size == _HEADER + 12 * sentences
     sizes = np.fromfile(index, np.int32, sentences if whole else 0, offset=_HEADER)
     starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if whole and sentences else sizes
     width, expected = np.dtype(kind).itemsize, 0
     for first in range(0, len(sizes), _PART):
         part, found = sizes[first : first + _PART], starts[first : first + _PART]
         ends = expected + width * np.cumsum(part, dtype=np.int64)
-        whole = whole and (part >= 0).all() and np.array_equal(found, ends - width * part.astype(np.int64))
+        whole &= bool((part >= 0).all()) and np.array_equal(found, ends - width * part.astype(np.int64))
         expected = int(ends[-1])
     if not whole:
         raise UsageError(f"{index} is damaged. Binarize the text again.")
