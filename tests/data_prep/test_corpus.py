@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import lzma
-import shutil
 import subprocess
 
 import pytest
@@ -106,23 +105,6 @@ def test_a_dry_run_makes_nothing(files, tmp_path, capsys):
     for part in ("read", "tokenise", "split", "learn", "apply", "binarise", "to do", "needed", "free"):
         assert part in shown
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize("harm", ["changed", "removed", "stage removed"])
-def test_damaged_files_are_made_again(files, tmp_path, harm, capsys):
-    data = make(tmp_path, "--train", *files, "--valid-every", "23")
-    before = contents(data)
-    if harm == "changed":
-        with open(data / "train.en", "a") as file:  # its stage's file has the same content, on disk too
-            file.write("junk\n")
-    else:
-        (data / "train.en").unlink()
-        if harm == "stage removed":
-            shutil.rmtree(data / "stages/apply")
-    make(tmp_path, "--train", *files, "--valid-every", "23")
-    assert contents(data) == before
-    make(tmp_path, "--train", *files, "--valid-every", "23")
-    assert "is up to date" in capsys.readouterr().err
 
 
 def test_nothing_of_an_earlier_dataset_stays(files, tmp_path, monkeypatch):

@@ -94,10 +94,6 @@ def test_batches_are_bounded(comet, monkeypatch):
     assert sizes[0][1] == max(columns for _, columns in sizes) == 126  # what the library truncates to
 
 
-def test_nothing_to_score_loads_nothing():
-    assert list(metric("/nowhere/at/all").statistics([])) == []
-
-
 class Payload:
     def __init__(self, path):
         self.path = path

@@ -131,18 +131,6 @@ def test_unusual_comparisons(options):
     assert page.text.count(" others") == (options.get("systems") == 8)
 
 
-def test_two_references_and_no_buckets():
-    comparison = made_up.comparison(segments=5)
-    test_set = comparison.test_sets[0]
-    other = tuple(f"other {line}" for line in test_set.references[0])
-    test_set = dataclasses.replace(test_set, references=(*test_set.references, other), by_length=())
-    page = Page(render(dataclasses.replace(comparison, test_sets=(test_set,))))
-    segments = page.data[0]["segments"]
-    for line, (_, references, _) in segments.items():
-        assert page.data[0]["texts"][references[1]] == other[int(line) - 1]
-    assert "Scores by length" not in page.text
-
-
 def test_remarks():
     text = " ".join(Page(render(made_up.comparison())).text.split())
     for said in ("Source and reference 1 very long line: line 5", "System s1 2 empty lines: lines 3, 17"):

@@ -178,14 +178,6 @@ def test_the_best_are_bold(data, capsys):
     assert bold == {"base": [False] * 2, "good": [True] * 2, "other": [False] * 2, "twin": [True] * 2}
 
 
-def test_several_references(data, capsys):
-    shown = run(capsys, "--reference", "test.de", "other.txt", "--system", "good.txt", "--out", "report")
-    assert "nrefs:2" in shown.out
-    lines = [Path(name).read_text().splitlines() for name in ("good.txt", "test.de", "other.txt")]
-    score = report()["test_sets"][0]["scores"]["good"]["bleu"]["value"]
-    assert score == pytest.approx(sacrebleu.corpus_bleu(lines[0], lines[1:]).score)
-
-
 def test_names_from_paths(data, capsys):
     for folder in ("a", "b"):
         write(data / folder / "hyp.txt", Path("base.txt").read_text().splitlines())

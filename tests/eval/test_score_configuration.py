@@ -3,7 +3,6 @@
 import base64
 import csv
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -84,15 +83,6 @@ def test_a_pattern_that_takes_runs_of_another_system(data, capsys):
     run(capsys, "--config", config, "--out", "report")
     scores = report()["test_sets"][0]["scores"]
     assert [len(scores[name]["bleu"]["runs"]) for name in systems] == [1, 2]
-
-
-def test_brackets_in_the_way(data, capsys):
-    folder = data / "x[1]"
-    write(folder / "runs" / "a[b]_s1" / "test.de", Path("base.txt").read_text().splitlines())
-    shutil.copy("test.de", folder)
-    sets = {"x": {"reference": "test.de", "outputs": "runs/{system}_s?/test.de"}}
-    config = write(folder / "c.yaml", [yaml.safe_dump({"systems": ["a[b]"], "test_sets": sets})])
-    assert "a[b]" in run(capsys, "--config", str(config)).out
 
 
 def test_numbers_may_be_names(data, capsys):

@@ -45,14 +45,6 @@ def test_logs_of_generate(tmp_path):
     assert read_output(log) == ["H-Milch\t0\tist Text"]
 
 
-def test_a_log_is_scored(data, capsys):
-    lines = Path("base.txt").read_text().splitlines()
-    mixed = sorted(range(SIZE), key=lambda number: (number * 7) % SIZE)
-    write(data / "log", [f"D-{number}\t-0.5\t{lines[number]}" for number in mixed])
-    run(capsys, "--reference", "test.de", "--system", "plain=base.txt", "log=log", "--out", "report")
-    assert report()["test_sets"][0]["scores"]["log"]["bleu"]["marks"] == [["†", "="]]
-
-
 @pytest.mark.parametrize("form", ["D-{number}\t-0.5\t{line}", "{line}"])
 @pytest.mark.parametrize("cut", [lambda line: line.replace("e", "e@@ "), lambda line: "▁" + line.replace(" ", " ▁")])
 def test_an_output_in_subwords_is_refused(data, capsys, form, cut):
@@ -165,17 +157,6 @@ def test_missing_systems(data, capsys):
     Path("base.txt").unlink()
     Path("other.txt").unlink()
     assert "no system has an output" in refused(capsys, *USUAL, "--skip-missing")
-
-
-def test_only_newlines_end_lines(data, capsys):
-    """U+2028, vertical tabs and lone carriage returns are part of a line; \\r\\n and a byte order mark are not."""
-    odd = ["a\u2028b c", "d\x0be f", "g\rh i", "j\x85k l"]
-    Path("odd.de").write_bytes(b"\xef\xbb\xbf" + "".join(f"{line}\r\n" for line in odd).encode())
-    write(data / "odd.txt", odd)
-    run(capsys, "--reference", "odd.de", "--system", "odd.txt", "--out", "report")
-    (test_set,) = report()["test_sets"]
-    assert test_set["size"] == 4
-    assert test_set["scores"]["odd"]["chrf"]["value"] == 100
 
 
 @pytest.mark.parametrize(

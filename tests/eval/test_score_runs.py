@@ -135,14 +135,6 @@ def test_two_runs_into_one_folder(data):
         assert sorted(path.name for path in Path("report").iterdir()) == FILES
 
 
-def test_without_an_output(data):
-    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, *USUAL, "--out", "report"]
-    done = subprocess.run(["bash", "-c", '"$@" >&-', "bash", *command], capture_output=True, text=True)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    assert Path("report/report.html").exists()
-
-
 def test_neither_torch_nor_models_are_needed(data):
     """BLEU, chrF and TER start fast."""
     code = "import sys; from posnet_eval.score import main; main(sys.argv[1:]); print(sorted(sys.modules))"

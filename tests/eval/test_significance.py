@@ -61,25 +61,6 @@ def theirs(name, systems, reference, resamples, test="bs", **options):
     return [result.p_value for result in results[key][1:]]
 
 
-def part(wmt, systems, lines):
-    reference, outputs = wmt
-    return {name: outputs[name][:lines] for name in list(outputs)[:systems]}, reference[:lines]
-
-
-# TER's edits take sacreBLEU seconds for every hundred lines.
-@pytest.mark.parametrize(("name", "lines"), [("bleu", 3004), ("chrf", 1500), ("ter", 300)])
-@pytest.mark.parametrize("test", ["bs", "ar"])
-@pytest.mark.parametrize("count", [2, 10])
-@pytest.mark.thorough  # 28 s; quick: test_small_corpora_and_ties
-def test_p_of_real_systems_is_sacrebleus(wmt, name, lines, count, test):
-    if count == 10:
-        lines //= 3
-    systems, reference = part(wmt, count, lines)
-    expected = theirs(name, systems, reference, 300, test)
-    assert ours(name, systems, reference, 300, test) == expected
-    assert len(expected) == count - 1
-
-
 # Against LIUM-NMT: Moses' bootstrap (2,000 resamples, mean of three runs) and multeval's approximate randomization
 # (10,000 trials), both of BLEU, as sacreBLEU's own tests state them.
 MOSES_AND_MULTEVAL = {
