@@ -36,11 +36,7 @@ def main(options: argparse.Namespace) -> None:
     downloads = Downloads(options.downloads, getattr(options, "mirror", None), report)
     if options.list:
         show_datasets(downloads)
-    else:
-        _prepare(options, downloads, report)
-
-
-def _prepare(options: argparse.Namespace, downloads: Downloads, report: ProgressReporter) -> None:
+        return
     out: Path = options.out
     stages = out / "stages"
     if not (out / CARD).exists():  # else it may be finished, and is only read

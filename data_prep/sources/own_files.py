@@ -29,20 +29,17 @@ def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Seque
     """Return the stage that reads sentence pairs: of each set, files source, target, source, target ..., and tables."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        reader = Reader(strict=True)
-        return {name: write_set(folder, name, languages, reader, _parts(of), report) for name, of in sets.items()}
+        reader, counts = Reader(strict=True), {}
+        for name, paths in sets.items():
+            rest = iter(paths)
+            forms = (("table", [path]) if is_table(path) else ("own", [path, next(rest)]) for path in rest)
+            parts = [Part(shown(files[0].name), form, files) for form, files in forms]
+            counts[name] = write_set(folder, name, languages, reader, parts, report)
+        return counts
 
     size = _plain_size(path for paths in sets.values() for path in paths)
     settings = {name: [[is_table(path), digest(path)] for path in paths] for name, paths in sets.items()}
     return FolderStage(stages / "read", read, {**settings, "languages": list(languages)}, size=size)
-
-
-def _parts(paths: Sequence[Path]) -> list[Part]:
-    rest = iter(paths)
-    return [
-        Part(shown(path.name), "table", [path]) if is_table(path) else Part(shown(path.name), "own", [path, next(rest)])
-        for path in rest
-    ]
 
 
 def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None) -> FolderStage:

@@ -87,7 +87,9 @@ def remarks(
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
         "equal to the reference but for spaces": lambda line, reference, source: (
-            line != reference and (words := line.split()) != reference.split() and "".join(words) == _glued(reference)
+            line != reference
+            and (words := line.split()) != reference.split()
+            and "".join(words) == "".join(reference.split())
         ),
         f"with something said {OFTEN} times or more in a row": _not_in_reference(_repeats),
         "with marks of subwords": _not_in_reference(_SUBWORDS.search),
@@ -116,10 +118,6 @@ def _is_outlier(line: str, reference: str, source: str | None) -> bool:
 
 def _count(lines: Sequence[str | int]) -> str:
     return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
-
-
-def _glued(line: str) -> str:
-    return "".join(line.split())
 
 
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:

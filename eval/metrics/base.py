@@ -62,7 +62,6 @@ class Metric(ABC):
     A corpus score is a function of sums of K numbers of each segment, its statistics: n-gram counts for BLEU, or the
     segment's score and 1 for a metric that is a mean. The score of a resampled corpus therefore needs no more than a
     sum of rows.
-
     """
 
     name: str  # as in --metrics, "chrf"

@@ -59,11 +59,17 @@ def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[
     """Return the short name and the files {name: path} of a model, a local folder or a name on the hub."""
     folder = Path(given).expanduser()
     short = folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
-    if not folder.exists():
+    problem = ""
+    if folder.exists():
+        missing = kind.missing_file(folder)
+        problem = f" is not {kind.what}: there is no {missing} in it" if missing else ""
+    elif _HUB_NAME.fullmatch(given):
         folder = _from_hub(given, kind, download)
-    elif missing := kind.missing_file(folder):
+    else:
+        problem = ": there is no such folder"
+    if problem:
         raise UsageError(
-            f"{given} is not {kind.what}: there is no {missing} in it. Give {option(kind.option)} a folder that holds "
+            f"{given}{problem}. Give {option(kind.option)} a folder that holds "
             f"{', '.join(' or '.join(names) for names in kind.needed)}, or a name on the hub."
         )
     return short, {name: folder / name for name in kind.files if (folder / name).is_file()}
@@ -71,10 +77,6 @@ def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[
 
 def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
     """Return the folder of a model in the hub's cache, to which it is downloaded if it is not whole there."""
-    if not _HUB_NAME.fullmatch(given):
-        raise UsageError(
-            f"{given}: there is no such folder. Give {option(kind.option)} a folder that exists, or a name on the hub."
-        )
     name = f"{kind.owner}/{given}" if kind.owner and "/" not in given else given
     found = _snapshot(name, kind, local_files_only=True)
     if found is None and download:

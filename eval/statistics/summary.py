@@ -73,7 +73,12 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         differences=differences,
         by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
         remarks=tuple(_remarks(texts, plan.lowercase)),
-        segments={run.metric.name: _segment_scores(run) for run in runs},
+        segments={
+            run.metric.name: {
+                name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()
+            }
+            for run in runs
+        },
     )
 
 
@@ -101,10 +106,6 @@ def _score(runs: Runs, variance: SeedVariance | None) -> Score:
     low, high = (found.low, found.high) if found else significance.interval(runs.means)
     values = tuple(runs.scores.tolist())
     return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
-
-
-def _segment_scores(run: MetricRun) -> dict[str, FloatArray]:
-    return {name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()}
 
 
 def _equal(some: Sequence[Lines], others: Sequence[Lines]) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import msgspec
 
-from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import reading, write_lines
 from posnet_fairseq.shared.schema import convert, read_json
 from posnet_fairseq.text.tokenizers import Tokenizer
@@ -18,7 +17,7 @@ CARD = "dataset.json"
 # Names of files in the dataset's folder: one for all languages, or one for each.
 FileNames = str | dict[str, str]
 _LARGEST = 2**24  # bytes; a real one has some thousands for each set and archive
-_WHAT, _ADVICE = "card of a dataset", "Make it again with posnet-prepare."
+WHAT, ADVICE = "card of a dataset", "Make it again with posnet-prepare."
 
 
 class DatasetCard(msgspec.Struct, omit_defaults=True):
@@ -57,9 +56,9 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
             there = path.exists()
         if not there:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        entries = read_json(path, dict[str, Any], _WHAT, _ADVICE, _LARGEST)
+        entries = read_json(path, dict[str, Any], WHAT, ADVICE, _LARGEST)
         known = {name: entries.pop(name) for name in cls.__struct_fields__ if name in entries}
-        card: Self = convert(known | {"unknown": entries}, cls, path, _WHAT, _ADVICE)
+        card: Self = convert(known | {"unknown": entries}, cls, path, WHAT, ADVICE)
         card.words = {name: msgspec.structs.replace(words, language=name) for name, words in card.words.items()}
         return card
 
@@ -74,11 +73,6 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
             del words["language"]  # the name of the entry
         entries |= entries.pop("unknown", {})
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])
-
-
-def bad_card(path: str | Path, reason: object) -> UsageError:
-    """Return the error of a card that cannot be used."""
-    return UsageError(f"{path} is no {_WHAT}: {reason}. {_ADVICE}")
 
 
 def _names(files: FileNames | None) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
-from posnet_fairseq.text.card import CARD, DatasetCard, bad_card
+from posnet_fairseq.text.card import ADVICE, CARD, WHAT, DatasetCard
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
 
@@ -75,7 +75,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
             "posnet-prepare made."
         ) from None
     except LookupError as error:
-        raise bad_card(path, error) from error
+        raise UsageError(f"{path} is no {WHAT}: {error}. {ADVICE}") from error
 
 
 def choose_pipeline(

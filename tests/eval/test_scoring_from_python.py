@@ -111,7 +111,7 @@ LINE = ["eine Zeile"]
         (LINE, {"workers": "x"}, "workers x: give 1 or more"),
         (LINE, {"cached_only": True}, "Run without cached_only."),
         (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache;"),
-        (LINE, {"metrics": "comet", "sources": LINE, "comet_model": "a/b/c"}, "Give comet_model a folder that exists"),
+        (LINE, {"metrics": "comet", "sources": LINE, "comet_model": "a/b/c"}, "Give comet_model a folder that holds"),
     ],
 )  # fmt: skip
 def test_errors_speak_of_arguments(hypotheses, options, expected):
