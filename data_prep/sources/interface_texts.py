@@ -211,9 +211,7 @@ def split_by_document(pairs: Iterable[Text]) -> dict[str, list[tuple[str, str]]]
     sets = {}
     for name, members in sources.items():
         fresh = sorted(source for source in members if _shape(source) not in seen)
-        # Of equally frequent translations, the first in alphabetical order.
-        ranked = (sorted(translations[source].items(), key=lambda item: (-item[1], item[0])) for source in fresh)
-        sets[name] = [(source, best) for source, ((best, _), *_) in zip(fresh, ranked, strict=True)]
+        sets[name] = [(source, _most_frequent(translations[source])) for source in fresh]
         seen.update(_shape(source) for source in fresh)
     return sets
 
@@ -226,3 +224,8 @@ def _bucket(text: str, count: int) -> int:
 def _shape(source: str) -> str:
     """Return a sentence in lower case, with equal digits and placeholders."""
     return _DIGITS.sub("0", _PLACEHOLDER.sub("{}", source.lower()))
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    """Return the most frequent entry; of several, the first in alphabetical order."""
+    return min(counts, key=lambda entry: (-counts[entry], entry))
