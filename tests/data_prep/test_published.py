@@ -166,16 +166,6 @@ def test_card_and_translation_agree_with_the_data(made):
         assert pipeline.decode(pieces) == words.join(words.split(line))
 
 
-@pytest.mark.parametrize("made", ["iwslt14.de-en"], indirect=True)
-def test_once_made_it_is_left_alone(made, server, capsys):
-    before = {path.name: path.stat().st_mtime_ns for path in made.out.iterdir() if path.is_file()}
-    server.requests.clear()
-    prepare.main([*made.arguments, "--merges", *made.merges])
-    assert "is up to date" in capsys.readouterr().err
-    assert not server.requests
-    assert before == {path.name: path.stat().st_mtime_ns for path in made.out.iterdir() if path.is_file()}
-
-
 @pytest.mark.parametrize("made", ["wmt18.en-zh"], indirect=True)
 @pytest.mark.thorough  # 9 s
 def test_text_that_needs_a_registration_is_used_where_it_is(made, tmp_path, capsys):

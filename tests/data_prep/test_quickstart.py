@@ -70,10 +70,6 @@ def test_cleaning(source, target, expected):
     assert list(Cleaner(other).sentence_pairs(source, target)) == []
 
 
-def test_chinese_words_are_counted_by_characters():
-    assert Cleaner("zh").words(("Open the door now", "打开大门 abc")) == (4, 1 + 4 / 1.6)
-
-
 def spelled(number):
     """A number in letters: sources that differ in digits only count as one."""
     return "".join(chr(97 + int(digit)) for digit in str(number))

@@ -11,7 +11,6 @@ import pytest
 import torch
 import yaml
 
-from posnet_eval.metrics import comet as implementation
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
 from posnet_fairseq.shared.errors import UsageError
@@ -80,18 +79,6 @@ def test_every_text_of_a_group_is_encoded_once(comet, monkeypatch):
     assert [len(group) for group in groups] == [30, 30, 17]
     assert sum(rows) == sum(map(len, texts))
     assert sum(rows) < 2 * len(SEGMENTS)  # translations of one source are in one group
-
-
-def test_batches_are_bounded(comet, monkeypatch):
-    monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
-    ours = metric(comet)
-    sizes, encode = [], ours.networks[0].get_sentence_embedding
-    monkeypatch.setattr(
-        ours.networks[0], "get_sentence_embedding", lambda ids, mask: sizes.append(ids.shape) or encode(ids, mask)
-    )
-    scores(ours, SEGMENTS)
-    assert all(rows == 1 or rows * columns <= 64 for rows, columns in sizes)
-    assert sizes[0][1] == max(columns for _, columns in sizes) == 126  # what the library truncates to
 
 
 class Payload:

@@ -115,12 +115,6 @@ def test_a_table_is_refused(data, capsys, name):
     assert f"{name} is a table: each line has a tab." in refused(capsys, *USUAL)
 
 
-def test_the_language_is_read_behind_other_endings(data, capsys):
-    write(data / "test.zh.sgm", sgml(CHINESE))
-    write(data / "output", CHINESE)
-    assert "tok:zh" in run(capsys, "--reference", "test.zh.sgm", "--system", "output").out
-
-
 # --- bad files: everything is said at once, and nothing is scored
 
 

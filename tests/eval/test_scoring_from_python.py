@@ -82,14 +82,6 @@ def test_rows_are_those_of_the_csv_and_of_a_data_frame():
     assert good[["difference", "p", "mark"]].values.tolist() == [[difference.value, difference.p, difference.arrow]]
 
 
-def test_progress_is_reported_if_asked_for(capfd, monkeypatch):
-    monkeypatch.setattr("posnet_fairseq.shared.progress.SHORT", 0)
-    score(OUTPUTS, REFERENCE, resamples=100)
-    assert capfd.readouterr().err == ""
-    score(OUTPUTS, REFERENCE, resamples=100, progress=True)
-    assert "test on test" in capfd.readouterr().err
-
-
 LINE = ["eine Zeile"]
 
 
