@@ -48,7 +48,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
-    """Add the options of sentence pairs."""
     files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
     valid = "files as for --train (or give --valid-every)"
     parser.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
@@ -63,7 +62,6 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
-    """Add the options of text of one language."""
     parser.add_argument("--train", required=True, type=a_path, help="text file, a sentence or paragraph a line")
     parser.add_argument("--valid", type=a_path, help="validation set (default, with --test: the end of --train)")
     parser.add_argument("--test", type=a_path, help="test set")
@@ -74,7 +72,6 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
-    """Add the options that change a recipe."""
     text = parser.add_argument_group("how text becomes tokens")
     text.add_argument("--subwords", choices=("bpe", "sentencepiece"), help=f"default: {recipe.subwords}")
     merges = "BPE merges: one number for both languages together, or one for each (default: "
@@ -97,12 +94,7 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse options of a command line that are wrong by themselves.
-
-    Raises:
-        UsageError: no dataset is named, a number is out of range, or the folder of the dataset has a name that fairseq
-            cannot be given.
-    """
+    """Refuse options of a command line that are wrong by themselves."""
     if not options.list and options.dataset is None:
         raise UsageError("name a dataset, or give --list to see all of them.")
     check_numbers(
@@ -114,17 +106,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
-    """Return the recipe of a command line.
-
-    Args:
-        options: options of the command line.
-        default: recipe whose settings the options change.
-        languages: source and target.
-        has_valid: whether the text has a validation set.
-
-    Raises:
-        UsageError: options contradict each other.
-    """
+    """Return the recipe of a command line."""
     names = ("subwords", "tokenizer", "lowercase", *LEAST)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
@@ -137,58 +119,52 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
     if "zh" not in languages:
         unread[f"{' and '.join(languages)}, only with Chinese (zh)"] = ("tokenizer",)
-    for what, without in unread.items():
-        for name in without:
-            if name in given:
-                raise UsageError(f"{flag(name)} has no meaning with {what}. Leave it out.")
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
     if given.get("lowercase") is False:
         given["lowercase_first"] = False
     chosen = replace(default, **given)
+    problems = [
+        f"{flag(name)} has no meaning with {what}. Leave it out."
+        for what, without in unread.items()
+        for name in without
+        if name in given
+    ]
     if len(chosen.merges) > 2:
-        numbers = " ".join(map(str, chosen.merges))
-        raise UsageError(f"--merges {numbers}: give one number, or one for each language.")
+        problems.append(f"--merges {' '.join(map(str, chosen.merges))}: give one number, or one for each language.")
     if chosen.min_length > chosen.max_length:
-        raise UsageError(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
+        problems.append(f"--min-length {chosen.min_length} is more than --max-length {chosen.max_length}.")
     if has_valid == (chosen.valid_every is not None):
-        raise UsageError(
+        problems.append(
             "a validation set comes from one place: give --valid FILES, or --valid-every 23 to take every 23rd pair of "
             "the training text; datasets that have one take neither."
         )
+    _refuse(problems)
     return chosen
 
 
 def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
-    """Return source and target language of sentence pairs: from the options, or from the suffixes of the first files.
-
-    Args:
-        options: options of the command line.
-        sets: files of each set.
-
-    Raises:
-        UsageError: a language is unknown, or files are not in pairs.
-    """
+    """Return source and target language of sentence pairs, of the options or the suffixes of the first files."""
     sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
     found = [_suffix(path) for path, _ in sides["train"]] or ["", ""]
     chosen = options.source_lang or found[0], options.target_lang or found[1]
+    problems = []
     for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
         letters = "{2,3}" if getattr(options, name) else "{2}"  # an ending of three letters may be txt, src or tok
         if not re.fullmatch(f"[a-z]{letters}", language) or language in ("zho", "chi", "cmn"):
-            raise UsageError(
-                f"{flag(name)} {language}".rstrip()
-                + ": give a code of two or three letters, such as de or gsw, zh for "
-                "Chinese. Without it, the files' endings are taken if they have two letters."
+            problems.append(
+                f"{f'{flag(name)} {language}'.rstrip()}: give a code of two or three letters, such as de or gsw, zh "
+                "for Chinese. Without it, the files' endings are taken if they have two letters."
             )
     if chosen[0] == chosen[1]:
-        raise UsageError(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
-    for name, files in sides.items():
-        for path, side in files:
-            if _suffix(path) == chosen[1 - side]:
-                place = ("source", "target")[side]
-                raise UsageError(
-                    f"--{name}: {path} stands for the {place}, {chosen[side]}, and ends in {chosen[1 - side]}."
-                )
+        problems.append(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
+    problems += [
+        f"--{name}: {path} stands for the {('source', 'target')[side]}, {chosen[side]}, and ends in {chosen[1 - side]}."
+        for name, files in sides.items()
+        for path, side in files
+        if _suffix(path) == chosen[1 - side]
+    ]
+    _refuse(problems)
     return chosen
 
 
@@ -206,6 +182,12 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
             f"--{name} has {len(paths)} files that are not in pairs. Give SOURCE TARGET [SOURCE TARGET ...], or "
             "tables, *.tsv."
         )
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    """Refuse a command line that has problems, by the first of them."""
+    if problems:
+        raise UsageError(problems[0])
 
 
 def _suffix(path: Path) -> str:

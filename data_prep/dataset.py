@@ -15,37 +15,22 @@ FURTHER_TESTS = ("test1", "test2")  # fairseq's names of a second and third test
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of how text becomes tokens. Most are also options of posnet-prepare.
+    """Settings of how text becomes tokens, those of :class:`posnet_fairseq.text.tokenizers.Tokenizer` among them."""
 
-    Args:
-        tokenizer: tokenizer of Chinese, ``jieba`` or ``characters``; other languages are tokenized as Moses does.
-        normalise, split_hyphens, lowercase, lowercase_first: settings of
-            :class:`posnet_fairseq.text.tokenizers.Tokenizer`.
-        straighten_apostrophes: setting of the tokenizer, applied to the test set and to text to be translated only.
-        clean: unit in which the lengths of training pairs are limited: ``words``, before the split and subwords, or
-            ``pieces``, after them; None: pairs are not limited.
-        min_length, max_length: numbers of units that each side may have.
-        max_ratio: largest number of units of one side per unit of the other.
-        valid_every: every N-th pair goes to the validation set; None: the corpus has a validation set.
-        subwords: ``bpe``, or ``sentencepiece``, which splits plain text.
-        merges: number of BPE merges learnt jointly, or one number for each language.
-        pieces: vocabulary size of sentencepiece.
-    """
-
-    tokenizer: str = "jieba"
+    tokenizer: str = "jieba"  # of Chinese, or "characters"; other languages are tokenized as Moses does
     normalise: bool = False
     split_hyphens: bool = True
-    straighten_apostrophes: bool = False
+    straighten_apostrophes: bool = False  # of the test set and of text to be translated only
     lowercase: bool = False
     lowercase_first: bool = False
-    clean: str | None = "pieces"
-    min_length: int = 1
+    clean: str | None = "pieces"  # unit of the limits of training pairs; or "words", before the split; None: no limits
+    min_length: int = 1  # units that each side may have
     max_length: int = 250
-    max_ratio: float = 1.5
-    valid_every: int | None = None
-    subwords: str = "bpe"
-    merges: tuple[int, ...] = (10_000,)
-    pieces: int = 32_000
+    max_ratio: float = 1.5  # units of one side per unit of the other, at most
+    valid_every: int | None = None  # every N-th pair goes to the validation set; None: the corpus has one
+    subwords: str = "bpe"  # or "sentencepiece", which splits plain text
+    merges: tuple[int, ...] = (10_000,)  # of BPE, learnt jointly, or a number for each language
+    pieces: int = 32_000  # of sentencepiece
 
 
 # For interface texts and text of one language.
@@ -54,23 +39,14 @@ SMALL_TEXT = Recipe(subwords="sentencepiece", pieces=3000, clean=None)
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(abc.ABC):
-    """A dataset that can be downloaded.
-
-    Attributes:
-        languages: source and target, two-letter codes.
-        recipe: how it is prepared.
-        pairs: numbers of pairs of its sets in the literature; of others, of the training set.
-        title: a few words for the list of datasets.
-        test_sets: what each of several test sets consists of.
-        size: of models that are trained on it, unless another is given.
-    """
+    """A dataset that can be downloaded, and how it is read and prepared."""
 
     languages: tuple[str, str]
     recipe: Recipe
-    pairs: Mapping[str, int]
-    title: str
-    test_sets: dict[str, str] | None = None
-    size: str = "tiny"
+    pairs: Mapping[str, int]  # of each set in the literature, else of the training set
+    title: str  # a few words for the list of datasets
+    test_sets: dict[str, str] | None = None  # what each of several test sets consists of
+    size: str = "tiny"  # of models that are trained on it, unless another is given
 
     @property
     @abc.abstractmethod
@@ -79,12 +55,7 @@ class Dataset(abc.ABC):
 
     @abc.abstractmethod
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
-        """Return the stage that writes its plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
-
-        Args:
-            stages: folder of all stages.
-            downloads: has the files, or downloads them.
-        """
+        """Return the stage that writes its plain text to files SET.LANGUAGE, with a ``lines`` count for each set."""
 
     def lacks(self, downloads: Downloads) -> str:
         """Return a sentence about text that is missing and cannot be downloaded, "" if there is none."""

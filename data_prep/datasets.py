@@ -1,7 +1,7 @@
 """The table of datasets that can be downloaded. Those of PosNet's paper are prepared as its Table 1 says."""
 
 from posnet_data_prep.dataset import SMALL_TEXT, Dataset, Recipe
-from posnet_data_prep.sources.debian import PackageDescriptions, Study
+from posnet_data_prep.sources.debian import PackageDescriptions
 from posnet_data_prep.sources.interface_texts import InterfaceTexts
 from posnet_data_prep.sources.published import Corpus, Published
 
@@ -117,7 +117,8 @@ DATASETS: dict[str, Dataset] = {
         )
         for target, pairs in (("de", 25_357), ("fr", 40_634))
     },
-    "study.en-de": Study(
+    "study.en-de": PackageDescriptions(
+        with_interface_texts=True,
         languages=("en", "de"),
         recipe=_PARAGRAPHS,
         pairs={"train": 50_777},

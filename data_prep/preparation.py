@@ -8,7 +8,7 @@ from pathlib import Path
 from posnet_data_prep import command_line
 from posnet_data_prep.dataset import SETS, SMALL_TEXT, Recipe
 from posnet_data_prep.datasets import DATASETS
-from posnet_data_prep.pipeline.vocabulary import Vocabulary
+from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Download
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_files import own_pairs, own_text
@@ -19,42 +19,23 @@ from posnet_fairseq.text.card import DatasetCard
 
 @dataclass
 class Preparation:
-    """A dataset to prepare.
+    """A dataset to prepare."""
 
-    Attributes:
-        read: the stage that reads the text.
-        languages: source and target, or the suffix of text of one language.
-        recipe: how text becomes tokens.
-        card: of the dataset, with what is known of its origin.
-        like: the vocabulary to use; None: one is learnt.
-        files: that must be downloaded.
-        note: a sentence for the user.
-        pairs: number of pairs of each set in the literature, if the result should equal it.
-    """
-
-    read: FolderStage
-    languages: tuple[str, ...]
+    read: FolderStage  # the stage that reads the text
+    languages: tuple[str, ...]  # source and target, or the suffix of text of one language
     recipe: Recipe
-    card: DatasetCard
-    like: Vocabulary | None = None
-    files: Sequence[Download] = ()
-    note: str = ""
-    pairs: Mapping[str, int] = field(default_factory=dict)
+    card: DatasetCard  # with what is known of its origin
+    like: Vocabulary | None = None  # to use, instead of learning one
+    files: Sequence[Download] = ()  # that must be downloaded
+    note: str = ""  # a sentence for the user
+    pairs: Mapping[str, int] = field(default_factory=dict)  # of each set, which the result should have
 
 
 def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:
-    """Return what the options of a command line ask for, with stages in a folder.
-
-    Raises:
-        UsageError: the options contradict each other, or a file is missing.
-    """
+    """Return what the options of a command line ask for, with stages in a folder."""
     card = DatasetCard(dataset=options.dataset)
-    if options.dataset == "corpus":
-        return _of_corpus(options, stages, card)
-    if options.dataset == "text":
-        files = [path for path in (options.train, options.valid, options.test) if path]
-        read = own_text(stages, files, "txt", options.shuffle)
-        return Preparation(read, ("txt",), replace(SMALL_TEXT, pieces=options.pieces), card)
+    if own := _OWN.get(options.dataset):
+        return own(options, stages, card)
     dataset = DATASETS[options.dataset]
     recipe = command_line.recipe(options, dataset.recipe, dataset.languages, dataset.recipe.valid_every is None)
     card.test_sets = dataset.test_sets
@@ -66,7 +47,6 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
 
 
 def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
-    """Return the preparation of the user's own sentence pairs."""
     sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
     languages = command_line.languages(options, sets)
     recipe = command_line.recipe(options, Recipe(), languages, "valid" in sets)
@@ -74,3 +54,12 @@ def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> 
     card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}
     recipe = replace(recipe, subwords=like.subwords) if like else recipe
     return Preparation(own_pairs(stages, sets, languages), languages, recipe, card, like)
+
+
+def _of_text(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
+    files = [path for path in (options.train, options.valid, options.test) if path]
+    read = own_text(stages, files, "txt", options.shuffle)
+    return Preparation(read, ("txt",), replace(SMALL_TEXT, pieces=options.pieces), card)
+
+
+_OWN = {"corpus": _of_corpus, "text": _of_text}  # files of the user's own

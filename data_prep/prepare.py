@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import functools
 import os
 import signal
 import sys
@@ -21,7 +20,6 @@ from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_stdout
-from posnet_fairseq.shared.processes import die_with_parent
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
@@ -38,12 +36,7 @@ def main(options: argparse.Namespace) -> None:
     downloads = Downloads(options.downloads, getattr(options, "mirror", None), report)
     if options.list:
         show_datasets(downloads)
-    else:
-        _prepare(options, downloads, report)
-
-
-def _prepare(options: argparse.Namespace, downloads: Downloads, report: ProgressReporter) -> None:
-    """Prepare a dataset, or show what is to be done for it."""
+        return
     out: Path = options.out
     stages = out / "stages"
     if not (out / CARD).exists():  # else it may be finished, and is only read
@@ -69,7 +62,6 @@ def _prepare(options: argparse.Namespace, downloads: Downloads, report: Progress
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    _end_children_with_this_process()
     with exclusive_lock(stages) as lock, _ended_by_interrupts():
         run(pipeline.text, report, lock)  # its files are published, too
         run(pipeline.goal, report, lock)
@@ -85,17 +77,6 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
         for path in given if isinstance(given, list) else [given]:
             if Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
-
-
-@functools.cache  # a hook cannot be taken back, and one is enough
-def _end_children_with_this_process() -> None:
-    """Let forked processes end when this one is killed: a run that continues must be alone in its folder."""
-
-    def in_child() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process ends them
-        die_with_parent(os.getppid())
-
-    os.register_at_fork(after_in_child=in_child)
 
 
 @contextlib.contextmanager

@@ -10,17 +10,16 @@ from pathlib import Path
 from rich.console import Console
 
 from posnet_eval.inputs.loading import load
-from posnet_eval.inputs.plan import RESAMPLES, SEED, TRIALS, Text, plan_of_one_test_set
+from posnet_eval.inputs.plan import RESAMPLES, RUNNING, SEED, SETTINGS, TRIALS, Text, plan_of_one_test_set
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.scoring import compare
-from posnet_fairseq.shared.errors import UsageError, flag, name_arguments
-from posnet_fairseq.shared.processes import check_workers
+from posnet_fairseq.shared.errors import UsageError, called_from_python
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SYSTEM = "system"  # name of a single system without one
 _LINE = re.compile(r"[^\n\0\ud800-\udfff]*")
-_RENAMED = {"--source": "sources", "--reference": "references", "--system": "hypotheses"}
+_RENAMED = {"source": "sources", "reference": "references", "system": "hypotheses"}  # options as arguments
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,36 +91,19 @@ def score(
     Raises:
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
-    try:
-        check_workers(workers)
+    given = locals()
+    settings = {name: given[name] for name in (*SETTINGS, *RUNNING)}
+    with called_from_python(**_RENAMED):
+        settings |= {"metrics": _names(metrics), "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(
             _outputs(hypotheses),
             () if references is None else _texts(references, "references"),
             None if sources is None else _text(sources, "sources"),
             test_set,
             language_pair,
-            metrics=_names(metrics),
-            test=test,
-            resamples=resamples,
-            trials=trials,
-            seed=seed,
-            lowercase=lowercase,
-            tokenize=tokenize,
-            bleurt_model=bleurt_model,
-            comet_model=comet_model,
-            comet_encoder=comet_encoder,
-            **({} if baseline is None else {"baselines": _names(baseline)}),
+            **settings | ({} if baseline is None else {"baselines": _names(baseline)}),
         )
-        texts, place = load(plan, skip_missing), None if cache is None else Path(cache)
-        comparison = compare(plan, texts, place, ProgressReporter(not progress), workers, cpu, cached_only)
-    except UsageError as error:
-        raise UsageError(name_arguments(str(error), arguments_of_options())) from error.__cause__
-    return Result(**vars(comparison))
-
-
-def arguments_of_options() -> dict[str, str]:
-    """Return {option of posnet-score: argument of :func:`score`}."""
-    return _RENAMED | {flag(name): name for name in score.__kwdefaults__ or ()}
+        return Result(**vars(compare(plan, load(plan), ProgressReporter(not progress))))
 
 
 def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
@@ -132,7 +114,6 @@ def _outputs(hypotheses: object) -> dict[str, tuple[Text, ...]]:
 
 
 def _names(given: object) -> tuple[str, ...]:
-    """Return one or several names."""
     return tuple(map(str, given)) if isinstance(given, Iterable) and not isinstance(given, str) else (str(given),)
 
 

@@ -1,36 +1,157 @@
 """posnet-score: scores of many systems by several metrics, and which of their differences are significant."""
 
+import argparse
 import itertools
-from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from posnet_eval.command_line import make_parser, plan_of
+from posnet_eval.inputs import plan as plans
+from posnet_eval.inputs.configuration import read_plan
 from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
+from posnet_eval.metrics import METRICS
+from posnet_eval.metrics.base import MetricOptions
 from posnet_eval.report.data import as_json
 from posnet_eval.report.publish import check, publish
 from posnet_eval.report.tables import show
+from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.files import check_stdout
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.files import a_path, check_stdout
+from posnet_fairseq.shared.processes import cores
+from posnet_fairseq.shared.progress import ProgressReporter, shown
+
+_TEST_SET = ("source", "reference", "test_set", "language_pair", "system")  # options that a configuration file replaces
+
+
+def _plan_of(options: argparse.Namespace) -> Plan:
+    beside = [flag(name) for name in _TEST_SET if getattr(options, name)]
+    if options.config and beside:
+        raise UsageError(f"{', '.join(beside)} beside --config: put it into {options.config}, or leave --config out.")
+    if options.config:
+        plan = read_plan(options.config)
+    else:
+        outputs, references = _outputs(options.system or ()), tuple(options.reference or ())
+        plan = plans.plan_of_one_test_set(outputs, references, options.source, options.test_set, options.language_pair)
+    # Flags have precedence over the file.
+    given = {name: getattr(options, name) for name in (*plans.SETTINGS, *plans.RUNNING)}
+    if options.baseline or options.baseline2:
+        first = options.baseline or next(iter(plan.baselines), None)
+        given["baselines"] = tuple(name for name in (first, options.baseline2) if name)
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of posnet-score's options."""
+    parser = argparse.ArgumentParser(
+        prog="posnet-score",
+        description="Score systems on test sets and test which differences are significant. Statistics are cached: an "
+        "interrupted run continues where it stopped.",
+    )
+    parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
+    parser.add_argument("--source", type=a_path, help="source text, which COMET needs")
+    parser.add_argument("--reference", type=a_path, nargs="+", help="reference translation, or several")
+    parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
+    parser.add_argument(
+        "-l", "--language-pair", help="as en-de (default: two-letter endings of --source and --reference)"
+    )
+    parser.add_argument(
+        "--system",
+        nargs="+",
+        metavar="NAME=FILE[,FILE]",
+        help="outputs: plain text or a log of fairseq-generate; several files are runs (seeds) of a system",
+    )
+    parser.add_argument("--baseline", help="system that † marks differences from (default: the first)")
+    parser.add_argument("--baseline2", help="system that ‡ marks differences from")
+    parser.add_argument("--metrics", type=_names, help=f"names, of {','.join(METRICS)} (default: bleu,chrf)")
+    parser.add_argument("--out", type=a_path, help="folder for the report: HTML, Markdown, LaTeX, CSV, TSV and JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
+    parser.add_argument("--latex-intervals", action="store_true", help="show 95%% intervals in the LaTeX table, too")
+    tests = ", ".join(f"{name}: {text}" for name, text in plans.TESTS.items())
+    parser.add_argument(
+        "--test",
+        choices=plans.TESTS,
+        help=f"{tests}; both over sentences only, with sacreBLEU's p (default: over sentences and seeds if a system "
+        "has several runs, else bs)",
+    )
+    for name, default, what in (
+        ("resamples", plans.RESAMPLES, "resamples of the bootstrap"),
+        ("trials", plans.TRIALS, "trials of approximate randomization"),
+    ):
+        parser.add_argument(f"--{name}", type=int, help=f"number of {what} (default: {default})")
+    parser.add_argument("--seed", type=int, help=f"seed of both tests (default: {plans.SEED}, sacreBLEU's)")
+    parser.add_argument("-lc", "--lowercase", action="store_true", default=None, help="compare lowercased text")
+    parser.add_argument("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the target language)")
+    defaults = MetricOptions()
+    for name in plans.MODELS[:2]:
+        text = f"name on the Hugging Face hub, or folder (default: {getattr(defaults, name)})"
+        parser.add_argument(flag(name), metavar="MODEL", help=text)
+    parser.add_argument(
+        "--comet-encoder",
+        metavar="FOLDER",
+        help="folder with tokenizer and configuration of COMET's encoder (default: from the hub)",
+    )
+    parser.add_argument("--skip-missing", action="store_true", help="leave out systems whose files are missing")
+    parser.add_argument(
+        "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
+    )
+    parser.add_argument("--cache", type=a_path, help=f"file of cached statistics (default: {default_path()})")
+    parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
+    parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:
+    """Return {name: files}. Systems given without names get those that :func:`_distinct_names` makes of their files."""
+    named: list[tuple[str, list[str]]] = []
+    for text in given:
+        name, equals, files = text.partition("=")
+        if not equals or Path(text).exists():
+            name, files = "", text
+        named.append((name, [files] if Path(files).exists() else files.split(",")))
+    names = iter(_distinct_names([Path(files[0]) for name, files in named if not name]))
+    outputs = {shown(name or next(names)): tuple(map(Path, files)) for name, files in named}
+    if not outputs or len(outputs) < len(named) or not all(all(files) for _, files in named):
+        raise UsageError(
+            f"{' '.join(['--system', *given])}: give systems as NAME=FILE, or with several runs NAME=FILE,FILE, each "
+            "with a name of its own; or --config FILE."
+        )
+    return outputs
+
+
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return the last parts of each path, without suffix: as few as make all names different."""
+    for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
+        names = ["/".join([*path.parts[:-1], path.stem or "/"][-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
 
 
 @command
 @parsed_by(make_parser)
-def main(options: Namespace) -> None:
+def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-score."""
-    plan = plan_of(options)
+    plan = _plan_of(options)
     report = ProgressReporter()
-    texts = load(plan, options.skip_missing)
+    texts = load(plan)
     if options.out:
-        check(options.out, _inputs(options, plan))
+        files = [options.config]
+        for test_set in plan.test_sets:
+            files += [test_set.source, *test_set.references, *itertools.chain(*test_set.outputs.values())]
+        check(options.out, [path for path in files if isinstance(path, Path)])
     else:
         check_stdout()
-    result = compare(plan, texts, options.cache, report, options.workers, options.cpu, options.cached_only)
+    result = compare(plan, texts, report)
     try:
         if options.out:  # first: perhaps nobody reads what is printed
             publish(result, options.out, options.latex_intervals)
@@ -41,11 +162,3 @@ def main(options: Namespace) -> None:
             show(result, Console(highlight=False))
     if options.out:
         report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json, segments.tsv)")
-
-
-def _inputs(options: Namespace, plan: Plan) -> list[Path]:
-    """Return the paths of all files that are read."""
-    files = [options.config]
-    for test_set in plan.test_sets:
-        files += [test_set.source, *test_set.references, *itertools.chain(*test_set.outputs.values())]
-    return [path for path in files if isinstance(path, Path)]

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from posnet_data_prep.pipeline.clean import DROPPED, Limits
+from posnet_data_prep.dataset import Recipe
+from posnet_data_prep.pipeline.clean import DROPPED, fault
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
 from posnet_fairseq.text.subwords import Subwords
 
@@ -15,35 +16,23 @@ NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
 
 
 class Segmenter:
-    """Splits rows of words into subwords.
-
-    Args:
-        languages: source and target, or the one language.
-        subwords: subwords of each language.
-        limits: limits on training pairs; None: all are kept.
-        sets: sets that the training text is divided into.
-    """
+    """Splits rows of words into subwords."""
 
     def __init__(
-        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Limits | None, sets: Sequence[str]
+        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Recipe | None, sets: Sequence[str]
     ) -> None:
         self._languages, self._subwords, self._limits, self._sets = languages, subwords, limits, sets
 
-    def segment(self, rows: Rows, limits: Limits | None = None) -> tuple[Columns, Counter[str]]:
-        """Return columns of plain text and of subwords, and their counts.
-
-        Args:
-            rows: plain text of each language, then words of each language.
-            limits: limits on the pairs; None: all are kept.
-        """
+    def segment(self, rows: Rows, limits: Recipe | None = None) -> tuple[Columns, Counter[str]]:
+        """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words."""
         kept: list[tuple[str, ...]] = []
         dropped: Counter[str] = Counter()
         width = len(self._languages)
         for row in rows:
             tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
-            fault = limits.fault(*tokens) if limits else None
-            if fault:
-                dropped[f"{DROPPED}{fault}"] += 1
+            problem = fault(limits, *tokens) if limits else None
+            if problem:
+                dropped[f"{DROPPED}{problem}"] += 1
             else:
                 kept.append((*row[:width], *tokens))
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
@@ -51,11 +40,7 @@ class Segmenter:
         return columns, count_tokens(self._languages, columns[width:]) + dropped + Counter({NOT_NFC: odd})
 
     def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
-        """Return columns of plain text and of subwords of each set in turn, and their counts as ``SET, WHAT``.
-
-        Args:
-            rows: name of the set, plain text of each language, words of each language.
-        """
+        """Return columns of each set in turn, and counts as ``SET, WHAT``; rows begin with the name of their set."""
         columns: Columns = []
         counts: Counter[str] = Counter()
         for name in self._sets:
@@ -71,11 +56,7 @@ def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_repeated(sets: Mapping[str, Sequence[Path]]) -> dict[str, int]:
-    """Return the number of lines of each other set that are in the training set, too, in all languages; without zeros.
-
-    Args:
-        sets: files of each set. The training set, which may be large, is not held in memory.
-    """
+    """Return how many lines of each other set the training set, which may be large, has too; without zeros."""
     with ExitStack() as stack:
         rows = {
             name: zip(*(stack.enter_context(open(path, "rb")) for path in paths), strict=True)

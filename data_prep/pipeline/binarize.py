@@ -25,17 +25,7 @@ def binarize(
     bar: Bar,
     dictionaries: Sequence[Path] = (),
 ) -> None:
-    """Run fairseq-preprocess.
-
-    Args:
-        folder: folder of its files; files of an interrupted run are removed.
-        prefixes: path of the text of each set, without the language.
-        languages: source and target; none if there is one text, which the path names.
-        joined: use one dictionary for both languages.
-        workers: number of processors to use.
-        bar: shows progress in bytes.
-        dictionaries: of source and target, instead of new ones.
-    """
+    """Run fairseq-preprocess on ``PREFIX.LANGUAGE`` of each set; without languages, a prefix is a file."""
     from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
 
     merge_large_indexes()  # before the next imports: with its module fairseq is imported without scikit-learn
@@ -78,7 +68,6 @@ def _preprocess(arguments: list[str]) -> None:
 
 
 def _binary_bytes(folder: Path) -> int:
-    """Return the bytes of all binary files of a folder."""
     total = 0
     for path in folder.glob("*.bin"):
         with contextlib.suppress(FileNotFoundError):  # fairseq removes the parts that it has merged

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
+from posnet_data_prep.dataset import Recipe
 from posnet_fairseq.shared.progress import Bar
 
 LONGEST_WORD = 1000  # characters
@@ -13,29 +13,16 @@ DROPPED = "dropped, "  # beginning of the name of a count, in front of the reaso
 BETWEEN_REPORTS = 10_000  # lines
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits that a training pair must keep.
-
-    Args:
-        min_length, max_length: numbers of tokens that each side may have.
-        max_ratio: largest number of tokens of one side per token of the other.
-    """
-
-    min_length: int
-    max_length: int
-    max_ratio: float
-
-    def fault(self, source: str, target: str) -> str | None:
-        """Return the limit that a pair of tokens between spaces breaks: empty, length, ratio, word, or None."""
-        shorter, longer = sorted(len(side.split()) for side in (source, target))
-        if shorter == 0:
-            return "empty"
-        if shorter < self.min_length or longer > self.max_length:
-            return "length"
-        if longer > self.max_ratio * shorter:
-            return "ratio"
-        return "word" if has_overlong_word(source, target) else None
+def fault(recipe: Recipe, source: str, target: str) -> str | None:
+    """Return the limit that a pair of tokens between spaces breaks: empty, length, ratio, word, or None."""
+    shorter, longer = sorted(len(side.split()) for side in (source, target))
+    if shorter == 0:
+        return "empty"
+    if shorter < recipe.min_length or longer > recipe.max_length:
+        return "length"
+    if longer > recipe.max_ratio * shorter:
+        return "ratio"
+    return "word" if has_overlong_word(source, target) else None
 
 
 def has_overlong_word(*lines: str) -> bool:
@@ -52,23 +39,11 @@ def dropped_pairs(*counts: Mapping[str, int]) -> dict[str, int]:
     return dict(found)
 
 
-def split(
-    texts: Sequence[Path], destinations: Path, every: int | None, clean: str | None, limits: Limits, bar: Bar
-) -> dict[str, int]:
+def split(texts: Sequence[Path], destinations: Path, recipe: Recipe, bar: Bar) -> dict[str, int]:
     """Write the set of each training pair to a file, a line for each: ``train``, ``valid``, or ``-`` if it is dropped.
 
-    Args:
-        texts: words of each language, a pair a line.
-        destinations: file to write.
-        every: every N-th pair goes to the validation set; pairs that are dropped by ``words`` do not count. None: there
-            is a validation set already.
-        clean: unit of the limits. Pairs are limited here by ``words``; if it is ``pieces``, only pairs with an overlong
-            word are dropped here.
-        limits: limits on pairs.
-        bar: shows progress in lines.
-
-    Returns:
-        Number of pairs that were ``read``, and by destination.
+    Every N-th pair goes to the validation set; pairs dropped by their ``words`` do not count. To be cleaned by
+    ``pieces``, only pairs with an overlong word are dropped here. Return the numbers of pairs ``read`` and of each set.
     """
     counts, number = Counter(read=0, train=0), 0
     with ExitStack() as stack:
@@ -79,14 +54,14 @@ def split(
             if counts["read"] % BETWEEN_REPORTS == 0:
                 bar.move_to(counts["read"])
             lines = [line.decode() for line in row]
-            fault = None
-            if clean == "words":
-                fault = limits.fault(*lines)
-            elif clean and has_overlong_word(*lines):
-                fault = "word"
-            number += not (fault and clean == "words")
-            name = f"{DROPPED}{fault}" if fault else "valid" if every and number % every == 0 else "train"
-            counts[name] += 1
-            file.write("-\n" if fault else f"{name}\n")
+            problem = None
+            if recipe.clean == "words":
+                problem = fault(recipe, *lines)
+            elif recipe.clean and has_overlong_word(*lines):
+                problem = "word"
+            number += not (problem and recipe.clean == "words")
+            name = "valid" if recipe.valid_every and number % recipe.valid_every == 0 else "train"
+            counts[f"{DROPPED}{problem}" if problem else name] += 1
+            file.write("-\n" if problem else f"{name}\n")
         bar.move_to(counts["read"])
     return dict(counts)

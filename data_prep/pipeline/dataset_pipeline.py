@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,14 @@ from msgspec import structs
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
 from posnet_data_prep.pipeline.binarize import binarize
-from posnet_data_prep.pipeline.clean import DROPPED, Limits, dropped_pairs, split
+from posnet_data_prep.pipeline.clean import DROPPED, dropped_pairs, split
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
 from posnet_data_prep.pipeline.subwords import MODEL, count_words, learn_merges, learn_pieces, subword_files
-from posnet_data_prep.pipeline.vocabulary import Vocabulary
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
+from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.subwords import Merges, SentencePieces
 from posnet_fairseq.text.tokenizers import Tokenizer
 
@@ -28,23 +28,47 @@ DESTINATIONS = "train.sets"  # a line for each training pair: its set, or - if i
 Counts = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Vocabulary:
+    """How the text of another dataset became tokens and numbers, for text of the same languages."""
+
+    subwords: str  # "bpe" or "sentencepiece"
+    tokenizers: list[Tokenizer]  # of source and target, as the dictionaries
+    subword_files: dict[str, str]  # name of the file of each language
+    merges: list[Path]  # these files
+    dictionaries: list[Path]
+
+    @classmethod
+    def read(cls, folder: Path, languages: Sequence[str]) -> "Vocabulary":
+        """Return the vocabulary of a dataset that posnet-prepare has made."""
+        try:
+            card = DatasetCard.read(folder)
+        except FileNotFoundError:
+            card = DatasetCard()
+        files = card.bpe_codes or card.sentencepiece_model or ""
+        names = files if isinstance(files, dict) else dict.fromkeys(languages, files)
+        merges = [folder / name for name in dict.fromkeys(names.values())]
+        dictionaries = [folder / f"dict.{language}.txt" for language in languages]
+        missing = [path.name for path in (*merges, *dictionaries) if not path.is_file()]
+        problem = f"lacks {missing[0]}" if missing else ""
+        if card.source_lang and (card.source_lang, card.target_lang) != tuple(languages):
+            problem = f"is from {card.source_lang} to {card.target_lang}"
+        elif not set(languages) <= card.words.keys() & names.keys():
+            problem = "has no card that says how text became tokens"
+        if problem:
+            raise UsageError(
+                f"--like {folder}: give the folder of a whole dataset of posnet-prepare from {' to '.join(languages)}. "
+                f"This one {problem}."
+            )
+        kind = "bpe" if card.bpe_codes else "sentencepiece"
+        return cls(kind, [card.words[language] for language in languages], names, merges, dictionaries)
+
+
 class DatasetPipeline:
-    """The stages of a dataset after the one that reads its text.
+    """The stages of a dataset after the one that reads its text, by a recipe or with the vocabulary of another dataset.
 
-    Args:
-        read: the stage that writes plain text to files SET.LANGUAGE, with a ``lines`` count for each set.
-        languages: source and target, two-letter codes; for text of one language, the suffix of its files.
-        recipe: settings of the stages.
-        processes: number of processes.
-        like: the vocabulary to use, instead of learning one.
-
-    Attributes:
-        read, split, learnt: stages.
-        text: the stage whose files SET.LANGUAGE and SET.bpe.LANGUAGE are the sets before they become binary.
-        goal: the last stage.
-        stages: all stages, in order.
-        tokenizers: of each language.
-        subword_files: name of the file of subwords of each language.
+    The stage ``text`` has files SET.LANGUAGE and SET.bpe.LANGUAGE, the sets before they become binary; ``goal`` is the
+    last stage.
     """
 
     def __init__(
@@ -59,7 +83,6 @@ class DatasetPipeline:
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
         self.subword_files = like.subword_files if like else subword_files(languages, recipe)
         self._joined = len(set(self.subword_files.values())) == 1
-        self._limits = Limits(recipe.min_length, recipe.max_length, recipe.max_ratio)
 
         def stage(
             name: str,
@@ -78,7 +101,7 @@ class DatasetPipeline:
             for name, value in structs.asdict(of).items()
             if value or name != "lowercase_first"  # a later setting: datasets made before it need not be made again
         }
-        limits = asdict(self._limits)
+        limits = {name: getattr(recipe, name) for name in ("min_length", "max_length", "max_ratio")}
         size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
         package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
         dictionaries: Counts = {"joined": self._joined}
@@ -97,15 +120,12 @@ class DatasetPipeline:
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
-        """Return the files of a set in a folder."""
         return [folder / f"{name}.{language}" for language in self.languages]
 
     def _sets(self) -> list[str]:
-        """Return the sets that the text was read from."""
         return [name for name in (*SETS, *FURTHER_TESTS) if self._paths(self.read.folder, name)[0].exists()]
 
     def _lines(self, name: str) -> int:
-        """Return the number of lines of a set that was read."""
         return int(self.read.counts[name]["lines"])
 
     def _map(
@@ -143,8 +163,7 @@ class DatasetPipeline:
     def _divide(self, folder: Path, report: ProgressReporter) -> Counts:
         texts = self._paths(self._tokenized.folder, "train")
         with report.stage("split", total=self._lines("train")) as bar:
-            recipe = self.recipe
-            return split(texts, folder / DESTINATIONS, recipe.valid_every, recipe.clean, self._limits, bar)
+            return split(texts, folder / DESTINATIONS, self.recipe, bar)
 
     def _learn(self, folder: Path, report: ProgressReporter) -> Counts:
         if self._like:
@@ -173,7 +192,7 @@ class DatasetPipeline:
 
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
         divided = ["train", "valid"] if self.recipe.valid_every else ["train"]
-        limits = self._limits if self.recipe.clean == "pieces" else None
+        limits = self.recipe if self.recipe.clean == "pieces" else None
         kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
         subwords = {name: kind(self.learnt.folder / name) for name in set(self.subword_files.values())}
         segmenter = Segmenter(

@@ -32,23 +32,18 @@ def map_lines(
     bar: Bar,
     resume: Path | None = None,
 ) -> Counter[str]:
-    """Write files that a function makes of the lines of files. The output does not depend on the number of processes.
+    """Write files that a function makes of the lines of files; return the sum of the counts, as they first appear.
 
-    Args:
-        function: function from rows of source lines to columns of target lines and counts. It need not be picklable:
-            the processes inherit it.
-        sources: UTF-8 files with equal numbers of lines.
-        targets: files to write.
-        processes: number of processes; with 1, this process does the work.
-        bar: shows progress in lines of a source.
-        resume: file of notes from which an interrupted run continues; None: start with the first line.
-
-    Returns:
-        Sum of the counts, with keys in the order of their first appearance.
-
-    Raises:
-        UsageError: a process was killed, or the sources have different numbers of lines.
+    The output does not depend on the number of processes. The function is inherited by them, not pickled.
+    ``resume`` is a file of notes from which an interrupted run continues.
     """
+
+    def of_block(texts: list[bytes]) -> tuple[list[int], int, list[bytes], Counter[str]]:
+        columns = [text.decode("utf-8").split("\n")[:-1] for text in texts]
+        results, counts = function(list(zip(*columns, strict=True)))
+        outputs = ["".join(f"{line}\n" for line in column).encode() for column in results]
+        return list(map(len, texts)), len(columns[0]), outputs, counts
+
     done = _noted(resume, sources, targets)
     bar.go_on_from(done.lines)
     with contextlib.ExitStack() as stack:
@@ -59,9 +54,7 @@ def map_lines(
         for writer, size in zip(writers, done.written, strict=True):
             writer.truncate(size)  # drops what an interrupted run wrote after its last note
             writer.seek(size)
-        results = stack.enter_context(
-            contextlib.closing(in_order(_BlockFunction(function), _blocks(readers), processes))
-        )
+        results = stack.enter_context(contextlib.closing(in_order(of_block, _blocks(readers), processes)))
         saved = time.monotonic()
         for read, lines, outputs, counts in results:
             for writer, output in zip(writers, outputs, strict=True):
@@ -86,26 +79,8 @@ def count_tokens(languages: Iterable[str], columns: Columns) -> Counter[str]:
     return +counts  # without zeros
 
 
-# Texts of the next lines of each file, their sizes in bytes, and the number of lines.
-_Block = tuple[list[bytes], list[int], int]
-
-
-class _BlockFunction:
-    """Applies a function of lines to a block of bytes."""
-
-    def __init__(self, function: LineFunction) -> None:
-        self._function = function
-
-    def __call__(self, block: _Block) -> tuple[list[int], int, list[bytes], Counter[str]]:
-        """Return the sizes of the block's texts, its number of lines, the outputs, and counts."""
-        texts, read, lines = block
-        columns = [text.decode("utf-8").split("\n")[:-1] for text in texts]
-        results, counts = self._function(list(zip(*columns, strict=True)))
-        return read, lines, ["".join(f"{line}\n" for line in column).encode() for column in results], counts
-
-
-def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[_Block]:
-    """Yield blocks of the lines of several files, until the files end."""
+def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[list[bytes]]:
+    """Yield blocks of the lines of several files, a text for each, until the files end."""
     while True:
         blocks = [list(islice(reader, BLOCK)) for reader in readers]
         if len({len(block) for block in blocks}) > 1:
@@ -113,8 +88,7 @@ def _blocks(readers: Sequence[IO[bytes]]) -> Iterator[_Block]:
             raise UsageError(f"{names} have different numbers of lines. Remove their folder and run again.")
         if not blocks or not blocks[0]:
             return
-        texts = [b"".join(block) for block in blocks]
-        yield texts, [len(text) for text in texts], len(blocks[0])
+        yield [b"".join(block) for block in blocks]
 
 
 class _Done(msgspec.Struct):
@@ -126,7 +100,6 @@ class _Done(msgspec.Struct):
     counts: dict[str, int] = {}
 
     def add(self, lines: int, read: Sequence[int], outputs: Sequence[bytes], counts: Counter[str]) -> None:
-        """Count a block that has been written."""
         self.lines += lines
         self.read = [done + more for done, more in zip(self.read, read, strict=True)]
         self.written = [done + len(output) for done, output in zip(self.written, outputs, strict=True)]
@@ -134,7 +107,6 @@ class _Done(msgspec.Struct):
             self.counts[name] = self.counts.get(name, 0) + count
 
     def save(self, path: Path) -> None:
-        """Write the note."""
         write_lines(path, [msgspec.json.encode(self).decode()])
 
 

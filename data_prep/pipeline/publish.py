@@ -4,11 +4,9 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
-from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC
 from posnet_data_prep.pipeline.binarize import length_ratio
 from posnet_data_prep.pipeline.clean import dropped_pairs
@@ -30,11 +28,7 @@ def is_published(out: Path, goal: FolderStage) -> bool:
 
 
 def refuse_foreign(out: Path, stages: Path) -> None:
-    """Refuse the folder of a dataset that has files which posnet-prepare has not made there.
-
-    Raises:
-        UsageError: it has.
-    """
+    """Refuse the folder of a dataset that has files which posnet-prepare has not made there."""
     if out.is_dir() and any(out.iterdir()) and not (stages / LOCK).exists() and not _card(out).files:
         raise UsageError(f"{out} exists already, and this posnet-prepare did not make it. Choose another --out.")
 
@@ -47,16 +41,7 @@ def _card(out: Path) -> DatasetCard:
 
 
 def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
-    """Link the files of the last stages into a folder, and write the dataset's card.
-
-    Args:
-        out: folder of the dataset.
-        pipeline: its stages, which are done.
-        card: what is known of the dataset's origin; the other entries are filled in.
-
-    Raises:
-        UsageError: a file of others has the name of a file of the dataset.
-    """
+    """Link the files of the last stages into a folder, and write the dataset's card."""
     stages = pipeline.goal.folder.parent
     pipeline.goal.clear()
     for left in stages.glob(f"*{PARTIAL}"):  # of other datasets that were begun here
@@ -88,11 +73,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
 
 
 def _clear(out: Path, note: Path, names: Collection[str]) -> None:
-    """Remove the files that were published before, even if that was interrupted.
-
-    Files of others with the names that are about to be published are refused. The note has the names of all that may be
-    there.
-    """
+    """Remove the files that were published before, also by an interrupted run; the note has all their names."""
     before = set(_card(out).files)
     with contextlib.suppress(OSError, ValueError):  # of a damaged note
         before |= {name for name in note.read_text(encoding="utf-8").split("\n") if name and Path(name).name == name}
@@ -135,28 +116,24 @@ def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:
     card.sentences = {name: of_set["lines"] for name, of_set in counts.items()}
     if split:
         card.dropped = dropped_pairs(split, *counts.values()) or None
+    archives = card.archives or {}
     for name, digest in read.get("digests", {}).items():
-        card.archives = {**(card.archives or {}), name: {**(card.archives or {}).get(name, {}), "digest": digest}}
-    card.notes = [
-        *_notes_on_subwords(pipeline.learnt.counts, pipeline.recipe),
-        *_notes_on_text(counts, "pairs" if len(pipeline.languages) == 2 else "lines"),
-        *_notes_on_tokens({name: read.get(name, {}) for name in counts}),
-    ]
+        archives[name]["digest"] = digest
+    card.notes = list(_notes(pipeline))
 
 
-def _notes_on_subwords(counts: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
-    """Yield a sentence for each file with fewer subwords than were asked for."""
-    if "pieces" in counts:
-        found = [(recipe.pieces, counts["pieces"], "pieces")]
+def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
+    """Yield sentences on the text, without full stops."""
+    unit = "pairs" if len(pipeline.languages) == 2 else "lines"
+    of_subwords, recipe, counts = pipeline.learnt.counts, pipeline.recipe, pipeline.text.counts
+    if "pieces" in of_subwords:
+        found = [(recipe.pieces, of_subwords["pieces"], "pieces")]
     else:
-        found = [(asked, of["merges"], "merges") for asked, of in zip(recipe.merges, counts.values(), strict=False)]
-    for asked, learnt, unit in found:
+        learnt_merges = [of["merges"] for of in of_subwords.values()]
+        found = [(asked, learnt, "merges") for asked, learnt in zip(recipe.merges, learnt_merges, strict=False)]
+    for asked, learnt, what in found:
         if learnt < asked:
-            yield f"only {learnt:,} of {asked:,} {unit} could be learnt from the training text"
-
-
-def _notes_on_text(counts: Mapping[str, Mapping[str, int]], unit: str) -> Iterator[str]:
-    """Yield sentences on repeated lines, and on letters that are not in Unicode's normal form, from counts by set."""
+            yield f"only {learnt:,} of {asked:,} {what} could be learnt from the training text"
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
             yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are in the training set, too"
@@ -166,14 +143,10 @@ def _notes_on_text(counts: Mapping[str, Mapping[str, int]], unit: str) -> Iterat
             f"{unit} that are not in Unicode's normal form NFC, and stay so: {', '.join(odd)}. Where other text is, "
             "the same letters are other tokens to a model"
         )
-
-
-def _notes_on_tokens(counts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each file that seems to be tokenized already, from counts of each set that was read."""
-    found: Counter[str] = Counter()
-    for of_set in counts.values():
-        found.update(of_set.get("tokenized", {}))
-    for file, lines in found.items():
+    tokenized: Counter[str] = Counter()
+    for name in counts:
+        tokenized.update(pipeline.read.counts.get(name, {}).get("tokenized", {}))
+    for file, lines in tokenized.items():
         yield (
             f"{file} looks tokenized: {lines:,} lines end in a space and a full stop. A model of such text "
             "translates text that is tokenized in the same way; give plain text for others"

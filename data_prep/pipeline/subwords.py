@@ -33,11 +33,9 @@ def subword_files(languages: Sequence[str], recipe: Recipe) -> dict[str, str]:
 
 
 def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: Bar) -> tuple[dict[str, int], int]:
-    """Count the words, between spaces, of the lines of files that belong to ``train`` by another file.
+    """Count the words, between spaces, of lines that another file assigns to ``train``.
 
-    Returns:
-        Counts of the words, in the order of their first appearance, or, if some are left out, of their frequency; and
-        the number of different words before any are left out.
+    Returned are counts in the order of first appearance, or of the most frequent words, and the number of all words.
     """
 
     def count(rows: Rows) -> tuple[Columns, Counter[str]]:
@@ -50,14 +48,7 @@ def count_words(destinations: Path, files: Sequence[Path], processes: int, bar: 
 
 
 def learn_merges(words: Mapping[str, int], merges: int, path: Path, bar: Bar) -> int:
-    """Learn BPE merges from counts of words, as ``subword-nmt learn-bpe`` does, and write them to a file.
-
-    Returns:
-        Number of merges that were learnt: fewer than `merges` if the text is too small.
-
-    Raises:
-        UsageError: there is nothing to merge.
-    """
+    """Write BPE merges learnt from counts of words, as ``subword-nmt learn-bpe`` does; return their number."""
     with open(path, "w", encoding="utf-8") as file, contextlib.redirect_stderr(io.StringIO()):  # its own bar
         if any(len(word) > 1 for word in words):
             lines = (f"{word} {count}" for word, count in words.items())
@@ -84,22 +75,7 @@ class _CountingFile:
 
 
 def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int) -> dict[str, int]:
-    """Learn a sentencepiece BPE model from the training set.
-
-    Args:
-        destinations: file that says of each line of the files whether it belongs to ``train``.
-        files: text of each language.
-        pieces: size of the vocabulary.
-        path: file of the model to write.
-        lines: number of lines of each file that belong to ``train``.
-
-    Returns:
-        Number of ``pieces``, which is lower than asked for if the text is too small, and of ``lines`` that they were
-        learnt from.
-
-    Raises:
-        UsageError: the text has more different letters than `pieces`, or is empty.
-    """
+    """Learn a sentencepiece BPE model from lines that another file assigns to ``train``, of which there are so many."""
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))
     texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")
@@ -124,7 +100,6 @@ def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: P
 
 
 def _rows(*paths: Path) -> Iterator[list[str]]:
-    """Yield the lines of several files, side by side."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths]
         for lines in zip(*files, strict=True):

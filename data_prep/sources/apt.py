@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from posnet_data_prep.sources.archives import AptIndex
@@ -19,14 +18,7 @@ _CONTENT_CHECKSUM = 4  # a flag of the byte after that
 def download_index(index: AptIndex, path: Path) -> None:
     """Download an index with ``apt-get update``, from the Debian mirror that this machine's apt uses.
 
-    An interrupted download continues: apt's folder is kept until the index is whole.
-
-    Args:
-        index: what to download.
-        path: file to write; apt's folder is beside it, with the suffix ``.apt``.
-
-    Raises:
-        RefusedError: there is no apt, it uses no mirror of Debian, or the mirror does not serve the index.
+    apt's folder beside the file is kept until the index is whole: an interrupted download continues.
     """
     if shutil.which("apt-get") is None:
         raise RefusedError("this machine has no apt-get")
@@ -47,26 +39,24 @@ def download_index(index: AptIndex, path: Path) -> None:
         "APT::Update::Error-Mode": "any",
     }
     _apt_get("update", *(f"--option={name}={value}" for name, value in options.items()))
-    found = [file for file in lists.iterdir() if index.is_named(file.name)]
-    if not found:
+    found = next((file for file in lists.iterdir() if index.is_named(file.name)), None)
+    if found is None:
         raise RefusedError(f"{index.suite} has no descriptions in the language {index.language}")
-    found[0].replace(path)
+    found.replace(path)
     shutil.rmtree(folder)
 
 
 def _mirror() -> str:
     """Return the address of the Debian mirror among the sources of this machine."""
-    addresses = _apt_get("indextargets", "--format", "$(REPO_URI)").split()
-    for address in addresses:
+    for address in _apt_get("indextargets", "--format", "$(REPO_URI)").split():
         if address.rstrip("/").endswith("/debian"):
             return address
     raise RefusedError("its sources have no mirror of Debian")
 
 
 def _apt_get(*arguments: str) -> str:
-    """Return the output of a command of apt-get."""
-    command: Sequence[str] = ("apt-get", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True, env=environment)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]
@@ -75,14 +65,7 @@ def _apt_get(*arguments: str) -> str:
 
 
 def decompress_lz4(path: Path, target: Path) -> Path:
-    """Decompress a file into another one, if apt has compressed it by lz4, which Python cannot read.
-
-    Returns:
-        `target`, or `path` if the file is not compressed by lz4.
-
-    Raises:
-        UsageError: there is no apt to decompress the file, or the file is damaged.
-    """
+    """Return a file, decompressed into another one if apt has compressed it by lz4, which Python cannot read."""
     with open(path, "rb") as file:
         start = file.read(len(_LZ4) + 1)
         if not start.startswith(_LZ4):

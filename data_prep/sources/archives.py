@@ -6,22 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Archive:
-    """A file on the web.
+    """A file on the web, with its mirrors in the order in which they are tried."""
 
-    Args:
-        name: path of the file in the folder of downloads; the mirror of a user has it without folders.
-        urls: mirrors, in the order in which they are tried. A mirror that serves the file in parts is a string of their
-            URLs, in order, separated by spaces.
-        size: in bytes; None if unknown.
-        digest: ``sha256:...``, ``sha1:...`` or ``md5:...``; None: the hash of the first download is recorded, and later
-            ones are compared with it.
-        license: terms of use.
-    """
-
-    name: str
-    urls: tuple[str, ...]
-    size: int | None = None
-    digest: str | None = None
+    name: str  # path in the folder of downloads; a mirror of the user has it without folders
+    urls: tuple[str, ...]  # of a file that is served in parts: their URLs in order, separated by spaces
+    size: int | None = None  # in bytes
+    digest: str | None = None  # sha256:..., sha1:... or md5:...; None: later downloads must equal the first
     license: str = ""
 
     def is_named(self, name: str) -> bool:
@@ -54,8 +44,7 @@ class Wheel:
 class AptIndex:
     """The descriptions of all packages of a Debian suite in one language, as apt downloads them.
 
-    Its content changes when Debian publishes corrections, so size and hash are not known beforehand; those of the first
-    download are kept.
+    Its content changes when Debian publishes corrections: the hash of the first download is kept.
     """
 
     suite: str

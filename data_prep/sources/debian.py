@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
+from posnet_data_prep.sources import document_sets
 from posnet_data_prep.sources.apt import decompress_lz4
 from posnet_data_prep.sources.archives import WHEELS, AptIndex, Download
-from posnet_data_prep.sources.document_sets import (
-    LEAST,
-    Document,
-    Sets,
-    drop_near_duplicates,
-    split_families,
-    write_documents,
-)
+from posnet_data_prep.sources.document_sets import Document
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
 from posnet_data_prep.sources.readers import Reader
@@ -30,70 +24,49 @@ HELD_OUT = {"valid": 1000, "test": 2000}
 _NAME, _HASH = "Package: ", "Description-md5: "
 
 
+@dataclass(frozen=True, kw_only=True)
 class PackageDescriptions(Dataset):
-    """Descriptions of Debian's packages, from English, paragraph by paragraph."""
+    """Descriptions of Debian's packages, from English, paragraph by paragraph, perhaps with interface texts."""
+
+    with_interface_texts: bool = False  # which have a test set of their own
 
     @property
     def files(self) -> Sequence[Download]:
-        """The index of each language."""
-        return _indexes(self.languages)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Plain values that the text depends on."""
-        return {
-            "indexes": [index.name for index in _indexes(self.languages)],
-            "languages": list(self.languages),
-            "held out": HELD_OUT,
-            "near-duplicates": LEAST,
-        }
+        """The index of each language, and the packages of the programs."""
+        return [*_indexes(self.languages), *(WHEELS if self.with_interface_texts else ())]
 
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
         """Return the stage that reads, cleans and splits the descriptions."""
 
         def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
             documents, counts = read_documents(self.languages, downloads, folder, report)
-            sets = split_families(documents, HELD_OUT)
+            sets = document_sets.split_families(documents, HELD_OUT)
             if not sets["train"]:
                 raise UsageError(
                     f"{sum(len(document.pairs) for document in documents):,} pairs are too few for validation and test "
                     f"set, which have {sum(HELD_OUT.values()):,}, and a training set. --mirror needs the whole indexes "
                     "of one suite."
                 )
-            self.add_texts(sets, downloads, report)
+            if self.with_interface_texts:
+                texts = read_interface_texts(self.languages[1], downloads, report)
+                for name, pairs in zip(("train", "valid", FURTHER_TESTS[0]), texts.values(), strict=True):
+                    sets.setdefault(name, []).append(Document("", tuple(pairs)))
             with report.stage("split documents"):
-                kept, dropped = drop_near_duplicates(sets)
+                kept, dropped = document_sets.drop_near_duplicates(sets)
                 return counts | {
-                    name: write_documents(folder, name, self.languages, of)
+                    name: document_sets.write_documents(folder, name, self.languages, of)
                     | {"near-duplicates left out": dropped[name]}
                     for name, of in kept.items()
                 }
 
-        return FolderStage(stages / "read", read, self.settings, size=28 << 20)
-
-    def add_texts(self, sets: Sets, downloads: Downloads, report: ProgressReporter) -> None:
-        """Add other texts to the sets."""
-
-
-class Study(PackageDescriptions):
-    """Descriptions of packages together with interface texts, with a test set of each."""
-
-    @property
-    def files(self) -> Sequence[Download]:
-        """The indexes, and the packages of the programs."""
-        return [*super().files, *WHEELS]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Plain values that the text depends on."""
-        return {"interface texts": SETTINGS} | super().settings
-
-    def add_texts(self, sets: Sets, downloads: Downloads, report: ProgressReporter) -> None:
-        """Add the interface texts."""
-        interface = read_interface_texts(self.languages[1], downloads, report)
-        sets[FURTHER_TESTS[0]] = []
-        for name, of_interface in {"train": "train", "valid": "valid", FURTHER_TESTS[0]: "test"}.items():
-            sets[name].append(Document("", tuple(interface[of_interface])))
+        settings: dict[str, Any] = {
+            **({"interface texts": SETTINGS} if self.with_interface_texts else {}),
+            "indexes": [index.name for index in _indexes(self.languages)],
+            "languages": list(self.languages),
+            "held out": HELD_OUT,
+            "near-duplicates": document_sets.LEAST,
+        }
+        return FolderStage(stages / "read", read, settings, size=28 << 20)
 
 
 def _indexes(languages: Sequence[str]) -> list[AptIndex]:
@@ -105,15 +78,8 @@ def read_documents(
 ) -> tuple[list[Document], dict[str, Any]]:
     """Read descriptions with translations that have as many paragraphs, without pairs that are no translations.
 
-    Temporary files in the folder have names that begin with a dot.
-
-    Returns:
-        The documents, and counts: ``documents`` with a translation, ``other paragraphs`` of them with more or fewer
-        paragraphs in the translation, ``pairs`` that are different, ``unusable`` pairs that cleaning leaves out, and
-        ``digests`` of the indexes, decompressed, by name.
-
-    Raises:
-        UsageError: an index cannot be downloaded or read.
+    The counts are of ``documents`` with a translation, of those with ``other paragraphs``, of different ``pairs`` and
+    ``unusable`` ones; and ``digests`` of the indexes by name. Temporary files in the folder begin with a dot.
     """
     found, digests = [], {}
     for language, index in zip(languages, _indexes(languages), strict=True):
@@ -154,25 +120,22 @@ class Description:
 def read_descriptions(path: Path, language: str) -> dict[str, Description]:
     """Return the descriptions of an index by the hash of the English text, which all translations of it share.
 
-    Packages with one text have one description, that of the first package. The index may be compressed.
-
-    Raises:
-        UsageError: the file is damaged, or no index of this language.
+    Of packages with one text, the first one counts. The index may be compressed.
     """
     found: dict[str, Description] = {}
     starts = (_NAME, _HASH, f"Description-{language}: ")
     for number, record, ends in _records(path):
-        if not ends and found:
-            raise UsageError(
-                f"{path} is cut short: behind its last record, which begins in line {number}, there is no empty line. "
-                "Copy it again."
-            )
         fields = [next((line for line in record if line.startswith(start)), "") for start in starts]
-        if not all(fields):
-            raise UsageError(
-                f"{path}: the record that begins in line {number} is none of a package's description in the language "
-                f"{language} ({', '.join(map(str.strip, starts))}). Give an index Translation-{language} of apt."
+        problem = ""
+        if not ends and found:
+            problem = "has no empty line behind it: the file is cut short. Copy it again"
+        elif not all(fields):
+            problem = (
+                f"is none of a package's description in the language {language} ({', '.join(map(str.strip, starts))}). "
+                f"Give an index Translation-{language} of apt"
             )
+        if problem:
+            raise UsageError(f"{path}: the record that begins in line {number} {problem}.")
         lines = [line for line in record[record.index(fields[2]) + 1 :] if line.startswith(" ")]
         package, key, short = (field.removeprefix(start) for field, start in zip(fields, starts, strict=True))
         found.setdefault(key, Description(package, tuple(paragraphs(short, lines))))
@@ -196,10 +159,7 @@ def _records(path: Path) -> Iterator[tuple[int, list[str], bool]]:
 def paragraphs(short: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield the paragraphs of a description: Debian Policy 5.6.13.
 
-    Args:
-        short: the short description, the first paragraph.
-        lines: the long description. " ." ends a paragraph; a line that begins with two spaces, which programs show
-            unchanged, stands alone.
+    In the long one, " ." ends a paragraph; a line that begins with two spaces stands alone: programs show it unchanged.
     """
     paragraph: list[str] = [short]
     for line in ["  ", *lines, " ."]:

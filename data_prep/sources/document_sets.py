@@ -34,15 +34,8 @@ Sets = dict[str, list[Document]]
 def split_families(documents: Sequence[Document], sizes: Mapping[str, int]) -> Sets:
     """Split documents into sets such that documents that share a source or a target are in the same set.
 
-    Families of documents, in the order of a hash of their first name, fill the sets of `sizes`; all others, and
-    families with more than 100 different pairs, are the training set. Sets of `sizes` that come first are filled first.
-
-    Args:
-        documents: all documents, with different names.
-        sizes: number of different pairs of each set but ``train``, at least.
-
-    Returns:
-        Documents of ``train`` and of the sets of `sizes`, in the order given.
+    Families of documents, in the order of a hash of their first name, fill the sets of `sizes` (different pairs, at
+    least) one after the other; all others, and families of more than 100 pairs, are the training set.
     """
     families = _families(documents)
     pairs = {family: {pair for document in of for pair in document.pairs} for family, of in families.items()}
@@ -82,11 +75,7 @@ def _families(documents: Iterable[Document]) -> dict[str, list[Document]]:
 
 
 def drop_near_duplicates(sets: Sets) -> tuple[Sets, dict[str, int]]:
-    """Drop pairs whose source or target is a near-duplicate of one of a later set. Test sets stay as they are.
-
-    Returns:
-        The sets, in which documents without pairs are left out, and the number of different pairs dropped of each.
-    """
+    """Drop pairs whose source or target is a near-duplicate of one of a later set; count them. Test sets stay."""
     kept: Sets = {}
     dropped: dict[str, int] = {}
     later: list[Pair] = []
@@ -141,13 +130,9 @@ def _words(line: str) -> frozenset[str]:
 
 
 def write_documents(folder: Path, name: str, languages: Sequence[str], documents: Sequence[Document]) -> dict[str, int]:
-    """Write a set: its different pairs, and which of them a document has.
+    """Write a set's different pairs, each one line of ``NAME.LANGUAGE``, and the lines that each document has.
 
-    A pair that several documents have is one line of ``NAME.LANGUAGE``. ``NAME.documents`` has a line for each
-    document: its name, a tab, and the numbers of its lines, from 1, in the order of the document.
-
-    Returns:
-        Numbers of ``lines`` and ``documents``.
+    ``NAME.documents`` has a line for each document: its name, a tab, and the numbers of its lines, from 1, in order.
     """
     pairs = dict.fromkeys(pair for document in documents for pair in document.pairs)
     numbers = {pair: number for number, pair in enumerate(pairs, start=1)}

@@ -23,16 +23,7 @@ _URL_CHARACTERS = "%/:?=&[]@+,;~"  # all others are quoted
 
 
 class Downloads:
-    """A folder of downloaded files.
-
-    Args:
-        folder: the folder; it is made when a file is downloaded.
-        mirror: a folder, or the URL of one, that all files are taken from; None: each file's own mirrors.
-        report: shows progress.
-
-    Raises:
-        UsageError: `mirror` is neither a folder nor a URL.
-    """
+    """A folder of downloaded files, which are taken from a mirror of the user, a folder or a URL, if there is one."""
 
     def __init__(self, folder: Path | str, mirror: str | None, report: ProgressReporter) -> None:
         self.folder = Path(folder)
@@ -72,11 +63,7 @@ class Downloads:
         return next(filter(Path.exists, [*given, self.folder / archive.name]), None)
 
     def fetch(self, archive: Download) -> Path:
-        """Return the path of a file, whose content has been checked. It is downloaded if it is not here.
-
-        Raises:
-            UsageError: no mirror serves the file with the known content.
-        """
+        """Return the path of a file, whose content has been checked. It is downloaded if it is not here."""
         place = self.folder / archive.name
         place.parent.mkdir(parents=True, exist_ok=True)
         with open(place.with_name(f".{place.name}.lock"), "w") as lock:
@@ -84,11 +71,14 @@ class Downloads:
             return self._fetch(archive)
 
     def _fetch(self, archive: Download) -> Path:
-        path = self._find(archive)
+        path, problems = self._find(archive), []
         given = path is not None and path.parent == self._local
-        if path and ((given and archive.digest is None) or self._is_right(path, archive)):
+        if path and given and archive.digest is None:
             return path
-        problems = [f"{path} has another content" if given else self._set_aside(path, archive, path)] if path else []
+        if path and (fault := self._fault(path, archive)):
+            problems = [f"{path} has another content" if given else _set_aside(path, f"{path} {fault}")]
+        elif path:
+            return path
         name = Path(archive.name).name
         if self._local:
             also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
@@ -97,7 +87,7 @@ class Downloads:
                 f"--mirror {self._local}: {what}. Put the right {name}{also} into that folder, or leave out --mirror "
                 "to download it."
             )
-        changed = False
+        way = "Run the command again to continue (what has been downloaded is kept)"
         path = self.folder / archive.name
         for mirror in [f"{self._url}/{quote(name)}"] if self._url else archive.urls:
             try:
@@ -109,20 +99,18 @@ class Downloads:
                 problems.append(f"{mirror}: {reason(error)}")
                 continue
             self._part(archive).replace(path)
-            if self._is_right(path, archive):
+            fault = self._fault(path, archive)
+            if not fault:
                 return path
-            problems.append(self._set_aside(path, archive, mirror))
-            changed = archive.digest is None
-        way = "Run the command again to continue (what has been downloaded is kept)"
-        if changed:
-            way = f"Remove {self._note(archive)} and run the command again to take what is there now"
+            problems.append(_set_aside(path, f"{mirror} {fault}"))
+            if archive.digest is None:
+                way = f"Remove {self._note(archive)} and run the command again to take what is there now"
         raise UsageError(
             f"{archive.name} could not be downloaded: {'; '.join(problems)}. {way}, or put the file into a folder and "
             "give that with --mirror."
         )
 
     def _part(self, archive: Download) -> Path:
-        """Return the path of a download that is not complete."""
         return self.folder / f"{archive.name}.part"
 
     def _note(self, archive: Download) -> Path:
@@ -142,37 +130,30 @@ class Downloads:
                 part.unlink()
                 raise RefusedError(f"it serves {found:,} bytes, {archive.size:,} are expected")
 
-    def _is_right(self, path: Path, archive: Download) -> bool:
-        """Return whether a file has the known content, or that of its first download. An unchanged one is read once."""
-        seen, status = self._seen(archive), path.stat()
-        if archive.size not in (None, status.st_size):
-            return False
+    def _fault(self, path: Path, archive: Download) -> str:
+        """Return "" for a file of the known content, or that of its first download; an unchanged one is read once."""
+        seen = _Note()
+        with contextlib.suppress(UsageError):  # there is no note, or it is damaged
+            seen = read_json(self._note(archive), _Note)
+        status = path.stat()
         look = [str(path), status.st_size, status.st_mtime_ns]
-        if seen.look == look and archive.digest in (None, seen.digest):
-            return True
+        is_whole = archive.size in (None, status.st_size)
+        if is_whole and seen.look == look and archive.digest in (None, seen.digest):
+            return ""
         algorithm, _, expected = (archive.digest or seen.digest).partition(":")
         with self._report.stage(f"check {archive.name}", "bytes") as bar:
             found = digest(path, algorithm)
             bar.advance(status.st_size)
-        if expected not in ("", found):
-            return False
-        write_lines(self._note(archive), [json.dumps({"digest": f"{algorithm}:{found}", "look": look})])
-        return True
+        if is_whole and expected in ("", found):
+            write_lines(self._note(archive), [json.dumps({"digest": f"{algorithm}:{found}", "look": look})])
+            return ""
+        wanted = f", expected {expected}{'' if archive.digest else ', as at first'}" if expected else ""
+        return f"has another content ({algorithm} {found}{wanted})"
 
-    def _set_aside(self, path: Path, archive: Download, origin: object) -> str:
-        """Rename a file of another content, from a mirror or path; return a clause that says so."""
-        algorithm, _, expected = (archive.digest or self._seen(archive).digest).partition(":")
-        found = digest(path, algorithm)
-        kept = path.replace(path.with_name(f"{path.name}.wrong"))
-        wanted = f", expected {expected}" if expected else ""
-        wanted += ", as at first" if wanted and not archive.digest else ""
-        return f"{origin} has another content ({algorithm} {found}{wanted}), kept as {kept}"
 
-    def _seen(self, archive: Download) -> "_Note":
-        """Return the note on a file that was checked; an empty one if it is missing or damaged."""
-        with contextlib.suppress(UsageError):
-            return read_json(self._note(archive), _Note)
-        return _Note()
+def _set_aside(path: Path, fault: str) -> str:
+    """Rename a file of another content; return a clause that says so."""
+    return f"{fault}, kept as {path.replace(path.with_name(f'{path.name}.wrong'))}"
 
 
 class _Note(msgspec.Struct):

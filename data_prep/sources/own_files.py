@@ -26,47 +26,26 @@ def is_table(path: Path) -> bool:
 
 
 def own_pairs(stages: Path, sets: Mapping[str, Sequence[Path]], languages: Sequence[str]) -> FolderStage:
-    """Return the stage that reads sentence pairs.
-
-    Args:
-        stages: folder of all stages.
-        sets: files of each set: source, target, source, target ..., and tables, which end in .tsv.
-        languages: source and target.
-
-    Raises:
-        UsageError: a file is missing, or is no regular file.
-    """
+    """Return the stage that reads sentence pairs: of each set, files source, target, source, target ..., and tables."""
 
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
-        reader = Reader(strict=True)
-        return {name: write_set(folder, name, languages, reader, _parts(of), report) for name, of in sets.items()}
+        reader, counts = Reader(strict=True), {}
+        for name, paths in sets.items():
+            rest = iter(paths)
+            forms = (("table", [path]) if is_table(path) else ("own", [path, next(rest)]) for path in rest)
+            parts = [Part(shown(files[0].name), form, files) for form, files in forms]
+            counts[name] = write_set(folder, name, languages, reader, parts, report)
+        return counts
 
     size = _plain_size(path for paths in sets.values() for path in paths)
     settings = {name: [[is_table(path), digest(path)] for path in paths] for name, paths in sets.items()}
     return FolderStage(stages / "read", read, {**settings, "languages": list(languages)}, size=size)
 
 
-def _parts(paths: Sequence[Path]) -> list[Part]:
-    rest, parts = iter(paths), []
-    for path in rest:
-        if is_table(path):
-            parts.append(Part(shown(path.name), "table", [path]))
-        else:
-            parts.append(Part(shown(path.name), "own", [path, next(rest)]))
-    return parts
-
-
 def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None) -> FolderStage:
     """Return the stage that reads text of one language, a sentence or paragraph a line, without blank lines.
 
-    Args:
-        stages: folder of all stages.
-        files: texts of training, validation and test set; of one text, the last two twentieths become the latter.
-        ending: suffix of the files that are written.
-        seed: seed of the random order in which the lines of each set are put; None: they stay in order.
-
-    Raises:
-        UsageError: there are two files, or one is missing or no regular file.
+    Of one text, the last two twentieths become validation and test set. With a seed, lines are put in random order.
     """
     if len(files) == 2:
         raise UsageError("--valid and --test belong together. Give both, or none to take them off the end of --train.")
@@ -74,13 +53,7 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
     def read(folder: Path, report: ProgressReporter) -> dict[str, Any]:
         texts = [[line for line in Reader(strict=True).own(path) if not is_blank(line)] for path in files]
         if len(texts) == 1:
-            part = len(texts[0]) // PARTS
-            if not part:
-                raise UsageError(
-                    f"{files[0]} has {len(texts[0])} lines with text, too few to take a validation and a test set off "
-                    f"its end. Give {PARTS} lines or more, or files for --valid and --test."
-                )
-            lines = texts[0]
+            lines, part = texts[0], len(texts[0]) // PARTS or 1
             texts = [lines[: -2 * part], lines[-2 * part : -part], lines[-part:]]
         found = {}
         for name, lines, path in zip(SETS, texts, itertools.cycle(files), strict=False):
@@ -91,16 +64,11 @@ def own_text(stages: Path, files: Sequence[Path], ending: str, seed: int | None)
         return found
 
     size = _plain_size(files)
-    settings = {"files": [digest(path) for path in files], "shuffle": seed}
-    return FolderStage(stages / "read", read, settings, size=size)
+    return FolderStage(stages / "read", read, {"files": list(map(digest, files)), "shuffle": seed}, size=size)
 
 
 def _plain_size(paths: Iterable[Path]) -> int:
-    """Return the bytes of files after decompression, about.
-
-    Raises:
-        UsageError: a file is missing, or is no regular file, which can be read again.
-    """
+    """Return the bytes of files after decompression, about."""
     size = 0.0
     for path in paths:
         check_file(path)

@@ -1,41 +1,36 @@
 """Published corpora: extracted from their archives, and read."""
 
 import shutil
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from posnet_data_prep.dataset import Dataset
 from posnet_data_prep.sources.archives import ARCHIVES, Archive
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.extract import extract
 from posnet_data_prep.sources.readers import Part, Reader, write_set
+from posnet_fairseq.shared.compressed import DAMAGED, open_binary
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.progress import ProgressReporter, shown
+from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import FolderStage
 
 BYTES_PER_PAIR = 300  # of WMT's corpora, both sides, about
+MOST_EXPANSION = 100  # bytes for each byte of an archive; no text can be compressed so far
+SMALL = 100 << 20  # bytes that every archive may expand to
 _LOCAL_ENDINGS = {"en": ("en",), "zh": ("ch", "cn", "zh")}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of sentence pairs, in an archive or each by itself.
+    """Files of sentence pairs, in an archive or each by itself."""
 
-    Args:
-        archive: key of :data:`posnet_data_prep.sources.archives.ARCHIVES`, in which ``{lang}`` is the language.
-        member: path in the archive, in which ``{lang}`` is the language and ``{side}`` is ``src`` or ``ref``; "" if
-            the archive is the file itself.
-        form: method of :class:`posnet_data_prep.sources.readers.Reader` that reads the files.
-        lines: number of sentence pairs in thousands, about.
-    """
-
-    archive: str
-    member: str = ""
-    form: str = "plain"
-    lines: int = 0
+    archive: str  # key of ARCHIVES, in which {lang} is the language
+    member: str = ""  # path in it, in which {lang} is the language and {side} src or ref; "": the archive itself
+    form: str = "plain"  # method of Reader
+    lines: int = 0  # thousands of sentence pairs, about
 
     def sides(self, languages: Sequence[str]) -> list[tuple[Archive, str]]:
         """Return the archive, and the path in it, of each side: source, target."""
@@ -47,12 +42,9 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Published(Dataset):
-    """A published dataset.
+    """A published dataset: corpora of each set, and perhaps training text of a folder that cannot be downloaded.
 
-    Attributes:
-        sets: corpora of each set, in order.
-        local: folder, among the downloads, of training text that cannot be downloaded: pairs of files NAME_en.txt and
-            NAME_ch.txt or NAME_cn.txt, which are used if they are there.
+    The ``local`` folder, among the downloads, has files NAME_en.txt, NAME_ch.txt or NAME_cn.txt.
     """
 
     sets: Mapping[str, tuple[Corpus, ...]]
@@ -79,11 +71,7 @@ class Published(Dataset):
         )
 
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
-        """Return the stage that reads the dataset. It follows the stage that extracts its files.
-
-        Raises:
-            UsageError: a local file has no translation beside it.
-        """
+        """Return the stage that reads the dataset. It follows the stage that extracts its files."""
         size = 1000 * BYTES_PER_PAIR * sum(corpus.lines for corpus in self._corpora)
         extraction = self._extraction(stages, downloads, size)
         local = self._local_pairs(downloads)
@@ -150,3 +138,38 @@ class Published(Dataset):
 def _flat(archive: Archive, member: str) -> str:
     """Return the name of the file that a member of an archive, or the archive itself, is extracted to."""
     return (member or archive.name).replace("/", "_")
+
+
+def extract(archive: Path, members: Mapping[str, str], folder: Path, bar: Bar) -> None:
+    """Extract members of a tar archive {end of the path in it: name of the file to write} into a folder.
+
+    The archive is not trusted: links, devices and what expands to far more than text can are refused.
+    """
+    missing = dict(members)
+    limit = max(SMALL, MOST_EXPANSION * archive.stat().st_size)
+    total = 0
+    try:
+        with open_binary(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            for entry in tar:
+                total += entry.size
+                wanted = [name for name in missing if f"/{entry.name}".endswith(f"/{name}")]
+                if total > limit or (wanted and not entry.isfile()):
+                    large = f"it would expand to more than {limit:,} bytes"
+                    why = large if total > limit else f"its member {entry.name} is no plain file"
+                    raise UsageError(
+                        f"{archive} was refused: {why}. Do not use this file; take it from another source."
+                    )
+                for member in wanted:
+                    source = cast(IO[bytes], tar.extractfile(entry))
+                    with open(folder / missing.pop(member), "wb") as file:
+                        shutil.copyfileobj(source, file, 1 << 20)
+                    bar.advance(entry.size)
+                if not missing:
+                    break
+    except (*DAMAGED, tarfile.TarError) as error:
+        raise UsageError(
+            f"{archive} is damaged or no archive ({error or type(error).__name__}). Remove it and run again to "
+            "download it again."
+        ) from error
+    if missing:
+        raise UsageError(f"{archive} has no {' and no '.join(missing)}. It is not the archive that was expected.")

@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.compressed import DAMAGED, open_binary
+from posnet_fairseq.shared.compressed import damage_refused, open_binary
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import refuse_nul
+from posnet_fairseq.shared.files import decoded
 from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.text import plain
 
@@ -21,54 +21,28 @@ _KEPT_TAGS = re.compile(r"</?(?:title|description)>")
 
 
 class Reader:
-    """Reads lines of text from files, one method for each format.
-
-    Args:
-        strict: refuse invalid UTF-8 and NUL bytes; otherwise invalid bytes become U+FFFD.
-
-    Attributes:
-        repaired: number of lines that had invalid bytes.
-    """
+    """Reads lines of text from files, one method for each format. Lines that are not UTF-8 are refused or repaired."""
 
     def __init__(self, strict: bool) -> None:
         self._strict = strict
-        self.repaired = 0
+        self.repaired = 0  # lines in which invalid bytes became U+FFFD
 
     def plain(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a text file, compressed or not, without line ends.
+        """Yield the lines of a text file, compressed or not, without line ends and byte order mark."""
+        offset = 0
+        with damage_refused(path), open_binary(path) as file:
+            for number, line in enumerate(file, start=1):
+                text = decoded(line, path, number, offset) if self._strict else self._repair(line, number)
+                offset += len(line)
+                yield text.removesuffix("\n").removesuffix("\r")
 
-        Only "\\n" ends a line; a "\\r" in front of it is dropped, as is a byte order mark.
-
-        Raises:
-            UsageError: the file is damaged, is not UTF-8, or has NUL bytes.
-        """
-        number = 0
+    def _repair(self, line: bytes, number: int) -> str:
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
         try:
-            with open_binary(path) as file:
-                for number, line in enumerate(file, start=1):
-                    line = line.removesuffix(b"\n").removesuffix(b"\r")
-                    yield self._decode(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, path, number)
-        except (*DAMAGED, OSError) as error:
-            if isinstance(error, OSError) and error.filename:
-                raise
-            raise UsageError(
-                f"{path} is damaged behind line {number} ({error or type(error).__name__}). Copy it again."
-            ) from error
-
-    def _decode(self, line: bytes, path: Path, number: int) -> str:
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if self._strict:
-                raise UsageError(
-                    f"{path} is not UTF-8: line {number} has an invalid byte at its offset {error.start}. Convert it "
-                    "first, for instance with iconv -t utf-8."
-                ) from error
+            return line.decode(encoding)
+        except UnicodeDecodeError:
             self.repaired += 1
-            text = line.decode("utf-8", errors="replace")
-        if self._strict:
-            refuse_nul(text, path, number)
-        return text
+            return line.decode(encoding, errors="replace")
 
     def own(self, path: Path) -> Iterator[str]:
         """Yield the lines of a user's text, which may be SGML, see :func:`posnet_fairseq.text.plain.plain_lines`."""
@@ -76,58 +50,38 @@ class Reader:
 
     def tagged(self, path: Path) -> Iterator[str]:
         """Yield the sentences, titles and descriptions of IWSLT's training text, without addresses and keywords."""
-        for line in self.plain(path):
-            if not _DROPPED.search(line):
-                yield _KEPT_TAGS.sub("", line)
+        return (_KEPT_TAGS.sub("", line) for line in self.plain(path) if not _DROPPED.search(line))
 
     def segments(self, path: Path) -> Iterator[str]:
-        """Yield what :func:`posnet_fairseq.text.plain.segments` finds in IWSLT's xml and WMT's sgm, which is no XML.
-
-        Entities stay unchanged, as sacreBLEU leaves them.
-        """
+        """Yield the segments of IWSLT's xml and WMT's sgm, which is no XML; entities stay, as sacreBLEU leaves them."""
         return plain.segments(self.plain(path), path)
 
     def talk_segments(self, path: Path) -> Iterator[str]:
         """Yield IWSLT's test text: segments with ’ replaced by ', as the original script does on both sides."""
-        for line in self.segments(path):
-            yield line.replace("’", "'")
+        return (line.replace("’", "'") for line in self.segments(path))
 
-    def table(self, path: Path) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of a file with two columns that a tab separates.
-
-        Raises:
-            UsageError: a line has one column, or more than two.
-        """
+    def table(self, path: Path) -> Iterator[tuple[str, ...]]:
+        """Yield the pairs of a file with two columns that a tab separates."""
         for number, line in enumerate(self.plain(path), start=1):
-            columns = line.split("\t")
+            columns = tuple(line.split("\t"))
             if len(columns) != 2:
                 raise UsageError(
                     f"{path}: line {number} has {len(columns)} columns with tabs between, two are expected: the "
                     "sentence and its translation. Cut the others off, for instance with cut -f1,2."
                 )
-            yield columns[0], columns[1]
+            yield columns
 
 
 @dataclass(frozen=True)
 class Part:
-    """Files that hold a part of a set.
+    """Files that hold a part of a set: of source and target, or one table of both."""
 
-    Args:
-        title: name of the part in reports and records.
-        form: method of :class:`Reader` that reads the files; ``table`` reads both sides from one.
-        paths: files of source and target, or one table.
-    """
-
-    title: str
-    form: str
+    title: str  # in reports and records
+    form: str  # method of Reader; table reads both sides from one file
     paths: Sequence[Path]
 
     def pairs(self, reader: Reader) -> Iterator[tuple[str, ...]]:
-        """Yield the sentence pairs of the files.
-
-        Raises:
-            UsageError: a file is malformed, or the two have different numbers of lines.
-        """
+        """Yield the sentence pairs of the files."""
         columns = [getattr(reader, self.form)(path) for path in self.paths]
         return columns[0] if self.form == "table" else _aligned(columns, self.paths)
 
@@ -137,12 +91,8 @@ def write_set(
 ) -> dict[str, Any]:
     """Write all parts of a set, one after the other, to the files NAME.LANGUAGE of a folder.
 
-    Returns:
-        ``lines``, the number of pairs; ``corpora``, that of each part by its title; and ``tokenized``, the lines of
-        each file that seems to be tokenized already.
-
-    Raises:
-        UsageError: a file is malformed, or split into subwords.
+    The counts are ``lines``, ``corpora`` (of each part by its title), and ``tokenized``, the lines of each file that
+    seems to be tokenized already.
     """
     counts: dict[str, int] = {}
     tokenized: dict[str, int] = {}
@@ -170,11 +120,7 @@ def write_set(
 
 
 def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
-    """Return the number of lines of a file that seems to be tokenized already, by its name; {} for other files.
-
-    Raises:
-        UsageError: the file is split into subwords.
-    """
+    """Return {name: lines} of a file that seems to be tokenized already, else {}; refuse one split into subwords."""
     if text.is_segmented:
         raise UsageError(
             f"{path} is split into subwords ({text.segmented:,} of {text.lines:,} lines have @@ or ▁), and would be "
@@ -184,7 +130,6 @@ def tokenized_lines(text: plain.PlainText, path: Path) -> dict[str, int]:
 
 
 def _aligned(columns: Sequence[Iterator[str]], paths: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    """Yield the lines of several files side by side."""
     for number, row in enumerate(zip_longest(*columns), start=1):
         if None in row:
             shorter = paths[row.index(None)]

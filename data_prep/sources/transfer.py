@@ -28,15 +28,7 @@ class RefusedError(Exception):
 def fetch_parts(urls: Sequence[str], path: Path, may_resume: bool, bar: Bar) -> None:
     """Download a file that is served in parts, and append what is missing to the bytes that are there.
 
-    Args:
-        urls: of the parts, in order.
-        path: file to write.
-        may_resume: whether bytes of an earlier attempt may be kept, because the content will be checked.
-        bar: shows progress in bytes.
-
-    Raises:
-        RefusedError: the server does not serve the file.
-        OSError: the connection failed, or the file cannot be written.
+    Bytes of an earlier attempt are kept if the content will be checked.
     """
     sizes = [_size(url) for url in urls[:-1]]  # they tell where the next part begins
     if not may_resume:
@@ -112,11 +104,7 @@ def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
 
 
 def download_wheel(wheel: Wheel, path: Path) -> None:
-    """Download a wheel with pip.
-
-    Raises:
-        RefusedError: pip failed.
-    """
+    """Download a wheel with pip."""
     folder = path.with_suffix(".pip")
     shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
     try:

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from posnet_eval.inputs.similarity import looks_misaligned
+import numpy as np
+
+from posnet_eval.metrics.base import FloatArray
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.plain import PlainText
 
@@ -22,6 +24,7 @@ LETTERS = 3  # of a script, from which on a line is in that script
 UNLIKE = 0.05  # difference of the shares of lines in a normal form from which on it is said
 CASED = 0.3  # difference of the shares of lines in lower or upper case from which on it is said
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
+NGRAM, COMPARED, SAMPLE = 3, 1000, 200  # characters, characters of a line, lines of a file by which texts are compared
 
 # Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
 # tokenizers that are made for languages in them, by code.
@@ -84,14 +87,14 @@ def remarks(
         "copies of the source": lambda line, reference, source: line and line == source != reference,
         "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
         "equal to the reference but for spaces": lambda line, reference, source: (
-            line != reference and line.split() != reference.split() and _glued(line) == _glued(reference)
+            line != reference
+            and (words := line.split()) != reference.split()
+            and "".join(words) == "".join(reference.split())
         ),
         f"with something said {OFTEN} times or more in a row": _not_in_reference(_repeats),
         "with marks of subwords": _not_in_reference(_SUBWORDS.search),
         "with HTML entities": _not_in_reference(_ENTITIES.search),
-        f"more than {OUTLIER} times as long or as short as the reference": lambda line, reference, source: _outlier(
-            line, reference
-        ),
+        f"more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
     originals: Sequence[str | None] = sources or [None] * len(lines)
     triples = list(zip(lines, references, originals, strict=True))
@@ -108,12 +111,13 @@ def _not_in_reference(has: Callable[[str], object]) -> Callable[[str, str, str |
     return lambda line, reference, source: bool(has(line)) and not has(reference)
 
 
-def _count(lines: Sequence[int]) -> str:
+def _is_outlier(line: str, reference: str, source: str | None) -> bool:
+    shorter, longer = sorted((len(line), len(reference)))
+    return longer - shorter > SHORT and longer > OUTLIER * shorter and not is_blank(line)
+
+
+def _count(lines: Sequence[str | int]) -> str:
     return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
-
-
-def _glued(line: str) -> str:
-    return "".join(line.split())
 
 
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
@@ -155,16 +159,8 @@ def _repeats(line: str) -> bool:
     return returns and bool(_REPEATED.search(" ".join(words)))
 
 
-def _outlier(line: str, reference: str) -> bool:
-    longer, shorter = max(len(line), len(reference)), min(len(line), len(reference))
-    return not is_blank(line) and longer - shorter > SHORT and longer > OUTLIER * shorter
-
-
 def unspaced_script(lines: Sequence[str]) -> str | None:
-    """Return the script, a key of :data:`UNSPACED`, of most lines; None if most are in other scripts.
-
-    Names and numbers in between do not count: a quarter of a line's letters is enough.
-    """
+    """Return the script, a key of :data:`UNSPACED`, of a quarter of the letters of most lines: names do not count."""
     counts: Counter[str] = Counter()
     chosen = 0
     lines = lines[:: len(lines) // MOST + 1]
@@ -215,3 +211,44 @@ def _script(letter: str) -> str | None:
     if not unicodedata.category(letter).startswith("L"):
         return None
     return unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
+
+
+def similarities(some: Sequence[str], others: Sequence[str]) -> FloatArray:
+    """Return (N,) Dice coefficients of the sets of character trigrams of N pairs of lines, between 0 and 1."""
+    pairs = ((_trigrams(a), _trigrams(b)) for a, b in zip(some, others, strict=True))
+    return np.array([2 * len(a & b) / (len(a) + len(b)) for a, b in pairs])
+
+
+@functools.lru_cache(maxsize=4 * SAMPLE)  # systems share the reference
+def _trigrams(line: str) -> frozenset[str]:
+    line = line[:COMPARED].lower()
+    return frozenset(line[start : start + NGRAM] for start in range(max(len(line) - NGRAM + 1, 1)))
+
+
+def first_misaligned_line(lines: Sequence[str], references: Sequence[str]) -> int:
+    """Return the number (from 1) of the line at which lines seem to be missing or superfluous.
+
+    The lines in front of it agree best with the reference lines of equal number, those behind it with the reference
+    lines shifted by the difference of the counts.
+    """
+    if not lines:
+        return 1
+    size = min(len(lines), len(references))
+    excess = len(lines) - len(references)
+    in_step = similarities(lines[:size], references[:size])
+    moved = similarities(lines[max(excess, 0) :], references[max(-excess, 0) :])
+    before = np.concatenate([[0], np.cumsum(in_step)])
+    behind = np.concatenate([np.cumsum(moved[::-1])[::-1], [0]])
+    agreement = before + behind
+    # the last of several best positions: lines missing or added at the end are the likeliest fault
+    return size - int(np.argmax(agreement[::-1])) + 1
+
+
+def looks_misaligned(lines: Sequence[str], references: Sequence[str]) -> bool:
+    """Return whether lines are no more similar to their own references than to those of other lines."""
+    if len(lines) < 10:
+        return False
+    some = range(0, len(lines), -(-len(lines) // SAMPLE))
+    own = similarities([lines[place] for place in some], [references[place] for place in some]).mean()
+    other = similarities([lines[place] for place in some], [references[place - 1] for place in some]).mean()
+    return bool(own < 1.2 * other + 0.01)

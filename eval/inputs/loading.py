@@ -1,23 +1,25 @@
-"""Loading of a plan's texts, all of which are checked before anything is computed."""
+"""Loading of a plan's texts: plain text, logs of fairseq, test sets of sacreBLEU, all of them checked at once."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
-from posnet_eval.inputs.hygiene import UNSPACED, unspaced_script
+from posnet_eval.inputs.hygiene import UNSPACED, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
-from posnet_eval.inputs.similarity import first_misaligned_line
-from posnet_eval.inputs.texts import read_output, read_test_set
 from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
 from posnet_fairseq.shared.compressed import plain_suffix
-from posnet_fairseq.shared.errors import UsageError, visible
-from posnet_fairseq.shared.files import read_lines
+from posnet_fairseq.shared.errors import UsageError, option, visible
+from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
+_HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
+_COMPANION = re.compile(r"^(?P<kind>[STWP])-(?P<number>\d+)\t")  # source, target, seconds, scores of tokens
 _SPLIT_ALL = ("flores200", "flores101", "spm", "spBLEU-1K", "char")  # sacreBLEU's tokenizers of all scripts
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,9 @@ class Texts:
     missing: Mapping[str, str]  # {system: why it has no output}
 
 
-def load(plan: Plan, skip_missing: bool = False) -> list[Texts]:
-    """Return the texts of each test set of a plan; systems whose files are missing may be left out.
-
-    Raises:
-        UsageError: everything that is wrong with any file, in one text.
-    """
-    loader = _Loader(plan, skip_missing)
+def load(plan: Plan) -> list[Texts]:
+    """Return the texts of each test set of a plan, or refuse all that is wrong with any file in one text."""
+    loader = _Loader(plan)
     texts = [loader.load(test_set) for test_set in plan.test_sets]
     if not loader.problems and not any(one.outputs for one in texts):
         loader.problems.append("no system has an output. Check the paths.")
@@ -53,10 +51,8 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 class _Loader:
-    """Reads test sets and collects problems."""
-
-    def __init__(self, plan: Plan, skip_missing: bool) -> None:
-        self._plan, self._skip_missing = plan, skip_missing
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self.problems: list[str] = []
 
     def load(self, test_set: TestSet) -> Texts:
@@ -73,9 +69,9 @@ class _Loader:
                 outputs[system] = tuple(self._output(system, runs, number, references) for number in range(len(runs)))
                 continue
             missing[system] = f"there is no {absent[0]}" if absent else f"no output is given for {test_set.name}"
-            if not self._skip_missing:
+            if not self._plan.skip_missing:
                 self.problems.append(
-                    f"system {system}: {missing[system]}. Translate it, or leave it out with --skip-missing."
+                    f"system {system}: {missing[system]}. Translate it, or leave it out with {option('skip_missing')}."
                 )
         said = list(chain(*outputs.values()))
         if any(said):
@@ -102,31 +98,30 @@ class _Loader:
     ) -> tuple[Lines, tuple[Lines, ...]]:
         """Return source and references, empty if they cannot be read."""
         if test_set.sacrebleu_name:
-            try:
-                return read_test_set(test_set.sacrebleu_name, "-".join(test_set.languages).strip("-"))
-            except UsageError as error:
-                self.problems.append(str(error))
-                return (), ()
-        read = [(name, self._read(read_lines, text, name)) for name, text in named]
+            pair = "-".join(test_set.languages).strip("-")
+            return self._noted(lambda: read_test_set(test_set.sacrebleu_name, pair)) or ((), ())
         if test_set.source is not None:
-            source = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
-            read.append((source, self._read(read_lines, test_set.source, source)))
-        found = [(name, lines) for name, lines in read if lines is not None]
-        if len(found) < len(read):
-            return (), ()
-        reference = found[0][1]
-        for name, lines in found:
-            if lines:
-                self._check_length(name, lines, reference)
-            else:
+            name = f"source {test_set.source}" if isinstance(test_set.source, Path) else "the source"
+            named = [*named, (name, test_set.source)]
+        texts: list[Lines] = []
+        for name, text in named:
+            lines = self._read(read_lines, text, name)
+            if lines == ():
                 self.problems.append(f"{name} is empty. Give one with text.")
-        texts = tuple(lines for _, lines in found)
-        return (texts[-1], texts[:-1]) if test_set.source is not None else ((), texts)
+            elif lines is not None and texts and texts[0]:
+                self._check_length(name, lines, texts[0])
+            texts.append(lines or ())
+        if not all(texts):
+            return (), ()
+        return (texts[-1], tuple(texts[:-1])) if test_set.source is not None else ((), tuple(texts))
 
     def _read(self, read: Callable[[Path], Iterable[str]], text: Text, name: str) -> Lines | None:
         """Return the lines of a text, or None, and note why it cannot be used."""
+        return self._noted(lambda: tuple(plain_lines(read(text) if isinstance(text, Path) else text, name)))
+
+    def _noted(self, read: Callable[[], Found]) -> Found | None:
         try:
-            return tuple(plain_lines(read(text) if isinstance(text, Path) else text, name))
+            return read()
         except UsageError as error:
             self.problems.append(str(error))
             return None
@@ -160,20 +155,88 @@ class _Loader:
 
         def give(codes: Iterable[str]) -> str:
             pairs = " or ".join(f"en-{code}" for code in codes)
-            return f"Give the pair of languages (--language-pair; languages in a configuration file), as {pairs}, or"
+            flag = option("language_pair")
+            return f"Give the pair of languages ({flag}; languages in a configuration file), as {pairs}, or"
 
         if "bleu" in metrics and (tokenizer or own.get(code)) not in (*own.values(), *_SPLIT_ALL):
             choice = ", ".join(dict.fromkeys((*own.values(), *_SPLIT_ALL)))
             self.problems.append(
-                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} --tokenize: {choice}, none for words "
-                "between spaces."
+                f"{start} by BLEU's tokenizer {tokenizer or '13a'}. {give(own)} {option('tokenize')}: {choice}, none "
+                "for words between spaces."
             )
         if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
             split = [code for code in own if code in WITHOUT_SPACES]
-            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} --metrics without ter.")
+            self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} {option('metrics')} without ter.")
 
 
 def _ending(text: Text | None) -> str:
     """Return the two-letter ending of a file's name without its dot, or ""."""
     suffix = plain_suffix(text) if isinstance(text, Path) else ""
     return suffix[1:] if re.fullmatch(r"\.[a-z]{2}", suffix) else ""
+
+
+def read_output(path: Path) -> list[str]:
+    """Return the lines of a translation, plain text or a log that fairseq-generate or fairseq-interactive printed.
+
+    From a log, the best hypothesis of each sentence is taken, in the order of the sentences: the detokenized one
+    (``D-``) or, in a log without such lines, ``H-``. A file is a log if a sentence has a line ``S-``, ``T-``, ``W-`` or
+    ``P-`` beside its hypothesis, or if all of its lines are hypotheses (``grep ^D-``).
+    """
+    lines = read_lines(path)
+    if not _is_log(lines):
+        return lines
+    found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
+    last, problem = None, ""
+    for match in filter(None, map(_HYPOTHESIS.match, lines)):
+        number, texts = int(match["number"]), found[match["kind"]]
+        if number in texts and number != last:
+            problem = problem or f"holds sentence {number} of two runs of fairseq's. Give a file of one run"
+        texts.setdefault(number, match["text"])  # the best hypothesis comes first
+        last = number
+    best = found["D"] or found["H"]
+    missing = next(number for number in range(len(best) + 1) if number not in best)
+    if not problem and missing < len(best):
+        problem = (
+            f"is a log of fairseq's without a translation of sentence {missing} (counted from 0). Translate again with "
+            "--required-batch-size-multiple 1, without --skip-invalid-size-inputs-valid-test"
+        )
+    # fairseq prints the scores of a hypothesis behind it.
+    elif not problem and any(line.startswith("P-") for line in lines) and _HYPOTHESIS.match(lines[-1]):
+        problem = (
+            f"is a log of fairseq's that is cut short: it ends in a translation, of sentence {last} (counted from 0), "
+            "without its scores. Copy it again, or translate again"
+        )
+    if problem:
+        raise UsageError(f"{path} {problem}.")
+    return [best[number] for number in range(len(best))]
+
+
+def _is_log(lines: Sequence[str]) -> bool:
+    hypotheses = [match["number"] for line in lines if (match := _HYPOTHESIS.match(line))]
+    companions = {match["number"] for line in lines if (match := _COMPANION.match(line))}
+    alone = len(hypotheses) == sum(not is_blank(line) for line in lines)
+    return bool(hypotheses) and (alone or not companions.isdisjoint(hypotheses))
+
+
+def read_test_set(name: str, pair: str) -> tuple[Lines, tuple[Lines, ...]]:
+    """Return source and references of a test set of sacreBLEU's, as "wmt14/full", in a pair of languages."""
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    test_set = DATASETS.get(name)
+    if test_set is None or pair not in test_set.langpairs:
+        close = [known for known in sorted(DATASETS) if known.startswith(name[:5])]
+        problem = f"sacreBLEU has none of this name. Choose from {', '.join(close or DATASETS)}"
+        if test_set:
+            pairs = ", ".join(sorted(test_set.langpairs))
+            problem = f"it has no languages {pair or '(none given)'}. Give {option('language_pair')}: {pairs}"
+        raise UsageError(f"test set {name}: {problem}.")
+    try:
+        source, references = test_set.get_source_file(pair), test_set.get_reference_files(pair)
+    except (Exception, SystemExit) as error:  # the latter when sacreBLEU cannot reach the network
+        raise UsageError(
+            f"test set {name} is not in {SACREBLEU_DIR}/{name} and cannot be fetched "
+            f"({str(error).strip() or type(error).__name__}). On a machine with network run sacrebleu -t {name} "
+            f"-l {pair} --echo src, and copy that folder here."
+        ) from error
+    return tuple(read_lines(source)), tuple(tuple(read_lines(path)) for path in references)

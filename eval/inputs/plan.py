@@ -7,7 +7,8 @@ from typing import Any
 
 from posnet_eval.metrics import METRICS, get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.processes import check_workers
 from posnet_fairseq.shared.schema import check_range
 
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # sacreBLEU's
@@ -19,6 +20,7 @@ SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the 
 # Settings of a plan that both a command line and a configuration file may have.
 MODELS = ("bleurt_model", "comet_model", "comet_encoder")
 SETTINGS = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize", *MODELS)
+RUNNING = ("skip_missing", "cached_only", "cache", "cpu", "workers")  # settings of a command line alone
 # Columns of the results as rows; facts about systems follow and need titles of their own.
 ROW_COLUMNS = (
     "test_set", "system", "label", "metric", "score", "low", "high", "half_width", "deviation", "runs",
@@ -44,20 +46,23 @@ class TestSet:
     outputs: Mapping[str, tuple[Text, ...]]  # {system: one text for each run}
 
     def __post_init__(self) -> None:
-        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
-            raise UsageError(
-                f"test set {self.name}: give either --reference, with or without --source, or --test-set, which brings "
-                "both."
-            )
-        for system, runs in self.outputs.items():
+        problem = ""
+        for runs in self.outputs.values():
             files = [run for run in runs if isinstance(run, Path)]
             if len(set(files)) < len(files):
-                raise UsageError(f"system {system}: a file is given twice as a run. Give each run once.")
+                problem = "a file is given twice as a run of a system. Give each run once"
+        if bool(self.references) == bool(self.sacrebleu_name) or (self.source is not None and self.sacrebleu_name):
+            problem = (
+                f"give either {option('reference')}, with or without {option('source')}, or {option('test_set')}, "
+                "which brings both"
+            )
+        if problem:
+            raise UsageError(f"test set {self.name}: {problem}.")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison of systems to be made; a UsageError if it is impossible."""
+    """A comparison of systems to be made, and how; a UsageError if it is impossible."""
 
     systems: Mapping[str, str]  # {name: label}, in the order of tables
     test_sets: tuple[TestSet, ...]
@@ -76,8 +81,14 @@ class Plan:
     columns: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)  # {title: {system: fact}}
     notes: tuple[str, ...] = ()  # sentences below the tables
     pictures: Mapping[str, str] = field(default_factory=dict)  # {title: picture as a data URI}, shown on the page
+    skip_missing: bool = False  # leave out systems whose files are missing
+    cached_only: bool = False  # compute no statistics
+    cache: Path | None = None  # file of statistics; None: the default one, or none where that cannot be used
+    cpu: bool = False  # do not use GPUs
+    workers: int = 1  # processes that count n-grams and edits
 
     def __post_init__(self) -> None:
+        check_workers(self.workers)
         labels = list(self.systems.values())
         if not labels or len(set(labels)) < len(labels):
             raise UsageError(f"systems {', '.join(labels) or 'none'}: give one or more, each with a label of its own.")
@@ -91,17 +102,11 @@ class Plan:
 
     def _check_shown(self) -> None:
         """Check what stands in tables: a line of visible text, and titles that are not taken."""
-        named = {
-            "system": [*self.systems, *self.systems.values()],
-            "test set": [test_set.name for test_set in self.test_sets],
-            "title": [*self.columns, *self.pictures],
-            "fact": [str(fact) for facts in self.columns.values() for fact in facts.values()],
-            "note": self.notes,
-        }
-        for what, texts in named.items():
-            for text in texts:
-                if not text.strip() or not text.isprintable():
-                    raise UsageError(f"{what} {text!r}: give visible characters, in one line.")
+        names = [*self.systems, *self.systems.values(), *(test_set.name for test_set in self.test_sets)]
+        facts = [str(fact) for facts in self.columns.values() for fact in facts.values()]
+        for text in (*names, *self.columns, *self.pictures, *facts, *self.notes):
+            if not text.strip() or not text.isprintable():
+                raise UsageError(f"name, title, fact or note {text!r}: give visible characters, in one line.")
         if self.columns:  # without them no metric is imported
             taken = {get_metric(name, MetricOptions()).label for name in self.metrics} | set(ROW_COLUMNS)
             if titles := taken & self.columns.keys():
@@ -123,10 +128,7 @@ def plan_of_one_test_set(
     languages: str | None,
     **settings: Any,
 ) -> Plan:
-    """Return a plan of systems {system: one text for each run} on one test set, as of :class:`TestSet`.
-
-    Settings are other attributes of the plan. Raises a UsageError if it is impossible.
-    """
+    """Return a plan of systems {name: one text for each run} on one test set; settings are other attributes of it."""
     name = test_set or (references and isinstance(references[0], Path) and references[0].stem) or "test"
     found = TestSet(name, language_pair(languages), source, references, test_set or "", outputs)
     systems = {system: system for system in outputs}

@@ -3,8 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from posnet_fairseq.shared.errors import UsageError
-
 if TYPE_CHECKING:
     from posnet_eval.metrics.base import Metric, MetricOptions
 
@@ -18,13 +16,7 @@ METRICS = {
 
 
 def get_metric(name: str, options: "MetricOptions") -> "Metric":
-    """Return a metric by its name, a key of :data:`METRICS`.
-
-    Raises:
-        UsageError: there is no such metric, or it cannot run with these options.
-    """
-    if name not in METRICS:
-        raise UsageError(f"metric {name!r}: there is none of this name. Choose from {', '.join(METRICS)}.")
+    """Return a metric by its name, a key of :data:`METRICS`."""
     module, attribute = METRICS[name].split(".")
     metric: Metric = getattr(importlib.import_module(f"posnet_eval.metrics.{module}"), attribute)(options)
     return metric

@@ -62,7 +62,6 @@ class Metric(ABC):
     A corpus score is a function of sums of K numbers of each segment, its statistics: n-gram counts for BLEU, or the
     segment's score and 1 for a metric that is a mean. The score of a resampled corpus therefore needs no more than a
     sum of rows.
-
     """
 
     name: str  # as in --metrics, "chrf"
@@ -87,18 +86,13 @@ class Metric(ABC):
 
     @abstractmethod
     def details(self) -> dict[str, str]:
-        """Return what scores depend on beside the text, for the signature and as part of the cache's keys.
-
-        Raises:
-            UsageError: the metric cannot run here, for instance because its model is missing.
-        """
+        """Return what scores depend on beside the text, for the signature and as part of the cache's keys."""
 
     @abstractmethod
     def statistics(self, segments: Sequence[Segment]) -> Iterator[tuple[Sequence[int], FloatArray]]:
-        """Yield positions among distinct segments, and their (len(positions), K) statistics.
+        """Yield positions among distinct segments, in any order, each once, and their (len(positions), K) statistics.
 
-        Positions come in any order, each once; parts are small, so that they can be cached while the computation goes
-        on.
+        Parts are small, so that they can be cached while the computation goes on.
         """
 
     def release(self) -> None:  # noqa: B027  (most have nothing to let go of)

@@ -13,7 +13,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 from posnet_eval.metrics.base import FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.ngrams import as_characters, counts, lengths, matches
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 ORDER = 4
 _SPACE = "\x1f"  # white space to str.split, and an ordinary character to the tokenizer 13a
@@ -27,21 +27,20 @@ class Bleu(SacrebleuMetric):
 
     def __init__(self, options: MetricOptions) -> None:
         if options.tokenize not in (None, *BLEU.TOKENIZERS):
-            raise UsageError(
-                f"tokenizer {options.tokenize!r}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}."
-            )
+            raise UsageError(f"tokenizer {options.tokenize}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}.")
         try:
             # force: no warning of text that looks tokenized, which is among the remarks
             sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer, trg_lang=options.code)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
-            what = f"BLEU's tokenizer {options.tokenize or f'for {options.language}'}"
+            problem = (
+                f"is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy that "
+                f"folder from a machine with network, or choose another one with {option('tokenize')}."
+            )
             if package := re.search(r"pip install (\S+)", str(error)):
                 install = f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(package[1])}"
-                raise UsageError(f"{what} is not installed. Run {install}") from error
-            raise UsageError(
-                f"{what} is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy "
-                "that folder from a machine with network, or choose another one with --tokenize."
-            ) from error
+                problem = f"is not installed. Run {install}"
+            tokenizer = options.tokenize or f"for {options.language}"
+            raise UsageError(f"BLEU's tokenizer {tokenizer} {problem}") from error
         super().__init__(options, sacrebleu)
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:

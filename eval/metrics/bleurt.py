@@ -6,13 +6,12 @@ from typing import Any
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import Segment
-from posnet_eval.metrics.networks import batches, load_weights, quiet, read_weights, reading
-from posnet_eval.metrics.neural_metric import NeuralMetric
+from posnet_eval.metrics.neural_metric import Batches, NeuralMetric, load_weights, quiet, read_weights, reading
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 MODEL = model_files.ModelKind(
     what="a BLEURT model",
-    flag="--bleurt-model",
+    option="bleurt_model",
     owner="lucadiliello",
     files=("config.json", *_WEIGHTS, *model_files.TOKENIZER),
     needed=(("config.json",), _WEIGHTS, ("spm.model", "tokenizer.json", "vocab.txt")),
@@ -36,11 +35,10 @@ class Bleurt(NeuralMetric):
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()
-        given = self.options.bleurt_model
-        files = MODEL.files_in(model_files.find(given, MODEL, download))
+        name, files = model_files.find(self.options.bleurt_model, MODEL, download)
         if _WEIGHTS[0] in files:
             files.pop(_WEIGHTS[1], None)  # these weights in another format
-        return model_files.short_name(given), files
+        return name, files
 
     def load(self) -> tuple[Any, Any]:
         """Return network and tokenizer, see :meth:`NeuralMetric.load`."""
@@ -64,15 +62,13 @@ class Bleurt(NeuralMetric):
                     raise ValueError("spm.model is damaged")
         return network.eval(), tokenizer
 
-    def prepare(self, segments: Sequence[Segment]) -> list[tuple[list[int], Any]]:
+    def prepare(self, segments: Sequence[Segment]) -> Batches:
         """Return batches of pairs of reference and hypothesis."""
-        network = self.networks[0]
-        longest = min(LONGEST, network.config.max_position_embeddings)
+        longest = min(LONGEST, self.networks[0].config.max_position_embeddings)
         texts = [segment.references[0] for segment in segments], [segment.hypothesis for segment in segments]
-        encoded = self.tokenizer(*texts, truncation=True, max_length=longest)
-        return batches(self.tokenizer, encoded, _TOKENS[network.device.type])
+        return self.batches(self.tokenizer(*texts, truncation=True, max_length=longest), _TOKENS)
 
-    def score(self, network: Any, prepared: list[tuple[list[int], Any]]) -> Any:
+    def score(self, network: Any, prepared: Batches) -> Any:
         """Return (N,) scores of N pairs."""
         import torch
 

@@ -7,22 +7,21 @@ from typing import Any
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import Segment
-from posnet_eval.metrics.networks import batches, load_weights, quiet, read_weights, reading
-from posnet_eval.metrics.neural_metric import NeuralMetric
-from posnet_fairseq.shared.errors import UsageError
+from posnet_eval.metrics.neural_metric import Batches, NeuralMetric, load_weights, quiet, read_weights, reading
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import PlainLoader
 
 _CHECKPOINT = "checkpoints/model.ckpt"
 ENCODER = model_files.ModelKind(
     what="the encoder of a COMET model",
-    flag="--comet-encoder",
+    option="comet_encoder",
     owner="",
     files=("config.json", *model_files.TOKENIZER),
     needed=(("config.json",), ("tokenizer.json", "sentencepiece.bpe.model", "vocab.txt")),
 )
 MODEL = model_files.ModelKind(
     what="a COMET model",
-    flag="--comet-model",
+    option="comet_model",
     owner="Unbabel",
     files=("hparams.yaml", _CHECKPOINT),
     needed=(("hparams.yaml",), (_CHECKPOINT,)),
@@ -42,10 +41,7 @@ _TOKENS = {"cpu": 1024, "cuda": 8192}  # in a batch
 
 
 class Comet(NeuralMetric):
-    """COMET of unbabel-comet that reads source, translation and one reference (wmt20-comet-da).
-
-    A text that segments of a group share is encoded once; the library encodes it again for every system.
-    """
+    """COMET of unbabel-comet that reads source, translation and reference; encodes each text of a group once."""
 
     name, label = "comet", "COMET"
     package, extra = "unbabel-comet", "comet"
@@ -60,11 +56,10 @@ class Comet(NeuralMetric):
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()
-        given = self.options.comet_model
-        files = MODEL.files_in(model_files.find(given, MODEL, download))
+        name, files = model_files.find(self.options.comet_model, MODEL, download)
         encoder = self.options.comet_encoder or _settings(files["hparams.yaml"]).get("pretrained_model")
-        found = ENCODER.files_in(model_files.find(encoder or "xlm-roberta-large", ENCODER, download))
-        return model_files.short_name(given), files | {f"encoder/{name}": path for name, path in found.items()}
+        _, of_encoder = model_files.find(encoder or "xlm-roberta-large", ENCODER, download)
+        return name, files | {f"encoder/{file}": path for file, path in of_encoder.items()}
 
     def load(self) -> tuple[Any, Any]:
         """Return the library's model and tokenizer, see :meth:`NeuralMetric.load`."""
@@ -88,19 +83,18 @@ class Comet(NeuralMetric):
         load_weights(model, weights, checkpoint)
         return model.eval(), model.encoder.tokenizer
 
-    def prepare(self, segments: Sequence[Segment]) -> tuple[list[tuple[list[int], Any]], list[list[int]]]:
+    def prepare(self, segments: Sequence[Segment]) -> tuple[Batches, list[list[int]]]:
         """Return batches of distinct texts, and the places of source, hypothesis and reference among these texts."""
-        network = self.networks[0]
         places: dict[str, int] = {}
         triples = [
             [places.setdefault(text, len(places)) for text in (source, hypothesis, reference)]
             for source, hypothesis, (reference,) in segments
         ]
         # As the encoder's own prepare_sample, except that texts are batched before they are padded.
-        encoded = self.tokenizer(list(places), truncation=True, max_length=network.encoder.max_positions - 2)
-        return batches(self.tokenizer, encoded, _TOKENS[network.device.type]), triples
+        longest = self.networks[0].encoder.max_positions - 2
+        return self.batches(self.tokenizer(list(places), truncation=True, max_length=longest), _TOKENS), triples
 
-    def score(self, network: Any, prepared: tuple[list[tuple[list[int], Any]], list[list[int]]]) -> Any:
+    def score(self, network: Any, prepared: tuple[Batches, list[list[int]]]) -> Any:
         """Return (N,) scores of N segments, each text of which is encoded once."""
         import torch
 
@@ -124,6 +118,7 @@ def _settings(path: Path) -> dict[str, Any]:
         if settings.get(key, usual) not in supported:
             raise UsageError(
                 f"{path} describes a model with {key} {settings.get(key)!r}. Supported are {', '.join(supported)}; "
-                "give --comet-model one that reads source, translation and reference, such as Unbabel/wmt20-comet-da."
+                f"give {option('comet_model')} one that reads source, translation and reference, such as "
+                "Unbabel/wmt20-comet-da."
             )
     return settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.failures import DISK_FULL
 
 TOKENIZER = (
@@ -33,7 +33,7 @@ class ModelKind:
     """A kind of model folder."""
 
     what: str  # name for people, as "a COMET model"
-    flag: str  # option that names the model
+    option: str  # that names the model
     owner: str  # owner on the hub of names without one; "" if such names are the hub's own
     files: tuple[str, ...]  # names of the files that are read if they exist
     needed: tuple[tuple[str, ...], ...]  # groups of file names; one file of each group must exist
@@ -43,10 +43,6 @@ class ModelKind:
         """Return the first needed file that a folder lacks, as text for people; "" if it has all."""
         lacking = (names for names in self.needed if not any((folder / name).is_file() for name in names))
         return " or ".join(next(lacking, ()))
-
-    def files_in(self, folder: Path) -> dict[str, Path]:
-        """Return {name: path} of the model's files in a folder."""
-        return {name: folder / name for name in self.files if (folder / name).is_file()}
 
     def how_to_copy(self, name: str) -> str:
         """Return what to do where the hub cannot be reached, with whatever command."""
@@ -59,28 +55,32 @@ class ModelKind:
         )
 
 
-def find(given: str, kind: ModelKind, download: bool = True) -> Path:
-    """Return the folder of a model, a local folder or a name on the hub, whose local cache is searched first.
-
-    Raises:
-        UsageError: the folder is no such model, or the model is neither here nor can it be downloaded.
-    """
+def find(given: str, kind: ModelKind, download: bool = True) -> tuple[str, dict[str, Path]]:
+    """Return the short name and the files {name: path} of a model, a local folder or a name on the hub."""
     folder = Path(given).expanduser()
+    short = folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
+    problem = ""
     if folder.exists():
-        if missing := kind.missing_file(folder):
-            raise UsageError(
-                f"{given} is not {kind.what}: there is no {missing} in it. Give {kind.flag} a folder that holds "
-                f"{', '.join(' or '.join(names) for names in kind.needed)}, or a name on the hub."
-            )
-        return folder
-    if not _HUB_NAME.fullmatch(given):
+        missing = kind.missing_file(folder)
+        problem = f" is not {kind.what}: there is no {missing} in it" if missing else ""
+    elif _HUB_NAME.fullmatch(given):
+        folder = _from_hub(given, kind, download)
+    else:
+        problem = ": there is no such folder"
+    if problem:
         raise UsageError(
-            f"{given}: there is no such folder. Give {kind.flag} a folder that exists, or a name on the hub."
+            f"{given}{problem}. Give {option(kind.option)} a folder that holds "
+            f"{', '.join(' or '.join(names) for names in kind.needed)}, or a name on the hub."
         )
+    return short, {name: folder / name for name in kind.files if (folder / name).is_file()}
+
+
+def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
+    """Return the folder of a model in the hub's cache, to which it is downloaded if it is not whole there."""
     name = f"{kind.owner}/{given}" if kind.owner and "/" not in given else given
     found = _snapshot(name, kind, local_files_only=True)
-    if download:
-        found = found or _snapshot(name, kind, etag_timeout=_TIMEOUT)
+    if found is None and download:
+        found = _snapshot(name, kind, etag_timeout=_TIMEOUT)
     if found is None:
         raise Missing(
             f"{name} is neither a folder here nor a whole model in the hub's cache",
@@ -102,12 +102,6 @@ def _snapshot(name: str, kind: ModelKind, **options: Any) -> Path | None:
         return None
     # Without network, an interrupted download's part in the cache is returned as if it were whole.
     return None if kind.missing_file(folder) else folder
-
-
-def short_name(given: str) -> str:
-    """Return the last part of a model's name on the hub or folder."""
-    folder = Path(given).expanduser()
-    return folder.resolve().name if folder.is_dir() else given.rpartition("/")[2]
 
 
 def absolute_name(given: str) -> str:

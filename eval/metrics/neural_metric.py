@@ -1,22 +1,41 @@
-"""Base class of BLEURT and COMET: the mean of a neural network's scores."""
+"""Base class of BLEURT and COMET: the mean of a network's scores; safe and quiet loading, replicas, batches."""
 
+import contextlib
+import copy
 import importlib.metadata
+import logging
+import os
+import pickle
+import queue
+import re
+import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
-from posnet_eval.metrics.networks import devices, map_on_networks, replicas
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_file
 from posnet_fairseq.shared.optional_dependencies import how_to_install
+from posnet_fairseq.shared.processes import submitted
+
+if TYPE_CHECKING:
+    import torch
+
+Network = TypeVar("Network")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Batches = list[tuple[list[int], Any]]  # positions among encoded texts, and their tensors by name
 
 SCALE = 100  # papers print these scores times 100
 GROUP = {"cpu": 64, "cuda": 1024}  # segments scored together; an interruption loses no more
+_POSITION_IDS = "position_ids"  # buffers 0, 1, 2, ..., which newer versions of transformers do not store
 
 
 class NeuralMetric(MeanMetric):
@@ -27,11 +46,7 @@ class NeuralMetric(MeanMetric):
 
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
-        """Return the model's name, and {name: path} of all files that scores depend on, without loading them.
-
-        Raises:
-            UsageError: the package is not installed, or a file is neither here nor may or can it be downloaded.
-        """
+        """Return the model's name, and {name: path} of all files that scores depend on, without loading them."""
 
     @abstractmethod
     def load(self) -> tuple[Any, Any]:
@@ -75,7 +90,10 @@ class NeuralMetric(MeanMetric):
     @cached_property
     def _loaded(self) -> tuple[list[Any], Any]:
         network, tokenizer = self.load()
-        return replicas(network, devices(self.options.cpu)), tokenizer
+        first, *others = devices(self.options.cpu)
+        # One after the other: the CPU never holds more than two.
+        replicas = [copy.deepcopy(network).to(device) for device in others]
+        return [network.to(first), *replicas], tokenizer
 
     @property
     def networks(self) -> list[Any]:
@@ -108,3 +126,124 @@ class NeuralMetric(MeanMetric):
         prepared = (self.prepare([segments[position] for position in group]) for group in groups)
         for group, scores in zip(groups, map_on_networks(self.score, prepared, self.networks), strict=True):
             yield group, np.stack([SCALE * scores.double().cpu().numpy(), np.ones(len(group))], axis=1)
+
+    def batches(self, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: Mapping[str, int]) -> Batches:
+        """Return batches of texts of similar length, the longest first: a lack of memory shows at once.
+
+        With padding, a batch has at most so many tokens, by type of device; a longer text is a batch of its own.
+        """
+        most = tokens[self.networks[0].device.type]
+        lengths = [len(ids) for ids in encoded["input_ids"]]
+        order = sorted(range(len(lengths)), key=lambda position: -lengths[position])
+        found = []
+        while order:
+            size = max(1, most // lengths[order[0]])
+            positions, order = order[:size], order[size:]
+            chosen = {key: [values[position] for position in positions] for key, values in encoded.items()}
+            found.append((positions, self.tokenizer.pad(chosen, return_tensors="pt")))
+        return found
+
+
+@contextlib.contextmanager
+def quiet(*loggers: str) -> Iterator[None]:
+    """Suppress what libraries print and log, except errors, while they load; some loggers stay at ERROR afterwards."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # some versions warn when a process forks
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            # comet's import makes the root logger print the messages of every library
+            root.setLevel(level)
+            root.handlers[:] = handlers
+            for name in loggers:
+                logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@contextlib.contextmanager
+def reading(folder: Path, what: str) -> Iterator[None]:
+    """Raise a UsageError for a damaged file of a model, for which the libraries raise errors of many kinds.
+
+    Their own text is not shown: torch advises to turn off the check that keeps code in files from running.
+    """
+    try:
+        yield
+    except (UsageError, MemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise UsageError(f"{what} in {folder} cannot be read ({kind}). Copy or download the folder again.") from error
+
+
+def read_weights(path: Path, if_unsafe: str) -> Any:
+    """Return the content of a file of safetensors or torch.save, read as data; `if_unsafe` advises if it has code."""
+    import torch
+    from safetensors.torch import load_file
+
+    check_file(path)
+    with reading(path.parent, path.name), quiet():
+        try:
+            if path.suffix == ".safetensors":
+                return load_file(path)
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            if unsafe := re.search(r"GLOBAL (\S+)", str(error)):
+                raise UsageError(
+                    f"{path} was refused: it holds more than plain weights ({unsafe[1]}), which could run code when "
+                    f"loaded. {if_unsafe}"
+                ) from error
+            raise
+
+
+def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
+    """Load a state dict, which must have all of a network's weights; superfluous ones are ignored."""
+    try:
+        missing = network.load_state_dict(weights, strict=False).missing_keys
+        missing = [name for name in missing if not name.endswith(_POSITION_IDS)]
+        problem = f"lacks {len(missing)} of the model's weights, such as {missing[0]}" if missing else ""
+    except (RuntimeError, TypeError) as error:
+        problem = f"does not fit the model's configuration: {str(error).strip().splitlines()[-1].strip().rstrip('.')}"
+    if problem:  # random numbers in place of weights would give scores without a meaning
+        raise UsageError(f"{path} {problem}. Download both again.")
+
+
+def devices(cpu: bool) -> list["torch.device"]:
+    """Return all visible GPUs, or the CPU if there are none or it is asked for."""
+    import torch
+
+    count = 0 if cpu or not torch.cuda.is_available() else torch.cuda.device_count()
+    return [torch.device("cuda", number) for number in range(count)] or [torch.device("cpu")]
+
+
+def map_on_networks(
+    function: Callable[[Network, Item], Result], items: Iterable[Item], networks: Sequence[Network]
+) -> Iterator[Result]:
+    """Yield function(network, item) in the order of the items, computed on replicas with one thread for each.
+
+    Only a few items are taken ahead of the results. Threads suffice: torch releases the interpreter's lock.
+    """
+    if len(networks) == 1:
+        yield from (function(networks[0], item) for item in items)
+        return
+    idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
+    for network in networks:
+        idle.put(network)
+
+    def on_idle_network(item: Item) -> Result:
+        network = idle.get()
+        try:
+            return function(network, item)
+        finally:
+            idle.put(network)
+
+    pool = ThreadPoolExecutor(len(networks))
+    try:
+        yield from submitted(pool, on_idle_network, items, 2 * len(networks))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed

@@ -14,14 +14,11 @@ _GAP = "\0"
 
 
 def matches(pairs: Sequence[tuple[str, str]], order: int) -> FloatArray | None:
-    """Return (P, N) counts of the n-grams of 1 to N characters that both texts of each of P pairs have in common.
+    """Return (P, N) clipped counts of the n-grams of 1 to N characters that both texts of each of P pairs have.
 
-    An n-gram counts as often as it occurs in the text that has it less often (clipped counts). None is returned if the
-    texts have too many different characters for 64-bit integers.
-
-    The longest n-grams are written as integers, made of the number of the pair and of the characters, and sorted once.
-    N-grams that begin with the same n characters are then neighbors, for every n, and groups of them are joined to
-    larger groups from the longest n to the shortest.
+    The longest n-grams are written as integers (number of the pair, characters) and sorted once. N-grams that begin
+    with the same n characters are then neighbors, for every n, and groups of them are joined to larger groups from the
+    longest n to the shortest. None: the texts have too many different characters for 64-bit integers.
     """
     # Gaps as long as an n-gram separate the texts: no n-gram reaches into the next one.
     text = "".join(side + _GAP * order for pair in pairs for side in pair)

@@ -7,7 +7,7 @@ from sacrebleu.metrics import TER
 
 from posnet_eval.metrics.base import WITHOUT_SPACES, FloatArray, MetricOptions, Segment
 from posnet_eval.metrics.sacrebleu_metric import SacrebleuMetric
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 # Words of a line times those of its reference: the time grows with more than the square of a line's length, and 1,000
 # words of few kinds take minutes.
@@ -26,18 +26,14 @@ class Ter(SacrebleuMetric):
         super().__init__(options, TER(normalized=characters, asian_support=characters))
 
     def count(self, segments: Sequence[Segment]) -> FloatArray:
-        """Return statistics, see :meth:`SacrebleuMetric.count`.
-
-        Raises:
-            UsageError: a line and its reference are so long that sacreBLEU would try shifts for minutes.
-        """
+        """Return statistics, see :meth:`SacrebleuMetric.count`."""
         for segment in segments:
             words, *others = (len(line.split()) for line in self.prepare([segment.hypothesis, *segment.references]))
             if words * max(others) > _MOST:
                 raise UsageError(
                     f"ter: a line of {words:,} words ({segment.hypothesis!r:.40}) has a reference of {max(others):,}, "
                     f"and their product may be {_MOST:,}: sacreBLEU would take minutes. Score sentences, or leave ter "
-                    "out of --metrics."
+                    f"out of {option('metrics')}."
                 )
         return super().count(segments)
 

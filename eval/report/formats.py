@@ -25,11 +25,6 @@ def probability(value: float | None) -> str:
     return "< 0.0001" if value < 0.00005 else f"{value:.4f}"
 
 
-def percent(share: float) -> str:
-    """Return a share as "97.5%"."""
-    return f"{100 * share:.1f}%"
-
-
 def fact(value: Fact | None) -> str:
     """Return a fact about a system: an integer as "2,815", other values unchanged, None as "–"."""
     if value is None:

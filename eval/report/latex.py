@@ -27,12 +27,7 @@ _TEXT = {
 
 
 def latex(comparison: Comparison, intervals: bool = False) -> str:
-    """Return a table with columns for facts, then for each metric on each test set.
-
-    Args:
-        comparison: results to show.
-        intervals: show 95% intervals in brackets behind the scores.
-    """
+    """Return a table with columns for facts, then for each metric on each test set."""
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
     titles = [escaped(title) for title in comparison.columns]
     names, rules, start = [], [], 2 + len(titles)

@@ -29,7 +29,7 @@ def render(comparison: Comparison) -> str:
     )
     # Scripts cannot read NaN: no page is better than one that looks complete.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    for function in (formats.decimal, formats.signed, formats.probability, formats.percent, formats.listed):
+    for function in (formats.decimal, formats.signed, formats.probability, formats.listed):
         environment.filters[function.__name__] = function
     environment.filters["label"] = comparison.labels.get
     return environment.get_template("page.html").render(

@@ -47,10 +47,7 @@ _FONT_FAMILY = re.compile(r"font-family: [^;]*; ")
 def intervals(
     comparison: Comparison, test_set: TestSetResult, metric: MetricInfo, styles: Mapping[str, dict[str, Any]]
 ) -> str:
-    """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines.
-
-    Styles are from :func:`line_styles`.
-    """
+    """Return an SVG element with score, 95% interval and runs of each system, and baselines as vertical lines."""
     systems = [system for system in comparison.systems if system in test_set.scores]
     row, below, above = 36, 30, 0.85  # above: rows over the first, for its name
     height = row * (len(systems) - 0.5 + above)
@@ -81,10 +78,9 @@ def intervals(
 
 
 def line_styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
-    """Return {system: arguments for matplotlib} of systems with a color, which they have in all plots of a page.
+    """Return {system: arguments for matplotlib} of systems with a color, the same one in all plots of a page.
 
-    If there are more systems than colors, baselines and the systems with the best scores by the first metric on the
-    first test set have one.
+    Of more systems than colors, baselines and those with the best scores by the first metric on the first test set.
     """
     test_set = comparison.test_sets[0]
     metric = test_set.metrics[0]
@@ -157,11 +153,7 @@ def _short(label: str, longest: int = 46) -> str:
 
 
 def _inline(figure: Figure, salt: str, label: str) -> str:
-    """Return a figure as an SVG element that can share a page with others.
-
-    The salt makes its identifiers (of markers, of clip paths) differ from those of other plots on the page. The label
-    is for screen readers; "" for a decoration.
-    """
+    """Return a figure as an SVG element that can share a page with others, by a salt for its identifiers."""
     file = io.StringIO()
     with rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has it

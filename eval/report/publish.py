@@ -16,6 +16,7 @@ from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_place, write_lines
+from posnet_fairseq.shared.records import read_json
 
 NOTE = ".report.files"  # hashes of a report's files while they are moved into its folder
 
@@ -37,15 +38,7 @@ FILES: dict[str, Callable[[Comparison], str]] = {
 
 
 def check(folder: Path, inputs: Iterable[Path]) -> None:
-    """Check that a report can be written into a folder without replacing files that posnet-score did not write.
-
-    Args:
-        folder: folder of the report, which may be missing.
-        inputs: files that are read.
-
-    Raises:
-        UsageError: the folder cannot be written, or has such a file.
-    """
+    """Check that a report can be written into a folder without replacing files that posnet-score did not write."""
     check_folder(folder)
     if not folder.exists():
         return
@@ -70,10 +63,7 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file, {} if there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    found = read_json(path)
     return found if isinstance(found, dict) else {}
 
 
@@ -82,16 +72,7 @@ def _digest(content: bytes) -> str:
 
 
 def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> None:
-    """Write the files of a report; those of an earlier run stay until all new ones are written.
-
-    Args:
-        comparison: results to write.
-        folder: folder of the report, which is created if it is missing.
-        latex_intervals: show 95% intervals in the LaTeX table.
-
-    Raises:
-        OSError: a file could not be written, for instance because the disk is full; the folder is unchanged then.
-    """
+    """Write the files of a report; those of an earlier run stay until all new ones are written."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     writers = FILES | ({"report.tex": functools.partial(latex, intervals=True)} if latex_intervals else {})
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as temporary:

@@ -40,7 +40,6 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
-    """Yield a table for each test set."""
     for test_set in comparison.test_sets:
         table = Table(
             title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",

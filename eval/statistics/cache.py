@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from posnet_eval.metrics.base import FloatArray, Metric, Segment
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import cache_folder
 
 AT_ONCE = 500  # keys in a query
@@ -36,14 +36,7 @@ def default_path() -> Path:
 
 
 class SegmentCache:
-    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None).
-
-    Attributes:
-        full: why the cache can no longer be written, as when the disk is full; "" while it can.
-
-    Raises:
-        UsageError: the file can be neither read nor created, or is no such cache.
-    """
+    """Statistics of segments in a file, which is created with its folder if it is missing, or in memory (None)."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -76,16 +69,12 @@ class SegmentCache:
         """Cache (len(keys), K) statistics; an error is kept in :attr:`full`, and the run goes on."""
         if self.full:
             return
-        short = rows.astype("<f4")
-        exact = (short == rows).all(1)
-        numbers = [
-            (less if fits else row.astype("<f8")).tobytes() for less, row, fits in zip(short, rows, exact, strict=True)
-        ]
+        exact = (rows.astype("<f4") == rows).all(1)
+        numbers = [row.astype("<f4" if fits else "<f8").tobytes() for row, fits in zip(rows, exact, strict=True)]
         try:
             with self._database:
-                self._database.executemany(
-                    "INSERT OR IGNORE INTO statistics VALUES (?, ?)", zip(keys, numbers, strict=True)
-                )
+                insert = "INSERT OR IGNORE INTO statistics VALUES (?, ?)"
+                self._database.executemany(insert, zip(keys, numbers, strict=True))
         except sqlite3.Error as error:
             self.full = str(error)
 
@@ -119,7 +108,8 @@ class SegmentCache:
         except (OSError, sqlite3.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"cache {self.path}: {reason}. Choose another place with --cache; if it is a damaged cache, remove it."
+                f"cache {self.path}: {reason}. Choose another place with {option('cache')}; if it is a damaged cache, "
+                "remove it."
             ) from error
 
 

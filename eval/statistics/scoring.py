@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -16,41 +15,20 @@ from posnet_eval.metrics.base import Metric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, default_path, keys
 from posnet_eval.statistics.results import Comparison
 from posnet_eval.statistics.summary import MetricRun, summarize
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.progress import ProgressReporter
 
 SECONDS_BETWEEN_SAVES = 2.0
 _PACKAGES = ("posnet", "sacrebleu", "numpy")
 
 
-def compare(
-    plan: Plan,
-    all_texts: Sequence[Texts],
-    cache_path: Path | None,
-    report: ProgressReporter,
-    processes: int = 1,
-    cpu: bool = False,
-    cached_only: bool = False,
-) -> Comparison:
-    """Return scores of systems and the significance of their differences.
-
-    Args:
-        plan: what to compare, and how.
-        all_texts: texts of each test set of the plan.
-        cache_path: file of cached statistics; None: the default one, or none where that cannot be used.
-        report: reporter of progress.
-        processes: number of processes that count n-grams and edits.
-        cpu: do not use GPUs.
-        cached_only: take all statistics from the cache and compute none.
-
-    Raises:
-        UsageError: a metric cannot run, its scores are not numbers, or the cache cannot be read.
-    """
-    with contextlib.closing(_open_cache(cache_path, cached_only, report)) as cache:
+def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) -> Comparison:
+    """Return scores of systems, by the texts of each test set of a plan, and the significance of their differences."""
+    with contextlib.closing(_open_cache(plan, report)) as cache:
         runs, problems = [], []
         for name in plan.metrics:
             try:
-                runs.append([_metric_run(name, plan, texts, cache, processes, cpu, cached_only) for texts in all_texts])
+                runs.append([_metric_run(name, plan, texts, cache) for texts in all_texts])
             except UsageError as error:
                 problems.append(str(error))
         refuse(problems)
@@ -60,7 +38,7 @@ def compare(
             for run in of_metric:
                 sharing.setdefault(json.dumps(run.details), []).append(run)
             for some in sharing.values():
-                _compute(some, cache, report, cached_only)
+                _compute(some, cache, report, plan.cached_only)
         if cache.full:
             report.say(f"the cache {cache.path} could not be written ({cache.full}): the next run computes this again.")
     several = any(len(outputs) > 1 for texts in all_texts for outputs in texts.outputs.values())
@@ -85,48 +63,41 @@ def compare(
     )
 
 
-def _open_cache(path: Path | None, needed: bool, report: ProgressReporter) -> SegmentCache:
-    """Open the cache at a path, else the default one, which one can do without unless it is needed."""
+def _open_cache(plan: Plan, report: ProgressReporter) -> SegmentCache:
+    """Open the cache of a plan, else the default one, which one can do without unless it is needed."""
     try:
-        return SegmentCache(path or default_path())
+        return SegmentCache(plan.cache or default_path())
     except UsageError as error:
-        if path or needed:
+        if plan.cache or plan.cached_only:
             raise
         report.say(f"no statistics are cached: {default_path()} cannot be used ({error.__cause__}).")
         return SegmentCache(None)
 
 
-def _metric_run(
-    name: str, plan: Plan, texts: Texts, cache: SegmentCache, processes: int, cpu: bool, cached_only: bool
-) -> MetricRun:
-    models = {key: getattr(plan, key) for key in MODELS}
+def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> MetricRun:
+    given = {key: getattr(plan, key) for key in ("lowercase", "tokenize", *MODELS)}
     options = MetricOptions(
         language=texts.languages[1],
         references=len(texts.references),
-        lowercase=plan.lowercase,
-        tokenize=plan.tokenize,
-        processes=processes,
-        cpu=cpu,
-        **{key: value for key, value in models.items() if value is not None},
+        processes=plan.workers,
+        cpu=plan.cpu,
+        **{key: value for key, value in given.items() if value is not None},
     )
     metric = get_metric(name, options)
     if metric.needs_source and not texts.sources:
-        raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give --source.")
-    details = cache.recall(metric) if cached_only and metric.requested_model else metric.details()
+        raise UsageError(f"{metric.label} reads the source, of which {texts.name} has none. Give {option('source')}.")
+    details = cache.recall(metric) if plan.cached_only and metric.requested_model else metric.details()
     if details is None:
         raise UsageError(
             f"{metric.label} with {metric.requested_model} is not in the cache {cache.path}. Run once without "
-            "--cached-only."
+            f"{option('cached_only')}."
         )
     cache.remember(metric, details)
     return MetricRun(metric, details, texts)
 
 
 def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressReporter, cached_only: bool) -> None:
-    """Fill in the statistics of metric runs that differ in their texts only.
-
-    New rows are cached every few seconds, and the last ones also when the run is interrupted.
-    """
+    """Fill in the statistics of metric runs that differ in their texts only, and cache new ones every few seconds."""
     metric = runs[0].metric
     rows_of: dict[Segment, int] = {}
     chosen = [
@@ -146,7 +117,7 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
     if len(unknown) and cached_only:
         raise UsageError(
             f"{len(unknown):,} of {len(segments):,} different segments have no {metric.label} in the cache "
-            f"{cache.path}. Run without --cached-only."
+            f"{cache.path}. Run without {option('cached_only')}."
         )
     if len(unknown):
         new: list[int] = []

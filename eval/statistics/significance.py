@@ -74,8 +74,7 @@ def compare(
         scores: () scores of the system and of the other.
         resampled: (B,) scores of both on resampled corpora.
         same: whether all their outputs are equal.
-        randomized: (1 + T,) scores of both, as observed and after T random exchanges of segments, for approximate
-            randomization.
+        randomized: (1 + T,) scores of both, as observed and after T random exchanges of segments.
         contrast: their difference with the uncertainty of seeds, too; if given, interval and p are its.
     """
     value = float(scores[0] - scores[1])

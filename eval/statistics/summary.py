@@ -36,10 +36,7 @@ class MetricRun:
 
 
 def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) -> TestSetResult:
-    """Return the results on a test set by metrics whose statistics are known.
-
-    The test is "bs", "ar" or "seeds", see :class:`posnet_eval.statistics.results.Comparison`.
-    """
+    """Return the results on a test set by metrics whose statistics are known; the test is "bs", "ar" or "seeds"."""
     systems = list(texts.outputs)
     statistics = {run.metric.name: run.statistics for run in runs}
     resampled = _sums(significance.bootstrap_sums, plan.resamples, plan.seed, statistics)
@@ -76,7 +73,12 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         differences=differences,
         by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
         remarks=tuple(_remarks(texts, plan.lowercase)),
-        segments={run.metric.name: _segment_scores(run) for run in runs},
+        segments={
+            run.metric.name: {
+                name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()
+            }
+            for run in runs
+        },
     )
 
 
@@ -106,11 +108,6 @@ def _score(runs: Runs, variance: SeedVariance | None) -> Score:
     return Score(runs.value, values, deviation(values), low, high, half_width=0.5 * (high - low))
 
 
-def _segment_scores(run: MetricRun) -> dict[str, FloatArray]:
-    """Return {system: (N,) scores, means over runs}."""
-    return {name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()}
-
-
 def _equal(some: Sequence[Lines], others: Sequence[Lines]) -> bool:
     """Return whether two systems have equal outputs, in whichever order of the runs."""
     return sorted(some) == sorted(others) or len({*some, *others}) == 1
@@ -131,13 +128,7 @@ def _exchanged(
 def by_length(
     lines: Sequence[str], metrics: Sequence[Metric], statistics: Mapping[str, Mapping[str, FloatArray]]
 ) -> Iterator[Bucket]:
-    """Yield scores by sentence length, without empty buckets.
-
-    Args:
-        lines: N lines whose words are counted; characters of scripts without spaces count as words.
-        metrics: metrics to compute.
-        statistics: {metric name: {system: (N, K) means over runs}}.
-    """
+    """Yield scores by sentence length, without empty buckets, from {metric name: {system: (N, K) statistics}}."""
     place = np.digitize([len(_WORD.findall(line)) for line in lines], EDGES[1:])
     for number, start in enumerate(EDGES):
         chosen = place == number

@@ -213,7 +213,8 @@ def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
         if different:
             raise UsageError(f"it was trained with other options ({'; '.join(different)}). Give the same.")
     advice = (  # where its own dictionaries are gone, their sizes are compared with the weights
-        "Prepare the text with its subwords and dictionaries: posnet-prepare corpus --like {folder} --train FILE FILE ..."
+        "Prepare the text with its subwords and dictionaries: "
+        "posnet-prepare corpus --like {folder} --train FILE FILE ..."
     )
     refuse_other_dictionaries(path, state, read_vocabulary(state, folder)[0], folder, advice)
     with about(path):

@@ -14,7 +14,7 @@ from multiprocessing import util
 from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.user_dir import UserDirs
 
 MOST = 1000  # processes
@@ -119,7 +119,9 @@ def check_workers(count: int) -> None:
         UsageError: it is less than 1 or greater than :data:`MOST`.
     """
     if type(count) is not int or not 1 <= count <= MOST:
-        raise UsageError(f"--workers {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores.")
+        raise UsageError(
+            f"{option('workers')} {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores."
+        )
 
 
 def submitted(

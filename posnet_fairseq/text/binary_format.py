@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.files import check_file
 
 _MAPPED, _OTHERS = b"MMIDIDX\0\0", (b"TNTIDX\0\0", b"HUFFIDX\0")  # first bytes of indexes of fairseq's formats
 _PART = 2**20  # sentences that are checked at once: of a large corpus, all would take a gigabyte
@@ -18,39 +19,30 @@ _HEADER = 26  # bytes of the memory-mapped format: name, version, type of number
 
 
 def check(path: str | Path) -> tuple[np.ndarray | None, np.dtype | None]:
-    """Check index and data file of one side of a set against each other.
+    """Return (N,) lengths of sentences in tokens, end symbol included, and the type of the ids, of a checked file pair.
 
-    Args:
-        path: of the two files, without their endings .idx and .bin.
-
-    Returns:
-        (N,) lengths of the sentences in tokens, the end symbol included, and the type of the token ids; None where the
-        format, an old one, does not tell them.
-
-    Raises:
-        UsageError: one of the files is damaged, cut short, of other data, or a directory.
+    Index and data are checked against each other. Old formats do not tell lengths and type: both are None.
     """
     index, data = Path(f"{path}.idx"), Path(f"{path}.bin")
-    for file in (index, data):
-        if file.is_dir():
-            raise UsageError(f"{file} is a directory, not a file of binarized text. Binarize the text again.")
+    for file in filter(Path.exists, (index, data)):
+        check_file(file)
     with index.open("rb") as content:
         header = content.read(_HEADER)
     if header.startswith(_OTHERS):
         return None, None
     kind = _TYPES.get(int.from_bytes(header[17:18], "little"))
     sentences = int.from_bytes(header[18:], "little")
-    if not (header.startswith(_MAPPED) and kind and index.stat().st_size == _HEADER + 12 * sentences):
-        raise UsageError(f"{index} is damaged. Binarize the text again.")
-    sizes = np.fromfile(index, np.int32, sentences, offset=_HEADER)
-    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if sentences else sizes
+    whole = header.startswith(_MAPPED) and kind is not None and index.stat().st_size == _HEADER + 12 * sentences
+    sizes = np.fromfile(index, np.int32, sentences if whole else 0, offset=_HEADER)
+    starts = np.memmap(index, np.int64, "r", _HEADER + 4 * sentences) if whole and sentences else sizes
     width, expected = np.dtype(kind).itemsize, 0
-    for first in range(0, sentences, _PART):
-        part = sizes[first : first + _PART]
+    for first in range(0, len(sizes), _PART):
+        part, found = sizes[first : first + _PART], starts[first : first + _PART]
         ends = expected + width * np.cumsum(part, dtype=np.int64)
-        if (part < 0).any() or not np.array_equal(starts[first : first + _PART], ends - width * part.astype(np.int64)):
-            raise UsageError(f"{index} is damaged. Binarize the text again.")
+        whole &= bool((part >= 0).all()) and np.array_equal(found, ends - width * part.astype(np.int64))
         expected = int(ends[-1])
+    if not whole:
+        raise UsageError(f"{index} is damaged. Binarize the text again.")
     if data.stat().st_size != expected:
         raise UsageError(
             f"{data} has {data.stat().st_size:,} bytes, by its index {index.name} it should have {expected:,}: one of "
@@ -63,12 +55,6 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids of all sentences of one side of a set, (T,), and the lengths of the sentences, (N,).
 
     Every sentence ends with the end symbol. The ids are read from the disk when they are used.
-
-    Args:
-        path: of the two files, without their endings .idx and .bin.
-
-    Raises:
-        UsageError: one of the files is damaged, or of another format than fairseq-preprocess writes by default.
     """
     sizes, kind = check(path)
     if sizes is None or kind is None or kind.kind == "f":
@@ -80,16 +66,7 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:
-    """Return the path that the names of a binarized set begin with, such as ``folder/train.en-de``.
-
-    Args:
-        folder: directory that fairseq-preprocess wrote.
-        split: which set, such as ``train``.
-        languages: source and target of the model; the set may name them the other way round.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return what the paths of a binarized set begin with, such as ``folder/train.en-de``, in either direction."""
     source, target = languages
     for pair in (f"{source}-{target}", f"{target}-{source}") if source and target else ():
         stem = folder / f"{split}.{pair}"

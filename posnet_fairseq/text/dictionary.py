@@ -21,9 +21,6 @@ class Dictionary:
     """Symbols by id and ids by symbol; the first four are ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``.
 
     Its methods are those of fairseq's dictionary, as far as models and search need them.
-
-    Args:
-        symbols: further symbols, in the order of their ids.
     """
 
     nspecial = len(SPECIAL)
@@ -44,22 +41,16 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``.
-
-        Raises:
-            UsageError: the file cannot be read, is not UTF-8, has no symbols, a line of another form, or a symbol
-                twice without ``#fairseq:overwrite``.
-        """
+        """Return the dictionary in a file of lines ``SYMBOL COUNT``, optionally followed by ``#fairseq:overwrite``."""
         dictionary, content = cls(), io.BytesIO(read_small(path))
         try:
             for line in io.TextIOWrapper(content, encoding="utf-8"):
                 dictionary._add_line(line)
-        except UnicodeError as error:
-            raise UsageError(explain_damaged_dictionary("Incorrect encoding: it is not UTF-8", path)) from error
+            if len(dictionary) == cls.nspecial:
+                raise ValueError("it is empty")
         except ValueError as error:
-            raise UsageError(explain_damaged_dictionary(error, path)) from error
-        if len(dictionary) == cls.nspecial:
-            raise UsageError(explain_damaged_dictionary("it is empty", path))
+            problem = "Incorrect encoding: it is not UTF-8" if isinstance(error, UnicodeError) else error
+            raise UsageError(explain_damaged_dictionary(problem, path)) from error
         return dictionary
 
     def _add_line(self, line: str) -> None:
@@ -79,11 +70,7 @@ class Dictionary:
         self.add_symbol(symbol, count)
 
     def save(self, path: str | Path) -> None:
-        """Write the symbols, except the special ones, with their counts, as :meth:`load` reads them.
-
-        Raises:
-            UsageError: the file cannot be written.
-        """
+        """Write the symbols, except the special ones, with their counts, as :meth:`load` reads them."""
         entries = zip(self.symbols[self.nspecial :], self.counts[self.nspecial :], strict=True)
         write_lines(path, (f"{symbol} {count}" for symbol, count in entries))
 
@@ -126,23 +113,14 @@ class Dictionary:
         return torch.tensor([*map(self.index, line.split()), _EOS])
 
     def string(self, tokens: Iterable[int] | torch.Tensor) -> str:
-        """Return symbols of token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``.
-
-        Args:
-            tokens: (N,) ids.
-        """
+        """Return symbols of (N,) token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``."""
         indices = tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
         return " ".join(self[index] for index in indices if index not in (_BOS, _PAD, _EOS))
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Languages and dictionaries of a model.
-
-    Attributes:
-        source_lang, target_lang: languages; "" for a language model.
-        source_dictionary, target_dictionary: dictionaries; a language model has one in both places.
-    """
+    """Languages ("" for a language model) and dictionaries of a model; a language model has one in both places."""
 
     source_lang: str
     target_lang: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import read_small
-from posnet_fairseq.text.card import CARD, DatasetCard, bad_card
+from posnet_fairseq.text.card import ADVICE, CARD, WHAT, DatasetCard
 from posnet_fairseq.text.subwords import ANOTHER_FILE, Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
 
@@ -27,12 +27,7 @@ class TextPipeline:
 
 
 class Pipeline(TextPipeline):
-    """Splits plain text into words and these into subwords, and joins them.
-
-    Args:
-        source, target: tokenizers of both languages.
-        source_pieces, target_pieces: their subwords.
-    """
+    """Splits plain text into words and these into subwords, and joins them."""
 
     def __init__(self, source: Tokenizer, target: Tokenizer, source_pieces: Subwords, target_pieces: Subwords) -> None:
         self._source, self._target = source, target
@@ -52,16 +47,9 @@ class Pipeline(TextPipeline):
 
 
 def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
-    """Return the pipeline that the card of a prepared dataset describes.
+    """Return the pipeline that the card of a prepared dataset describes, for source and target in either order.
 
-    Args:
-        folder: directory of the dataset.
-        languages: source and target of the model; the card may name them the other way round. The languages of a
-            language model are "".
-
-    Raises:
-        UsageError: the folder has no card, the card does not describe text of these languages, or a file that it names
-            is missing or has changed.
+    The languages of a language model are "". What is missing or has changed is refused.
     """
     path = Path(folder) / CARD
     try:
@@ -87,7 +75,7 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
             "posnet-prepare made."
         ) from None
     except LookupError as error:
-        raise bad_card(path, error) from error
+        raise UsageError(f"{path} is no {WHAT}: {error}. {ADVICE}") from error
 
 
 def choose_pipeline(
@@ -97,16 +85,8 @@ def choose_pipeline(
     bpe_codes: str | Path | None = None,
     sentencepiece_model: str | Path | None = None,
 ) -> TextPipeline:
-    """Return the pipeline that the user gives, else the one of :func:`pipeline_of`.
-
-    Args:
-        folder, languages: see :func:`pipeline_of`.
-        pretokenized: text is tokens already.
-        bpe_codes: merges that split Moses words.
-        sentencepiece_model: model that splits text.
-
-    Raises:
-        UsageError: a file is missing or damaged, or the card is no use.
+    """Return the pipeline that the user gives (tokens as they are, merges of Moses words, a sentencepiece model), else
+    the one of :func:`pipeline_of`.
     """
     source, target = languages
     if pretokenized:
@@ -131,12 +111,7 @@ def _refuse_other_languages(card_path: Path, known: tuple[str | None, str | None
 
 
 def _companion(card_path: Path, name: str, card: DatasetCard) -> Path:
-    """Return the path of a file in the card's folder, unchanged since the card was written.
-
-    Raises:
-        LookupError: the card lacks its hash.
-        UsageError: the file is missing or has changed.
-    """
+    """Return the path of a file in the card's folder, unchanged since the card was written."""
     path = card_path.parent / name
     content = read_small(path)
     if card.posnet or card.key or card.files:  # not written by hand

@@ -34,11 +34,7 @@ def iterate_text(path: str | Path) -> Iterator[str]:
 
 
 def read_parallel(*paths: str | Path) -> list[list[str]]:
-    """Return the lines of several texts that belong together line by line.
-
-    Raises:
-        UsageError: they have different numbers of lines, or one cannot be read (see :func:`read_text`).
-    """
+    """Return the lines of several texts that belong together line by line; refuse different numbers of lines."""
     files = [read_text(path) for path in paths]
     if len({len(lines) for lines in files}) > 1:
         counts = ", ".join(f"{path} has {len(lines)} lines" for path, lines in zip(paths, files, strict=True))
@@ -47,15 +43,7 @@ def read_parallel(*paths: str | Path) -> list[list[str]]:
 
 
 def plain_lines(lines: Iterable[str], name: object) -> Iterator[str]:
-    """Yield lines of plain text; if they are SGML of WMT or XML with <seg>, its segments.
-
-    Args:
-        lines: of a file.
-        name: of the file, for the error's text.
-
-    Raises:
-        UsageError: the lines are markup without segments or of several texts, or a table.
-    """
+    """Yield lines of plain text; if they are SGML of WMT or XML with <seg>, its segments. Tables are refused."""
     lines = iter(lines)
     head = []
     for line in lines:
@@ -67,11 +55,7 @@ def plain_lines(lines: Iterable[str], name: object) -> Iterator[str]:
 
 
 def segments(lines: Iterable[str], name: object) -> Iterator[str]:
-    """Yield the texts between <seg> and </seg> with single spaces; entities stay unchanged.
-
-    Raises:
-        UsageError: a segment does not end in its line.
-    """
+    """Yield the texts between <seg> and </seg> with single spaces; entities stay unchanged."""
     for line in lines:
         found = _SEGMENT.findall(line)
         if len(found) < len(_OPENED.findall(line)):
@@ -122,12 +106,7 @@ def _refuse_table(lines: Iterable[str], name: object) -> Iterator[str]:
 
 
 class PlainText:
-    """Counts lines that are split into subwords or tokenized.
-
-    Attributes:
-        lines, segmented, tokenized: numbers of all lines, of those with marks of BPE (``@@``) or SentencePiece (``▁``),
-            and of those that end in a space and a full stop.
-    """
+    """Counts all lines, those with marks of BPE or SentencePiece, and those that end as tokenized ones do."""
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
         self.lines = self.segmented = self.tokenized = 0

@@ -20,16 +20,8 @@ def write_rules(
 ) -> None:
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
-    Nothing is written for text that is tokens already.
-
-    Args:
-        folder: which is there.
-        data: directory that the model was trained on.
-        languages, pretokenized, bpe_codes, sentencepiece_model: see
-            :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
-
-    Raises:
-        UsageError: a file is missing or damaged, or the card of the data is no use.
+    Nothing is written for text that is tokens already. Arguments are those of
+    :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
     """
     choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)  # refuses what cannot be used
     if pretokenized:

@@ -14,14 +14,7 @@ _REMEMBERED = 200_000
 
 
 class Merges:
-    """BPE merges of subword-nmt, in bounded memory.
-
-    Args:
-        path: file of merges.
-
-    Raises:
-        UsageError: the file is missing, or no file of merges.
-    """
+    """BPE merges of subword-nmt, in bounded memory."""
 
     def __init__(self, path: str | Path) -> None:
         from subword_nmt.apply_bpe import BPE
@@ -31,12 +24,11 @@ class Merges:
         try:
             with contextlib.redirect_stderr(complaint):
                 self._bpe = BPE(io.TextIOWrapper(content, encoding="utf-8"))
+            if not all(all(pair) for pair in self._bpe.bpe_codes):
+                raise ValueError("it is empty or has empty pieces")
         except (SystemExit, ValueError, LookupError) as error:
-            raise UsageError(
-                explain_damaged_codes(complaint.getvalue().removeprefix("Error: ") or error, path)
-            ) from error
-        if not all(all(pair) for pair in self._bpe.bpe_codes):
-            raise UsageError(explain_damaged_codes("it is empty or has empty pieces", path))
+            problem = complaint.getvalue().removeprefix("Error: ") or error
+            raise UsageError(explain_damaged_codes(problem, path)) from error
 
     def split(self, words: str) -> str:
         """Return pieces between spaces, of words between single spaces; ``@@`` ends all but the last of a word."""
@@ -50,14 +42,7 @@ class Merges:
 
 
 class SentencePieces:
-    """A sentencepiece model.
-
-    Args:
-        path: file of the model.
-
-    Raises:
-        UsageError: the file is missing, or no whole model.
-    """
+    """A sentencepiece model."""
 
     def __init__(self, path: str | Path) -> None:
         from google.protobuf.message import DecodeError

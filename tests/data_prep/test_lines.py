@@ -79,15 +79,6 @@ def test_goes_on_where_it_was(sources, tmp_path, monkeypatch, processes, stop):
     assert not seen
 
 
-def test_memory_is_bounded():
-    """Items are taken from the iterator only a few ahead of the results."""
-    taken = []
-    results = in_order(lambda item: item, (taken.append(n) or n for n in range(100)), 2)
-    assert next(results) == 0
-    assert len(taken) < 10
-    assert list(results) == list(range(1, 100))
-
-
 def test_a_killed_process_is_told():
     def dies(item):
         os.kill(os.getpid(), 9)

@@ -7,7 +7,7 @@ from posnet_data_prep import prepare
 from posnet_data_prep.sources import interface_texts
 from posnet_data_prep.sources.archives import WHEELS
 from posnet_data_prep.sources.download import Downloads
-from posnet_data_prep.sources.interface_texts import Cleaner, Text, read_wheel, split_by_document
+from posnet_data_prep.sources.interface_texts import Cleaner, read_wheel, split_by_document
 from posnet_fairseq.text.pipeline import pipeline_of
 
 
@@ -31,13 +31,13 @@ def test_chinese_has_other_names(tmp_path):
         archive.writestr("p/translations/en.json", '{"x": "Open"}')
         archive.writestr("p/translations/zh-Hans.json", '{"x": "打开"}')
         archive.writestr("p/translations/zh-Hant.json", '{"x": "打開"}')
-    assert [text.target for text in read_wheel(tmp_path / "w", "zh")] == ["打开"]
+    assert [target for _, _, target in read_wheel(tmp_path / "w", "zh")] == ["打开"]
 
 
 def test_reads_texts_that_have_a_translation(wheel):
     texts = list(read_wheel(wheel, "de"))
-    assert Text("p/a/translations/", "Open the door.", "Öffne die Tür.") in texts
-    assert sorted(text.source for text in texts) == ["Close", "Open the door."]
+    assert ("p/a/translations/", "Open the door.", "Öffne die Tür.") in texts
+    assert sorted(source for _, source, _ in texts) == ["Close", "Open the door."]
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,6 @@ def test_cleaning(source, target, expected):
     language, other = ("zh", "de") if any("一" <= letter <= "鿿" for letter in target) else ("de", "zh")
     assert list(Cleaner(language).sentence_pairs(source, target)) == expected
     assert list(Cleaner(other).sentence_pairs(source, target)) == []
-
-
-def test_chinese_words_are_counted_by_characters():
-    assert Cleaner("zh").words(("Open the door now", "打开大门 abc")) == (4, 1 + 4 / 1.6)
 
 
 def spelled(number):
@@ -108,11 +104,7 @@ def test_the_most_frequent_translation_wins():
 
 def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path):
     texts = [
-        Text(
-            f"document {i}",
-            f"Open door number {spelled(i)}, please.",
-            f"Öffne bitte Tür {spelled(i)} „gleich“, '%(x)s'.",
-        )
+        (f"document {i}", f"Open door {spelled(i)}, please.", f"Öffne bitte Tür {spelled(i)} „gleich“, '%(x)s'.")
         for i in range(400)
     ]
     monkeypatch.setattr(interface_texts, "read_wheel", lambda wheel, language: texts if wheel == WHEELS[0] else [])
@@ -131,12 +123,3 @@ def test_prepare_makes_a_dataset_that_decodes_to_its_text(monkeypatch, tmp_path)
         assert [pipeline.encode(line) for line in plain] == pieces
         assert [pipeline.decode(line) for line in pieces] == plain
     assert (data / "train.en-de.en.bin").exists()
-
-
-def test_a_folder_of_somebody_else_is_left_alone(capsys, tmp_path):
-    (tmp_path / "precious").write_text("mine")
-    with pytest.raises(SystemExit) as error:
-        prepare.main(["quickstart.en-de", "--out", str(tmp_path)])
-    assert error.value.code == 2
-    assert "exists already, and this posnet-prepare did not make it" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]

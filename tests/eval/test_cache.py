@@ -1,11 +1,8 @@
 import sqlite3
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MeanMetric, MetricOptions, Segment
 from posnet_eval.statistics.cache import SegmentCache, keys
 from posnet_fairseq.shared.errors import UsageError
@@ -109,43 +106,6 @@ def test_damaged_details_are_not_known(cache, damage):
     with cache._database:
         cache._database.execute("UPDATE details SET details = ?", (damage,))
     assert cache.recall(METRIC) is None
-
-
-def test_details_of_lower_cased_text_are_others(cache):
-    cache.remember(METRIC, DETAILS)
-    assert cache.recall(Model(MetricOptions(lowercase=True))) is None
-
-
-WRITER = """
-import sys
-from pathlib import Path
-import numpy as np
-from posnet_eval.statistics.cache import SegmentCache, keys
-from posnet_eval.metrics import get_metric
-from posnet_eval.metrics.base import MetricOptions, Segment
-metric, start = get_metric("ter", MetricOptions()), int(sys.argv[2])
-for number in range(start, start + 60):
-    segments = [Segment("", str(number), ("",)), Segment("", str(number + 1), ("",))]
-    cache = SegmentCache(Path(sys.argv[1]))
-    cache.put(keys(metric, {"v": "1"}, segments), np.array([[number, 1], [number + 1, 1]], float))
-    cache.close()
-assert not cache.full, cache.full
-"""
-
-
-def test_several_runs_at_once(cache):
-    """Four processes that write overlapping rows, a transaction each time."""
-    starts = (0, 30, 60, 90)
-    runs = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(cache.path), str(start)], stderr=subprocess.PIPE)
-        for start in starts
-    ]
-    for run in runs:
-        _, said = run.communicate(timeout=120)
-        assert run.returncode == 0, said.decode()
-    metric = get_metric("ter", MetricOptions())
-    found = get(cache, metric, {"v": "1"}, [Segment("", str(number), ("",)) for number in range(151)])
-    assert np.array_equal(found[:, 0], np.arange(151))
 
 
 def test_other_files(tmp_path):

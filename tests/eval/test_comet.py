@@ -11,10 +11,8 @@ import pytest
 import torch
 import yaml
 
-from posnet_eval.metrics import comet as implementation
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import Segment
-from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.shared.errors import UsageError
 from support.comet import LONG, SEGMENTS, metric, refusal, rewrite
 from support.commands import ROOT
@@ -68,13 +66,6 @@ def test_a_setting_that_counts(encoder, tmp_path):
     assert abs(scores(metric(plain), SEGMENTS[:1])[0] - scores(metric(other), SEGMENTS[:1])[0]) > 1e-2
 
 
-def test_company_does_not_change_a_score(comet):
-    ours = metric(comet)
-    alone = [scores(ours, [segment])[0] for segment in SEGMENTS]
-    assert scores(ours, SEGMENTS) == pytest.approx(alone, abs=1e-3)
-    assert scores(ours, SEGMENTS[::-1])[::-1] == pytest.approx(alone, abs=1e-3)
-
-
 def test_every_text_of_a_group_is_encoded_once(comet, monkeypatch):
     monkeypatch.setitem(neural_metric.GROUP, "cpu", 30)
     ours = metric(comet)
@@ -88,22 +79,6 @@ def test_every_text_of_a_group_is_encoded_once(comet, monkeypatch):
     assert [len(group) for group in groups] == [30, 30, 17]
     assert sum(rows) == sum(map(len, texts))
     assert sum(rows) < 2 * len(SEGMENTS)  # translations of one source are in one group
-
-
-def test_batches_are_bounded(comet, monkeypatch):
-    monkeypatch.setitem(implementation._TOKENS, "cpu", 64)
-    ours = metric(comet)
-    sizes, encode = [], ours.networks[0].get_sentence_embedding
-    monkeypatch.setattr(
-        ours.networks[0], "get_sentence_embedding", lambda ids, mask: sizes.append(ids.shape) or encode(ids, mask)
-    )
-    scores(ours, SEGMENTS)
-    assert all(rows == 1 or rows * columns <= 64 for rows, columns in sizes)
-    assert sizes[0][1] == max(columns for _, columns in sizes) == 126  # what the library truncates to
-
-
-def test_nothing_to_score_loads_nothing():
-    assert list(metric("/nowhere/at/all").statistics([])) == []
 
 
 class Payload:
@@ -157,34 +132,10 @@ def test_the_encoders_tokenizer_is_in_the_id(comet, encoder, tmp_path):
     assert metric(comet, comet_encoder=str(other)).details()["id"] != ids[0]
 
 
-def test_given(comet, monkeypatch):
-    assert metric("Unbabel/wmt20-comet-da").requested_model == "Unbabel/wmt20-comet-da"
-    monkeypatch.chdir(comet.parent)
-    assert metric(comet.name).requested_model == str(comet)
-    assert metric("a", comet_encoder="b").requested_model != metric("a").requested_model
-
-
 @pytest.mark.parametrize("references", [0, 2])
 def test_other_than_one_reference_is_refused(comet, references):
     with pytest.raises(UsageError, match=f"COMET takes one reference translation, {references} were given"):
         metric(comet, references=references).details()
-
-
-def test_without_the_package(comet, monkeypatch):
-    monkeypatch.setattr(Comet, "package", "not-there")
-    for call in (lambda: metric(comet).details(), lambda: scores(metric(comet), SEGMENTS[:1])):
-        with pytest.raises(UsageError, match=r"COMET needs the package not-there.* pip install -e '\.\[comet\]'"):
-            call()
-
-
-def test_details_imports_no_network(comet):
-    program = (
-        "import sys; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import MetricOptions\n"
-        f"get_metric('comet', MetricOptions(comet_model={str(comet)!r})).details()\n"
-        "print([name for name in ('torch', 'transformers', 'comet', 'huggingface_hub') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 @pytest.mark.thorough  # 8 s: starts a process

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from posnet_eval.metrics.networks import read_weights
+from posnet_eval.metrics.neural_metric import read_weights
 from posnet_fairseq.shared.errors import UsageError
 from support.comet import SEGMENTS, metric, refusal, rewrite
 from support.tiny_models import checkpoint, in_hub_cache, scores

@@ -52,19 +52,6 @@ def test_again_without_models(data, capsys):
     assert "is not a COMET model: there is no hparams.yaml" in capsys.readouterr().err
 
 
-def test_another_model_is_computed_anew(data, capsys):
-    main([*ARGUMENTS, *MODELS])
-    first = capsys.readouterr().out
-    text = Path("comet/hparams.yaml").read_text()
-    Path("comet/hparams.yaml").write_text(text + "# changed\n")
-    main([*ARGUMENTS, *MODELS])
-    second = capsys.readouterr().out
-    assert first != second  # the id in the signature
-    with pytest.raises(SystemExit):
-        main([*ARGUMENTS, "--comet-model", "other", "--bleurt-model", "bleurt", "--cached-only"])
-    assert "COMET with other is not in the cache" in capsys.readouterr().err
-
-
 def test_what_cannot_run_is_said_before_anything_is_computed(data, capsys):
     with pytest.raises(SystemExit):
         main([*ARGUMENTS, "--comet-model", "nowhere/at/all", "--bleurt-model", "no/where/else"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import yaml
-from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from posnet_eval.score import main
@@ -52,23 +52,6 @@ def test_intervals_in_latex(data, capsys):
     assert "scriptsize[" not in Path("plain/report.tex").read_text()
 
 
-def test_segments_have_the_scores_that_sacrebleu_gives_single_sentences(data, capsys):
-    run(capsys, *USUAL, "--metrics", "bleu,chrf,ter", "--out", "report")
-    rows = list(csv.DictReader(Path("report/segments.tsv").read_text().splitlines(), delimiter="\t"))
-    titles = [f"{system} {metric}" for system in ("base", "good", "other") for metric in ("BLEU", "chrF", "TER")]
-    assert list(rows[0]) == ["test set", "line", *titles]
-    assert [row["line"] for row in rows] == [str(number) for number in range(1, SIZE + 1)]
-    reference = Path("test.de").read_text().splitlines()
-    metrics = {"BLEU": BLEU(effective_order=True), "chrF": CHRF(), "TER": TER()}
-    for system in ("base", "good", "other"):
-        output = Path(f"{system}.txt").read_text().splitlines()
-        for name, metric in metrics.items():
-            scores = [
-                metric.sentence_score(*pair).score for pair in zip(output, ([one] for one in reference), strict=True)
-            ]
-            assert [float(row[f"{system} {name}"]) for row in rows] == pytest.approx(scores, abs=6e-5)
-
-
 COLUMNS = ("gate", "params", "train tokens/s", "decode sent./s", "train memory")  # of recipes/compare.sh
 
 
@@ -90,24 +73,6 @@ def test_a_narrow_terminal_leaves_intervals_and_marks(data, capsys, monkeypatch,
         for score in scores.values():
             marks = "".join(map("".join, score["marks"]))
             assert f"{score['value']:.1f} ±{score['half_width']:.1f} {marks}".strip() in line
-
-
-def test_again_from_the_cache(data, capsys, monkeypatch):
-    first = run(capsys, *USUAL, "--out", "a")
-
-    def never(*arguments):
-        raise AssertionError("counted again")
-
-    monkeypatch.setattr("posnet_eval.metrics.sacrebleu_metric.SacrebleuMetric.count", never)
-    second = run(capsys, *USUAL, "--cached-only", "--out", "b")
-    assert first.out == second.out
-    for name in FILES:
-        assert Path("a", name).read_bytes() == Path("b", name).read_bytes(), name
-    monkeypatch.undo()
-    monkeypatch.chdir(data)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(data / "cache"))
-    write(data / "good.txt", [*Path("good.txt").read_text().splitlines()[:-1], "something else"])
-    assert "error: 1 of " in refused(capsys, *USUAL, "--cached-only")
 
 
 def test_the_report_is_there_though_nobody_reads_what_is_printed(data, monkeypatch):
@@ -159,14 +124,6 @@ def p_against(baseline):
     return [one["metrics"]["bleu"]["p"] for one in differences if one["from"] == baseline]
 
 
-def test_p_is_sacrebleus(data, capsys):
-    run(capsys, *USUAL, "--out", "report")
-    lines = [(name, Path(f"{name}.txt").read_text().splitlines()) for name in ("base", "good", "other")]
-    metric = {"BLEU": BLEU(references=[Path("test.de").read_text().splitlines()])}
-    _, results = PairedTest(lines, metric, None, test_type="bs", n_samples=200)()
-    assert p_against("base") == [result.p_value for result in results["BLEU"][1:]]
-
-
 def test_randomization(data, capsys):
     shown = run(capsys, *USUAL, "--test", "ar", "--trials", "500", "--out", "report")
     assert "nrefs:1|bs:200|ar:500|seed:12345" in shown.out
@@ -212,16 +169,6 @@ def test_runs_that_are_the_same_count_once(data, capsys):
     assert report()["test_sets"][0]["scores"]["two"]["chrf"]["marks"] == [["†", "="]]
 
 
-def test_the_same_outputs(data, capsys):
-    shutil.copy("base.txt", "copy.txt")
-    shown = run(capsys, "--reference", "test.de", "--system", "base=base.txt", "copy=copy.txt", "--out", "report")
-    (difference,) = report()["test_sets"][0]["differences"]
-    assert difference["metrics"]["bleu"]["same"]
-    assert difference["metrics"]["bleu"]["p"] is None
-    assert report()["test_sets"][0]["scores"]["copy"]["bleu"]["marks"] == [["†", "="]]
-    assert "†=" in shown.out
-
-
 def test_the_best_are_bold(data, capsys):
     """The highest BLEU, the lowest TER; of equal ones all."""
     shutil.copy("good.txt", "twin.txt")
@@ -229,14 +176,6 @@ def test_the_best_are_bold(data, capsys):
     rows = [line.split(" | ") for line in Path("report/report.md").read_text().splitlines() if line.startswith("| ")]
     bold = {row[0].strip("| "): ["**" in cell for cell in row[1:]] for row in rows[2:]}
     assert bold == {"base": [False] * 2, "good": [True] * 2, "other": [False] * 2, "twin": [True] * 2}
-
-
-def test_several_references(data, capsys):
-    shown = run(capsys, "--reference", "test.de", "other.txt", "--system", "good.txt", "--out", "report")
-    assert "nrefs:2" in shown.out
-    lines = [Path(name).read_text().splitlines() for name in ("good.txt", "test.de", "other.txt")]
-    score = report()["test_sets"][0]["scores"]["good"]["bleu"]["value"]
-    assert score == pytest.approx(sacrebleu.corpus_bleu(lines[0], lines[1:]).score)
 
 
 def test_names_from_paths(data, capsys):

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sacrebleu
 
 from posnet_eval import metrics
 from posnet_eval.metrics.base import MeanMetric
 from posnet_eval.report import publish
 from posnet_eval.score import main
-from support.made_up import text, translated
 from support.scoring import COLUMNS, FILES, SIZE, USUAL, configure, refused, report, run, write
 
 
@@ -137,14 +135,6 @@ def test_two_runs_into_one_folder(data):
         assert sorted(path.name for path in Path("report").iterdir()) == FILES
 
 
-def test_without_an_output(data):
-    code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, *USUAL, "--out", "report"]
-    done = subprocess.run(["bash", "-c", '"$@" >&-', "bash", *command], capture_output=True, text=True)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    assert Path("report/report.html").exists()
-
-
 def test_neither_torch_nor_models_are_needed(data):
     """BLEU, chrF and TER start fast."""
     code = "import sys; from posnet_eval.score import main; main(sys.argv[1:]); print(sorted(sys.modules))"
@@ -172,19 +162,3 @@ def test_latex_compiles(data, capsys):
         )
         assert done.returncode == 0, done.stdout[-2000:]
         assert Path("report", f"{name}.pdf").exists()
-
-
-@pytest.mark.thorough  # 8 s
-def test_a_hundred_thousand_lines(data, capsys):
-    reference = text(1000) * 100
-    write(data / "large.de", reference)
-    for seed, name in enumerate(("a", "b")):
-        write(
-            data / f"{name}.txt", translated(reference[:1000], seed + 2) * 99 + translated(reference[:1000], seed + 5)
-        )
-    run(capsys, "--reference", "large.de", "--system", "a.txt", "b.txt", "--resamples", "100", "--out", "report")
-    (test_set,) = report()["test_sets"]
-    assert test_set["size"] == 100_000
-    lines = Path("b.txt").read_text().splitlines()
-    assert test_set["scores"]["b"]["bleu"]["value"] == pytest.approx(sacrebleu.corpus_bleu(lines, [reference]).score)
-    assert Path("report/report.html").stat().st_size < 3e6

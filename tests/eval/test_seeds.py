@@ -169,16 +169,6 @@ def test_all_reports_say_whether_seeds_are_tested(three, capsys, systems, option
     assert row["p"] == str(report()["test_sets"][0]["differences"][0]["metrics"]["bleu"]["p"])
 
 
-def test_a_test_set_without_several_runs_is_named(three, capsys):
-    sets = {
-        name: f"  {name}: {{reference: long.de, outputs: {{base: [{base}], good: good0.txt}}}}"
-        for name, base in (("a", "base0.txt, base1.txt"), ("b", "base0.txt"))
-    }
-    write(Path("plan.yaml"), ["systems: [base, good]", "test_sets:", *sets.values()])
-    shown = run(capsys, "--config", "plan.yaml").out
-    assert "1 or more; not on b, where no system has several runs)" in shown
-
-
 @pytest.mark.parametrize("options", [[], ["--test", "bs"]])
 def test_the_interval_has_the_score_of_runs_that_differ_in_length(three, capsys, options):
     """BLEU of all their lines together is far from the mean of their scores: long outputs have a larger part in it."""

@@ -10,7 +10,7 @@ import torch
 
 from posnet_eval.metrics import bleurt as bleurt_module
 from posnet_eval.metrics import comet as comet_module
-from posnet_eval.metrics import networks, neural_metric
+from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
 from support.tiny_models import corpus
 
@@ -29,11 +29,6 @@ def small_batches(monkeypatch):
     for module in (comet_module, bleurt_module):
         monkeypatch.setitem(module._TOKENS, "cpu", 64)
     monkeypatch.setitem(neural_metric.GROUP, "cpu", 5)
-
-
-@pytest.fixture
-def two_devices(monkeypatch):
-    use(monkeypatch, 2)
 
 
 def use(monkeypatch, count):
@@ -82,29 +77,8 @@ def test_the_scores_of_one_device_from_both_at_the_same_time(metric, monkeypatch
     assert same(list(metric.statistics(SEGMENTS)), expected)  # the networks are there for more
 
 
-@pytest.mark.usefixtures("two_devices")
-def test_weights_are_loaded_once_and_copied(metric, monkeypatch):
-    loaded, load = [], type(metric).load
-
-    def watched(self):
-        loaded.append(load(self))
-        return loaded[-1]
-
-    monkeypatch.setattr(type(metric), "load", watched)
-    first, second = metric.networks
-    assert metric.tokenizer is loaded[0][1]
-    assert len(loaded) == 1
-    assert first is loaded[0][0]
-    assert not second.training
-    weights = [network.state_dict() for network in (first, second)]
-    assert weights[0].keys() == weights[1].keys()
-    for name, weight in weights[0].items():
-        assert torch.equal(weight, weights[1][name])
-        assert weight.data_ptr() != weights[1][name].data_ptr()
-
-
-@pytest.mark.usefixtures("two_devices")
 def test_an_error_on_one_device_is_raised_after_what_came_before_it(metric, monkeypatch):
+    use(monkeypatch, 2)
     expected, batches = list(metric.statistics(SEGMENTS)), itertools.count(1)
 
     def act(number):
@@ -137,7 +111,7 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
             done.set()
         return item, network
 
-    results = networks.map_on_networks(function, items(), ["a", "b"])
+    results = neural_metric.map_on_networks(function, items(), ["a", "b"])
     assert next(results)[0] == 0
     assert len(taken) <= last
     rest = list(results)
@@ -152,4 +126,4 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
 def test_devices(monkeypatch, cpu, gpus, expected):
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
     monkeypatch.setattr(torch, "cuda", cuda)
-    assert [str(device) for device in networks.devices(cpu)] == expected
+    assert [str(device) for device in neural_metric.devices(cpu)] == expected

@@ -1,4 +1,4 @@
-"""p-values against sacreBLEU's PairedTest, and against what Moses and multeval computed on the same outputs."""
+"""p-values against sacreBLEU's PairedTest, Moses and multeval on the same outputs, and scores by length."""
 
 import random
 
@@ -10,6 +10,7 @@ from sacrebleu.significance import PairedTest
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.statistics import significance
+from posnet_eval.statistics.summary import by_length
 from support import wmt17
 from support.made_up import Mean
 
@@ -58,35 +59,6 @@ def theirs(name, systems, reference, resamples, test="bs", **options):
     _, results = PairedTest(list(systems.items()), {name: metric}, None, test_type=test, n_samples=resamples)()
     (key,) = set(results) - {"System"}
     return [result.p_value for result in results[key][1:]]
-
-
-def part(wmt, systems, lines):
-    reference, outputs = wmt
-    return {name: outputs[name][:lines] for name in list(outputs)[:systems]}, reference[:lines]
-
-
-# TER's edits take sacreBLEU seconds for every hundred lines.
-@pytest.mark.parametrize(("name", "lines"), [("bleu", 3004), ("chrf", 1500), ("ter", 300)])
-@pytest.mark.parametrize("test", ["bs", "ar"])
-@pytest.mark.parametrize("count", [2, 10])
-@pytest.mark.thorough  # 28 s; quick: test_small_corpora_and_ties
-def test_p_of_real_systems_is_sacrebleus(wmt, name, lines, count, test):
-    if count == 10:
-        lines //= 3
-    systems, reference = part(wmt, count, lines)
-    expected = theirs(name, systems, reference, 300, test)
-    assert ours(name, systems, reference, 300, test) == expected
-    assert len(expected) == count - 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "lines", "resamples"),
-    [("bleu", 3004, 10_000), ("chrf", 3004, 1000), ("ter", 1000, 1000)],  # sacreBLEU takes minutes for more
-)
-def test_p_of_ten_systems_is_sacrebleus(wmt, name, lines, resamples):
-    systems, reference = part(wmt, 10, lines)
-    assert ours(name, systems, reference, resamples) == theirs(name, systems, reference, resamples)
 
 
 # Against LIUM-NMT: Moses' bootstrap (2,000 resamples, mean of three runs) and multeval's approximate randomization
@@ -193,31 +165,21 @@ def test_directions_win_rates_and_intervals():
     assert chance.p_shift > 0.05
 
 
-def test_marks_of_equal_systems_are_as_rare_as_they_claim(wmt):
-    """Pairs of systems that have exchanged lines at random: neither is better.
+def buckets(lines, scores):
+    rows = np.stack([scores, np.ones(len(scores))], axis=1)
+    return list(by_length(lines, [Mean(MetricOptions())], {"mean": {"a": rows, "b": 2 * rows}}))
 
-    p ≤ .05 in a stated direction should come up in 5% of them (2,000 pairs: a standard error of 0.5%).
-    """
-    size, at_once = 1000, 100
-    reference, outputs = wmt
-    metric = get_metric("bleu", MetricOptions())
-    rows = np.empty((2, size, metric.width))
-    for place, name in enumerate(("FBK", "xmu")):
-        items = [Segment("", line, (known,)) for line, known in zip(outputs[name], reference, strict=True)][:size]
-        for places, numbers in metric.statistics(items):
-            rows[place, places] = numbers
-    generator = np.random.default_rng(5)
-    found = {"↑": 0, "↓": 0, "": 0}
-    for _ in range(2000 // at_once):
-        exchanged = generator.integers(2, size=(at_once, size, 1), dtype=bool)
-        both = np.concatenate([np.where(exchanged, *rows[::-1]), np.where(exchanged, *rows)])  # first all a, then all b
-        columns = both.transpose(1, 0, 2).reshape(size, -1)
-        sums = significance.bootstrap_sums(columns, 1000, int(generator.integers(2**31)))
-        samples = metric.corpus(sums.reshape(1000, 2 * at_once, -1))
-        totals = metric.corpus(columns.sum(0).reshape(2 * at_once, -1))
-        for a in range(at_once):
-            b = a + at_once
-            resampled = samples[:, a], samples[:, b]
-            found[significance.compare(metric, (totals[a], totals[b]), resampled, same=False).arrow] += 1
-    assert 0.04 <= found["↑"] / 2000 <= 0.06, found
-    assert 0.04 <= found["↓"] / 2000 <= 0.06, found
+
+def test_words_are_counted():
+    lines = ["", "one two", "w " * 9, "w " * 10, "w " * 19, "w " * 50, "w " * 500]
+    found = buckets(lines, [1.0, 2, 3, 10, 20, 100, 300])
+    assert [(bucket.label, bucket.size) for bucket in found] == [("0-9", 3), ("10-19", 2), ("50+", 2)]
+    assert [bucket.scores["a"]["mean"] for bucket in found] == [2, 15, 200]
+    assert found[0].scores["b"]["mean"] == 2  # (2 + 4 + 6) of twice as many
+
+
+def test_characters_of_scripts_without_spaces_are_words():
+    assert [bucket.label for bucket in buckets(["我们今天去看看吧。" + "天" * 3, "GitHub 我们"], [1.0, 1.0])] == [
+        "0-9",
+        "10-19",
+    ]

@@ -154,7 +154,7 @@ ROWS = [
         makes=MADE,
     ),
     Row(
-        "gzip, cut short", f"{CORPUS} --train my.xx.gz text/train.yy --valid-every 9", "my.xx.gz is damaged behind",
+        "gzip, cut short", f"{CORPUS} --train my.xx.gz text/train.yy --valid-every 9", "gz is compressed and damaged",
         before=write("my.xx.gz", gzip.compress(b"a1 a2\n" * 300)[:-9]), makes=MADE,
     ),
     Row(
