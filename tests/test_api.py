@@ -156,7 +156,7 @@ def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
     ("arguments", "sentence"),
     [
         ({"paths": "none.pt"}, "none.pt: there is no such checkpoint"),
-        ({"paths": []}, "paths is empty"),
+        ({"paths": []}, r"paths \[\]: give the path of a model"),
         (
             {"data": "none"},
             r"none \(data\): there is no such directory from here. Give the directory with the dictionaries by data",

@@ -160,7 +160,7 @@ def test_fairseq_bad_options(tmp_path):
     assert "--encoder-self-mixer rposnt: there is no such mixer" in commands.fairseq_fails(
         *train(tmp_path, "--encoder-self-mixer", "rposnt")
     )
-    assert "--clip-distance 0: K must be at least 1" in commands.fairseq_fails(*train(tmp_path, "--clip-distance", "0"))
+    assert "--clip-distance 0: give 1 or more" in commands.fairseq_fails(*train(tmp_path, "--clip-distance", "0"))
     assert "--decoder-self-mixer fouriernet: this mixer cannot stand there" in commands.fairseq_fails(
         *train(tmp_path, "--decoder-self-mixer", "fouriernet")
     )

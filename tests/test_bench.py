@@ -69,8 +69,8 @@ def test_layers_take_options_after_plus_signs():
         "irpe+irpe_on": "--irpe-on True: choose one of k, q, v, qk",
         "lightconv+clip_distance=abc": "--clip-distance abc: give a whole number",
         "shaw+clip_distance": "--clip-distance True: give a whole number",
-        "shaw+clip_distance=-1": "--clip-distance -1: K must be at least 1",
-        "shaw+shaw_values=False": "--shaw-values False: this is a switch",
+        "shaw+clip_distance=-1": "--clip-distance -1: give 1 or more",
+        "shaw+shaw_values=False": "--shaw-values False: choose one of False, True",
     }.items():
         with pytest.raises(UsageError, match=sentence):
             layers.run([variant], 4, size="tiny", tokens=8, rounds=1)
