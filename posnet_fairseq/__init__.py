@@ -4,7 +4,6 @@ Importing :mod:`posnet_fairseq.models` registers the fairseq plugin, which is wh
 Nothing else here needs fairseq.
 """
 
-import gc
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -37,13 +36,7 @@ __all__ = ["__version__", "build_mixer", "load", "load_language_model", "mixer_n
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    searches = gc.isenabled()
-    gc.disable()  # garbage is not searched for among torch's 300,000 objects while it is imported
-    try:
-        value = getattr(importlib.import_module(_PUBLIC[name]), name)
-    finally:
-        if searches:
-            gc.enable()
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
     globals()[name] = value  # not asked for again
     return value
 

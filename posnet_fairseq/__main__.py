@@ -15,11 +15,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def commands() -> dict[str, EntryPoint]:
-    """The console scripts of posnet by their names without ``posnet-``.
-
-    Raises:
-        UsageError: posnet is not installed.
-    """
+    """Return the console scripts of posnet by their names without ``posnet-``."""
     try:
         scripts = importlib.metadata.distribution("posnet").entry_points.select(group="console_scripts")
     except importlib.metadata.PackageNotFoundError as error:
@@ -50,9 +46,8 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of ``python -m posnet_fairseq``."""
     known = commands()
     if options.print_completion:
-        print(
-            "\n".join(_completion(script.load().make_parser(), options.print_completion) for script in known.values())
-        )
+        for script in known.values():
+            print(_completion(script.load().make_parser(), options.print_completion))
     elif options.command is None:
         for name, script in known.items():
             about = script.load().make_parser().description
@@ -66,11 +61,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """A script for a shell that completes the options of a command, and paths where it takes them.
-
-    Raises:
-        UsageError: shtab is not installed.
-    """
+    """Return a script for a shell that completes the options of a command, and paths where it takes them."""
     try:
         import shtab
     except ImportError as error:

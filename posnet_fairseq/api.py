@@ -142,10 +142,9 @@ def load(
     """
     with called_from_python():
         several = [paths] if isinstance(paths, str | Path) else paths
-        if not isinstance(several, Sequence) or not all(isinstance(path, str | Path) for path in several):
+        is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) for path in several)
+        if not is_list or not several:
             raise UsageError(f"paths {paths!r:.50}: give the path of a model, or a list of paths.")
-        if not several:
-            raise UsageError("paths is empty. Give a model.")
         refuse_no_path(data, "data", "a directory")
         refuse_no_path(shortlist, "shortlist", "a file")
         options = LoadOptions(

@@ -91,12 +91,7 @@ def load_language_model(
     sentencepiece_model: str | Path | None = None,
     compile: bool = False,
 ) -> TextModel:
-    """Load a trained language model.
-
-    Args:
-        path: checkpoint or model folder.
-        data, device, dtype, fast, pretokenized, bpe_codes, sentencepiece_model, compile: see
-            :func:`posnet_fairseq.api.load`.
+    """Load a trained language model, a checkpoint or model folder; other arguments as of :func:`posnet_fairseq.load`.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.

@@ -1,8 +1,4 @@
-"""The token mixers by name.
-
-A mixer is one file in :mod:`posnet_fairseq.mixers` with a class under :func:`register_mixer`. Its
-architectures, its options on the command line and its tests follow from being registered.
-"""
+"""The token mixers by name. Their architectures, flags and tests follow from being registered."""
 
 import dataclasses
 import difflib
@@ -37,14 +33,11 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
             raise ValueError(
                 f"mixer {name!r}: {owner} cannot take a name that belongs to {other.__module__}.{other.__qualname__}"
             )
+        known = option_fields()
         for field in dataclasses.fields(cls.Config):
-            for other in _MIXERS.values():
-                for theirs in dataclasses.fields(other.Config):
-                    if theirs.name == field.name and (theirs.type, theirs.metadata) != (field.type, field.metadata):
-                        raise ValueError(
-                            f"option {field.name!r}: {owner} and {other.__module__}.{other.__qualname__} "
-                            "declare it differently"
-                        )
+            theirs = known.get(field.name, field)
+            if (theirs.type, theirs.metadata) != (field.type, field.metadata):
+                raise ValueError(f"option {field.name!r}: {owner} declares it differently than another mixer")
         if _MIXERS is _built_for:
             raise ValueError(
                 f"mixer {name!r}: {owner} comes too late, the options of the models are made. Register it before "
@@ -59,20 +52,12 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
 
 
 def mixer_names() -> list[str]:
-    """The names of all mixers, sorted."""
+    """Return the names of all mixers, sorted."""
     return sorted(_MIXERS)
 
 
 def get_mixer(name: str, option: str = "mixer") -> Any:
-    """The class registered as `name`.
-
-    Args:
-        name: a mixer's name.
-        option: the option the name was given with, for the error's text.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """Return the class registered as `name`, or refuse a name of none, which was given with `option`."""
     if isinstance(name, str) and name in _MIXERS:
         return _MIXERS[name]
     nearest = difflib.get_close_matches(str(name), _MIXERS, n=1)
@@ -81,7 +66,7 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
 
 
 def option_fields() -> dict[str, dataclasses.Field]:
-    """The options of all mixers, each once: a dict from name to dataclasses.Field."""
+    """Return the options of all mixers, each once: a dict from name to dataclasses.Field."""
     return {field.name: field for name in mixer_names() for field in dataclasses.fields(_MIXERS[name].Config)}
 
 

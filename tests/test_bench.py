@@ -42,7 +42,7 @@ def test_layers_take_options_after_plus_signs():
     for variant, sentence in {
         "irpe+irpe_on=x": "--irpe-on x: choose one of k, q, v, qk",
         "shaw+clip_distance": "--clip-distance True: give a whole number",
-        "shaw+shaw_values=False": "--shaw-values False: this is a switch",
+        "shaw+shaw_values=False": "--shaw-values False: choose one of False, True",
     }.items():
         with pytest.raises(UsageError, match=sentence):
             layers.run([variant], 4, size="tiny", tokens=8, rounds=1)

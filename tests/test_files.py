@@ -2,10 +2,13 @@ import errno
 import os
 
 import pytest
+import torch
 
 from posnet_fairseq.shared import files
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import read_lines, replacing, write_lines
+from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.plain import read_parallel
 
 
@@ -78,3 +81,18 @@ def test_unwritable_place(tmp_path):
         pass
     with pytest.raises(UsageError, match="is a directory"), replacing(tmp_path):
         pass
+
+
+def test_a_file_that_cannot_be_read_on_is_named(tmp_path):
+    """The system names no file when reading fails, as that of a process's memory does at its beginning."""
+    (tmp_path / "record").symlink_to("/proc/self/mem")
+    with pytest.raises(OSError, match="Input/output error") as error:
+        digest(tmp_path / "record", "sha256")
+    assert explain(error.value) == f"{tmp_path}/record: Input/output error. Check the disk, or copy the file again."
+
+
+@pytest.mark.parametrize("make", [lambda: torch.empty(2**60), lambda: bytearray(2**60)])
+def test_too_little_memory_is_said(make):
+    with pytest.raises((RuntimeError, MemoryError)) as error:
+        make()
+    assert explain(error.value) == "there is not enough memory for this. Give smaller sizes, lengths or batches."

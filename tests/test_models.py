@@ -99,16 +99,16 @@ def test_bad_options_are_refused():
         task="language_modeling",
         max_source_positions=None,
     )
-    for option, value, example in (("clip", 0, 4), ("layers", -1, 2)):
-        message = rf"--translution-{option} {value}: give 1 or more, such as {example}\."
+    for option, value in (("clip", 0), ("layers", -1)):
+        message = rf"--translution-{option} {value}: give 1 or more, and at most 65,536\."
         refused(message, mixer="translution", **{f"translution_{option}": value})
-    refused(r"--translution-clip x: give a whole number, such as 4", mixer="translution", translution_clip="x")
+    refused(r"--translution-clip x: give a whole number of at most 9 digits", mixer="translution", translution_clip="x")
     refused(r"--translution-on qq: choose one of qkv, qk", mixer="translution", translution_on="qq")
-    refused(r"--alpha-dim 0: give 1 or more, such as 8", mixer="alpha_translution", alpha_dim=0)
+    refused(r"--alpha-dim 0: give 1 or more", mixer="alpha_translution", alpha_dim=0)
     refused(r"--alpha-dim 4: none of the chosen mixers \(attention, translution\)", mixer="translution", alpha_dim=4)
     refused(r"--position-embedding none: rposnet computes its weights from", mixer="rposnet", position_embedding="none")
     refused(r"--gate glu: with --fourier-2d there are no values", mixer="fouriernet", gate="glu", fourier_2d=True)
-    refused(r"--clip-distance 0: K must be at least 1", mixer="rposnet", clip_distance=0)
+    refused(r"--clip-distance 0: give 1 or more", mixer="rposnet", clip_distance=0)
     refused(r"--encoder-attention-heads 3: the width 16 .*does not divide", encoder_attention_heads=3)
     refused(r"--encoder-layers 0: give 1 or more", encoder_layers=0)
     refused(r"--dropout 1.5: give 0 or more and less than 1", dropout=1.5)
@@ -143,7 +143,7 @@ def test_mixers_may_differ_between_layers_in_their_clip_distance():
 
 def test_bad_clip_distances_are_refused():
     refused(r"--clip-distance 3,4,5: these are 3 values for 2 layers", mixer="rposnet", clip_distance="3,4,5")
-    refused(r"--clip-distance 0: K must be at least 1", mixer="rposnet", clip_distance="3,0")
+    refused(r"--clip-distance 0: give 1 or more", mixer="rposnet", clip_distance="3,0")
     refused(r"--clip-distance 3,4: .*encoder and decoder need", mixer="rposnet", clip_distance="3,4", decoder_layers=1)
 
 

@@ -75,11 +75,6 @@ def test_json_of_its_type(tmp_path):
         ("seed: one", ": seed is 'one', it should be a whole number."),
         (f"seed: {'9' * 400}", f": seed is '{'9' * 49}, it should be a whole number <= 9."),
         ("seed: 1\nmixer: a", ": it has the unknown key mixer; there are seed, size, scores, case."),
-        (
-            "b0: &b0 [1]\n" + "\n".join(f"b{n + 1}: &b{n + 1} [{', '.join([f'*b{n}'] * 20)}]" for n in range(6)),
-            " is not YAML in line 1: aliases stand for too many values.",
-        ),
-        ("a: &a [*a]", " is not YAML in line 1: aliases stand for too many values."),
     ],
 )  # fmt: skip
 def test_yaml_that_is_none_or_not_of_its_type(tmp_path, text, sentence):

@@ -100,21 +100,6 @@ def test_a_command_called_from_python_leaves_the_search_as_it_is():
     assert frozen == 0
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_torch_is_imported_without_a_search(enabled):
-    searched, is_enabled = run(
-        "import gc, json\n"
-        "import posnet_fairseq as posnet\n"
-        f"{'gc.enable()' if enabled else 'gc.disable()'}\n"
-        "searched = []\n"
-        "gc.callbacks.append(lambda phase, info: searched.append(info))\n"
-        "posnet.load\n"
-        "count = len(searched)\n"
-        "print(json.dumps([count, gc.isenabled()]))\n"
-    )
-    assert (searched, is_enabled) == (0, enabled)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_weights_become_parameters_without_a_copy(tmp_path, shared):
     state = read_checkpoint(checkpoint(tmp_path / "model.pt", "rposnet", share_all_embeddings=shared))

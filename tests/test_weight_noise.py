@@ -8,13 +8,13 @@ import torch
 
 from posnet_fairseq.analog import weight_noise
 from posnet_fairseq.analog.crossbar_parts import linears
+from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.analog.weight_noise import NoisyLinear, add_weight_noise, make_noisy, noise_of
 from posnet_fairseq.fairseq_plugin.chunked_loss import LabelSmoothedCrossEntropyCriterion
 from posnet_fairseq.inference.checkpoints import model_options as checkpoint_options
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops.linear import Linear
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.model_options import TransformerOptions
 from support.building import build_mixer, build_model, model_options, pad, sentences, vectors
@@ -139,8 +139,8 @@ def test_the_loss_in_chunks_projects_by_noisy_weights():
     [
         ("rposnet", {"weight_noise": 1.0}, "--weight-noise 1.0: give 0 or more and less than 1"),
         ("rposnet", {"weight_noise": float("nan")}, "--weight-noise nan: give 0 or more and less than 1"),
-        ("rposnet", {"weight_noise": 0.04}, "--weight-noise 0.04: on which weights"),
-        ("rposnet", {"weight_noise_on": "mixing"}, "--weight-noise-on mixing: how much"),
+        ("rposnet", {"weight_noise": 0.04}, "--weight-noise 0.04 with --weight-noise-on None: give both"),
+        ("rposnet", {"weight_noise_on": "mixing"}, "--weight-noise-on mixing: give both"),
         ("rposnet", {"weight_noise": 0.04, "weight_noise_on": "mixin"}, "--weight-noise-on 'mixin': give one or more"),
         ("rposnet", {"weight_noise": 0.04, "weight_noise_on": ""}, "--weight-noise-on '': give one or more"),
         ("rposnet", {**ON_ALL, "shared_attention_dropout": True}, "--shared-attention-dropout with --weight-noise-on"),

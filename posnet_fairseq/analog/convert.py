@@ -5,13 +5,13 @@ from typing import Any
 
 from posnet_fairseq.analog.crossbar_matrix import on_crossbars
 from posnet_fairseq.analog.crossbar_parts import linears
+from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
 from posnet_fairseq.inference.precompute import mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.model import Transformer
 
@@ -31,18 +31,15 @@ def put_on_crossbars(
             queries, keys, values, gates and out of them; ``feed-forward``; ``output``, to the scores of words. All else
             stays digital: products of queries with keys and of their weights with values, embeddings, sums, norms,
             activations.
-        configuration: of the crossbars, as :meth:`posnet_fairseq.analog.hardware.Hardware.configuration` returned it.
+        configuration: of the crossbars, see :meth:`Hardware.configuration`.
         longest: most tokens of a source and of a target, for which mixing weights are stored.
         renormalise: see :class:`StoredMixing`.
 
     Returns:
         the number of weights of each part that are on crossbars.
-
-    Raises:
-        UsageError: there are no stored weights to put there.
     """
     if "mixing" in parts:
-        check_mixing(model)
+        _check_mixing(model)
     placed = dict.fromkeys(parts, 0)
     for part in PARTS[1:]:
         if part in parts:
@@ -54,7 +51,7 @@ def put_on_crossbars(
     return placed
 
 
-def check_mixing(model: Transformer) -> None:
+def _check_mixing(model: Transformer) -> None:
     """Refuse a model without stored mixing weights."""
     if not _position_based(model):
         names = ", ".join(sorted({module.name for module in model.modules() if isinstance(module, TokenMixer)}))

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 
 
 def on_crossbars(linear: nn.Linear, configuration: Any) -> AnalogLinear:
-    """aihwkit's layer with the weights of a linear layer on crossbars and its biases in digital.
+    """Return aihwkit's layer with the weights of a linear layer on crossbars and its biases in digital.
 
-    Args:
-        linear: in evaluation mode, as the result is.
-        configuration: what :meth:`posnet_fairseq.analog.hardware.Hardware.configuration` returned.
+    `configuration` is that of :meth:`posnet_fairseq.analog.hardware.Hardware.configuration`.
     """
     layer = AnalogLinear.from_digital(linear, configuration, TileModuleArray).eval()
     layer.register_forward_pre_hook(lambda _, inputs: (_without_subnormal(inputs[0]),))
@@ -23,7 +21,7 @@ def on_crossbars(linear: nn.Linear, configuration: Any) -> AnalogLinear:
 
 
 def _without_subnormal(x: Tensor) -> Tensor:
-    """Inputs with 0 for subnormal numbers: aihwkit divides by the largest of a vector, and would get infinity.
+    """Replace subnormal inputs by 0: aihwkit divides by the largest of a vector, and would get infinity.
 
     Weights of distant positions make such vectors, at padding for instance.
     """
@@ -31,12 +29,7 @@ def _without_subnormal(x: Tensor) -> Tensor:
 
 
 class CrossbarMatrix(nn.Module):
-    """A matrix of which some outputs are read, and whose last inputs may be missing: such lines add nothing.
-
-    Args:
-        weight: (N, M).
-        configuration: as in :func:`on_crossbars`.
-    """
+    """A matrix (N, M) of which some outputs are read, and whose last inputs may be missing: such lines add nothing."""
 
     def __init__(self, weight: Tensor, configuration: Any) -> None:
         super().__init__()
@@ -45,16 +38,7 @@ class CrossbarMatrix(nn.Module):
         self.layer = on_crossbars(linear, configuration)
 
     def read(self, x: Tensor, first: int, count: int) -> Tensor:
-        """Products of some rows.
-
-        Args:
-            x: (..., K) values on the first K ≤ M input lines.
-            first: the first row that is read.
-            count: of rows.
-
-        Returns:
-            (..., count).
-        """
+        """Return the products of rows from the first on, (..., count), with values (..., K) on the first K lines."""
         array: Any = self.layer.analog_module
         sums: Tensor | None = None
         for inputs, _, tiles in _spans(array.in_sizes, array.array, 0, x.size(-1)):
@@ -69,18 +53,14 @@ class CrossbarMatrix(nn.Module):
 
 
 def _product(tile: Any, driven: Tensor, lines: slice) -> Tensor:
-    """What the converters of some output lines of a tile give, in the scale of the weights."""
+    """Return what the converters of some output lines of a tile give, in the scale of the weights."""
     weight = tile.tile.weight[lines, : driven.size(-1)]
     read = AnalogMVM.matmul(weight, driven, tile.rpu_config.forward, is_test=True)
     return read * tile.alpha * tile.get_scales().flatten()[lines]
 
 
 def _spans(sizes: Sequence[int], tiles: Iterable[Any], begin: int, end: int) -> Iterator[tuple[slice, slice, Any]]:
-    """Where tiles of some sizes, one behind the other, meet the lines from `begin` to before `end`.
-
-    Returns:
-        for each tile that does: these lines among all, the same among its own, and the tile.
-    """
+    """Yield each tile that has lines from `begin` to before `end`: these among all, among its own, and the tile."""
     start = 0
     for size, tile in zip(sizes, tiles, strict=True):
         low, high = max(begin, start), min(end, start + size)

@@ -13,12 +13,7 @@ OF_POSITIONS = ("energies.", "relative_proj")
 
 
 def linears(model: nn.Module, part: str) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
-    """Yield the module that has a linear layer, its name there, and itself.
-
-    Args:
-        model: for translation, whose layers are listed.
-        part: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`, other than ``mixing``.
-    """
+    """Yield, for the linear layers of a part other than ``mixing``, the module that has it, its name there, and it."""
     if part == "output":
         owner: Any = model.get_submodule("decoder")
         yield owner, "output_projection", owner.output_projection

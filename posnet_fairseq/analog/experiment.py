@@ -27,17 +27,8 @@ RECORD, REPORT, DIGITAL = "record.json", "report.json", "digital"
 def run(experiment: Experiment, report: ProgressReporter) -> Result:
     """Translate with the digital model and with every programming, and score the translations.
 
-    Translations that are there from an earlier attempt are kept.
-
-    Args:
-        experiment: what to do.
-        report: of progress.
-
-    Returns:
-        the scores: the digital model is the baseline, programmings are the runs of a system.
-
-    Raises:
-        UsageError: the model has no such parts, the folder is of another experiment, or the test set cannot be used.
+    Translations that are there from an earlier attempt are kept. In the scores that are returned, the digital model is
+    the baseline, and programmings are the runs of a system.
     """
     source, reference = read_parallel(*experiment.test)
     translation = CrossbarTranslation(experiment, source)

@@ -1,4 +1,4 @@
-"""What simulated crossbars are like, and aihwkit's configuration of them."""
+"""What simulated crossbars are like, aihwkit's configuration of them, and which parts of a model can be there."""
 
 import dataclasses
 import importlib.util
@@ -11,6 +11,7 @@ from typing import Any
 
 from posnet_fairseq.shared.errors import UsageError
 
+PARTS = ("mixing", "projections", "feed-forward", "output")
 AIHWKIT = "1.1.0"
 PYTHONS = (("3", "11"), ("3", "12"))  # that aihwkit has wheels for
 NOISES = ("pcm", "reram", "none")
@@ -41,7 +42,7 @@ class Hardware:
     tile_size: int = 256
 
     def configuration(self) -> Any:
-        """A ``TorchInferenceRPUConfig`` of aihwkit.
+        """Return a ``TorchInferenceRPUConfig`` of aihwkit.
 
         Each output line has a digital scale, by which its largest weight takes the largest conductance. Inputs are
         scaled by the largest of each vector. Where an output is beyond the range of its converter, the read is
@@ -68,7 +69,7 @@ class Hardware:
         return config
 
     def describe(self) -> dict[str, Any]:
-        """All parameters, for reports."""
+        """Return all parameters, for reports."""
         config = self.configuration()
         return dataclasses.asdict(self) | {
             "noise model": None if self.noise == "none" else type(config.noise_model).__name__,
@@ -83,16 +84,12 @@ class Hardware:
 
 
 def _resolution(bits: int) -> float:
-    """A step of a converter, as a share of its range, whose highest and lowest code are equally far from 0."""
+    """Return a step of a converter, as a share of its range, whose outermost codes are equally far from 0."""
     return 1 / (2**bits - 2)
 
 
 def seconds(text: str) -> int:
-    """The seconds of a time such as ``25s``, ``1h``, ``30d`` or ``1y``.
-
-    Raises:
-        ValueError: it is none, or more than a century.
-    """
+    """Return the seconds of a time such as ``25s``, ``1h`` or ``1y``; ValueError if it is more than a century."""
     found = re.fullmatch(r"(\d{1,9})(s|min|h|d|month|y)", text)
     if found is None or not 0 < int(found[1]) * UNITS[found[2]] <= LONGEST:
         raise ValueError(text)
@@ -111,11 +108,7 @@ def check_times(noise: str, times: list[str]) -> None:
 
 
 def require_aihwkit() -> None:
-    """Check that aihwkit, which simulates the crossbars, is installed.
-
-    Raises:
-        UsageError: it is not, or this Python has no wheel of it.
-    """
+    """Check that aihwkit, which simulates the crossbars, is installed."""
     if importlib.util.find_spec("aihwkit") is not None:
         return
     if platform.python_version_tuple()[:2] not in PYTHONS or platform.machine() != "x86_64":
@@ -128,3 +121,11 @@ def require_aihwkit() -> None:
         "posnet-analog needs aihwkit, which is not installed. Run "
         f"{shlex.quote(sys.executable)} -m pip install --no-deps aihwkit=={AIHWKIT}; what it needs is there."
     )
+
+
+def parse_parts(option: str, text: str) -> tuple[str, ...]:
+    """Return the parts that an option names, with commas between, in the order of :data:`PARTS`."""
+    given = text.split(",")
+    if not set(given) <= set(PARTS) or len(set(given)) < len(given):
+        raise UsageError(f"{option} {text!r:.80}: give one or more of {', '.join(PARTS)}, with commas between.")
+    return tuple(part for part in PARTS if part in given)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.analog.crossbar_matrix import CrossbarMatrix
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 
 SMALLEST_SUM = 1e-3  # of a row of weights whose largest is 1: noise must not be divided by less
@@ -26,8 +26,7 @@ class StoredMixing(nn.Module):
         queries, keys: the largest numbers of them.
         context: positions of all of them, and γ.
         configuration: of the crossbars.
-        renormalise: divide by the sums of rows as the crossbars read them, noise included, for which one vector of ones
-            more is read. Otherwise the exact sums, known before inference, are used.
+        renormalise: divide by the sums of rows as the crossbars read them, noise included, instead of the exact sums.
     """
 
     def __init__(
@@ -47,15 +46,7 @@ class StoredMixing(nn.Module):
         self.heads = nn.ModuleList(CrossbarMatrix(head, configuration) for head in weights)
 
     def mix(self, value: Tensor, first: int, queries: int, padding_mask: Tensor | None, causal: bool) -> Tensor:
-        """Mixed values, (B, H, N, d).
-
-        Args:
-            value: (B, H, M, d).
-            first: the position of the first query.
-            queries: N.
-            padding_mask: (B, M), True at padding, or None.
-            causal: whether a query reads no value behind it.
-        """
+        """Return mixed values, (B, H, N, d), of values (B, H, M, d) for queries from the first position on."""
         driven = value.new_ones(value.size(0), 1, value.size(2))
         if padding_mask is not None:
             driven = driven.masked_fill(padding_mask[:, None], 0)
@@ -66,7 +57,7 @@ class StoredMixing(nn.Module):
         return torch.cat(rows, dim=2)
 
     def _rows(self, value: Tensor, driven: Tensor, first: int, count: int) -> Tensor:
-        """Some rows of the products, divided by their sums. `driven`: (B, 1, M), 1 at real tokens and 0 at padding."""
+        """Return rows of products, divided by their sums. `driven`: (B, 1, M), 1 at real tokens and 0 at padding."""
         inputs = value.transpose(2, 3)
         mixed = torch.stack([head.read(x, first, count) for head, x in self._by_head(inputs)], dim=1)
         if self.weights is None:
@@ -84,7 +75,7 @@ class StoredMixing(nn.Module):
 
 
 def stored_weights(mixer: PositionBasedMixer, queries: int, keys: int, context: MixingContext) -> Tensor:
-    """What crossbars store, (H, N, M): see :class:`StoredMixing`."""
+    """Return what crossbars store, (H, N, M): see :class:`StoredMixing`."""
     offsets = context.offsets(queries, keys)
     energy = mixer.energy(offsets, context.positions, mixer.memory_positions(context))
     hidden = mixer.hidden(offsets)
@@ -101,9 +92,7 @@ def put_mixing_on_crossbars(mixer: PositionBasedMixer, stored: StoredMixing) -> 
     mixer.mix = MethodType(_mix, mixer)  # type: ignore[method-assign]  # of this instance only
 
 
-def _mix(
-    mixer: PositionBasedMixer, query: Tensor, memory: Tensor | None, context: MixingContext
-) -> tuple[Tensor, Tensor | None]:
+def _mix(mixer: PositionBasedMixer, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
     value, stored = mixer.value(memory, context), mixer.stored_mixing
     assert isinstance(stored, StoredMixing)
     step = context.state is not None

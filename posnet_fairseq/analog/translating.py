@@ -1,6 +1,7 @@
 """Translation with a model before and after parts of it were put on crossbars."""
 
 import copy
+import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from aihwkit.nn.modules.base import AnalogLayerBase
+from torch import nn
 
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.analog.programming import let_drift, program, seed_of
 from posnet_fairseq.inference.model_folder import WEIGHTS
 from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
@@ -29,20 +31,9 @@ MAX_TOKENS = 2000  # source tokens of a batch
 class Experiment:
     """What is on crossbars, and what is translated.
 
-    Attributes:
-        model: checkpoint or model folder.
-        parts: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`.
-        hardware: the crossbars, but for the bits of the converters of outputs.
-        adc_bits: several of them.
-        times: since the programming, as texts.
-        programmings: how often the crossbars are programmed anew.
-        renormalise: see :class:`posnet_fairseq.analog.mixing.StoredMixing`.
-        test: source text and reference.
-        seed: of everything random.
-        beam: hypotheses of the search; None: the model's own.
-        data: directory with the dictionaries and the card of the data, or None for the model's own.
-        text: how text is split into tokens, see :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
-        out: folder of the translations, the record and the report.
+    `adc_bits`, of the converters of outputs, take the place of those of the hardware; `times` are since programming;
+    `test` is source text and reference; `beam` and `data` are the model's own if None; `text` is for
+    :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
     """
 
     model: str
@@ -69,11 +60,11 @@ class Experiment:
         }
 
     def place(self, time: str, bits: int, number: int) -> Path:
-        """The file of a translation."""
+        """Return the file of a translation."""
         return self.out / f"{time}.adc{bits}.{number}.txt"
 
     def describe(self) -> dict[str, Any]:
-        """All that translations depend on but the text, for the record."""
+        """Return all that translations depend on but the text, for the record."""
         path = Path(self.model)
         named = {name: str(value) for name, value in self.text.items() if value}
         return {
@@ -90,18 +81,9 @@ class Experiment:
 class CrossbarTranslation:
     """The lines of an experiment, and its model to translate them with, whose parts are on crossbars or not.
 
-    Args:
-        experiment: what is on crossbars.
-        lines: of the source.
-
     Attributes:
-        vocabulary: of the model.
-        settings: of the search.
         lowercase: whether the data's target side is in lower case.
         longest: tokens of the longest source, and most tokens of its translation.
-
-    Raises:
-        UsageError: the model cannot be used, or a line has more tokens than it takes.
     """
 
     def __init__(self, experiment: Experiment, lines: Sequence[str]) -> None:
@@ -121,17 +103,7 @@ class CrossbarTranslation:
         self._on_crossbars: dict[int, Transformer] = {}
 
     def place(self, bits: int) -> dict[str, int]:
-        """Put the parts on crossbars.
-
-        Args:
-            bits: of the converters of outputs.
-
-        Returns:
-            the number of weights of each part there.
-
-        Raises:
-            UsageError: the model has no such parts.
-        """
+        """Put the parts on crossbars whose outputs have converters of these bits; return the weights of each part."""
         model = copy.deepcopy(self._digital)
         experiment = self._experiment
         configuration = replace(experiment.hardware, adc_bits=bits).configuration()
@@ -140,17 +112,11 @@ class CrossbarTranslation:
         return placed
 
     def digital(self) -> list[str]:
-        """Translations of the model as it is."""
+        """Return translations of the model as it is."""
         return self._translations(self._digital)
 
     def analog(self, bits: int, number: int, time: int) -> list[str]:
-        """Translations of the model with parts on crossbars.
-
-        Args:
-            bits: of the converters of outputs.
-            number: of the programming, from 1.
-            time: seconds since the programming.
-        """
+        """Return translations with parts on crossbars, `time` seconds after a programming, counted from 1."""
         if bits not in self._on_crossbars:
             self.place(bits)
         model, seed = self._on_crossbars[bits], self._experiment.seed
@@ -169,3 +135,37 @@ class CrossbarTranslation:
         translator = self._translator(model)
         found = self._batches.in_order(map(translator.translate, self._batches), [BLANK])
         return [best.text for best, *_ in found]
+
+
+def tiles(model: nn.Module) -> dict[str, Any]:
+    """Return the crossbars of a model, by name."""
+    return {
+        f"{name}.{number}": tile
+        for name, module in model.named_modules()
+        if isinstance(module, AnalogLayerBase)
+        for number, tile in enumerate(module.analog_tiles())
+    }
+
+
+@torch.no_grad()
+def program(model: nn.Module, seed: int, number: int) -> None:
+    """Program all crossbars anew. What noise a crossbar gets depends on its name, not on which others there are.
+
+    `number` is that of the programming, from 1.
+    """
+    for name, tile in tiles(model).items():
+        torch.manual_seed(seed_of(seed, "programming", number, name))
+        tile.program_weights()
+
+
+@torch.no_grad()
+def let_drift(model: nn.Module, seed: int, number: int, time: int) -> None:
+    """Let the conductances drift for `time` seconds since they were programmed, see :func:`program`."""
+    for name, tile in tiles(model).items():
+        torch.manual_seed(seed_of(seed, "drift", number, time, name))
+        tile.drift_weights(float(time))
+
+
+def seed_of(*what: object) -> int:
+    """Return a seed for torch that is another one for everything that differs."""
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:7], "big")

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.analog.crossbar_parts import linears
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.analog.hardware import PARTS, parse_parts
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
+from posnet_fairseq.mixers.bases.mixer_settings import check_probability
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer, without_padding
 from posnet_fairseq.ops.linear import Linear, linear
-from posnet_fairseq.shared.crossbar_parts import PARTS, parse_parts
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.placement import mixer_at, places
 
@@ -22,13 +23,8 @@ def noise_of(weight: Tensor, scale: float, draws: Tensor | None = None) -> Tenso
     Its standard deviation is ``scale`` times the largest absolute value of the row: a crossbar has a digital scale for
     each output line, by which the largest weight of the line takes the largest conductance.
 
-    Args:
-        weight: (..., O, I).
-        scale: standard deviation as a share of the largest weight.
-        draws: standard normal numbers, of a shape that broadcasts to that of ``weight``. Default: new ones.
-
-    Returns:
-        The shape of ``weight``, without gradient.
+    ``draws`` are standard normal numbers, of a shape that broadcasts to that of ``weight``; by default new ones. The
+    result is of its shape, (..., O, I), without gradient.
     """
     weight = weight.detach()
     draws = torch.randn_like(weight) if draws is None else draws
@@ -41,7 +37,7 @@ class NoisyLinear(Linear):
     noise: float
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         return linear(x, self.noisy_weight(), self.bias)
 
     def noisy_weight(self) -> Tensor:
@@ -51,7 +47,7 @@ class NoisyLinear(Linear):
 
 def _mix_by_noisy_weights(
     mixer: PositionBasedMixer, noise: float, query: Tensor, memory: Tensor | None, context: MixingContext
-) -> tuple[Tensor, Tensor | None]:
+) -> Mixed:
     """Mix as the mixer does; in training with noise on its weights, the same for all sentences of a batch."""
     if not mixer.training or context.state is not None:
         return type(mixer).mix(mixer, query, memory, context)
@@ -69,12 +65,7 @@ def _mix_by_noisy_weights(
 
 
 def make_noisy(module: Linear | PositionBasedMixer, noise: float) -> None:
-    """Let a module draw noise on its weights in every pass in training.
-
-    Args:
-        module: is changed.
-        noise: as in :func:`add_weight_noise`.
-    """
+    """Let a module draw noise on its weights in every pass in training, see :func:`add_weight_noise`."""
     if isinstance(module, Linear):
         module.__class__ = NoisyLinear  # parameters keep their names, and are shared as before
         module.noise = noise  # type: ignore[assignment]
@@ -88,11 +79,8 @@ def add_weight_noise(model: nn.Module, parts: Collection[str], scale: float) -> 
     The noise of a pass is the same for all its sentences. Gradients are those of the noisy weights, and change the
     weights without noise. In evaluation mode there is none.
 
-    Args:
-        model: a translation model, which is changed.
-        parts: of :data:`posnet_fairseq.shared.crossbar_parts.PARTS`.
-        scale: its standard deviation, as a share of the largest weight for the same output: of a row of a matrix, or of
-            the mixing weights of one query and head.
+    `scale` is its standard deviation, as a share of the largest weight for the same output: of a row of a matrix, or of
+    the mixing weights of one query and head.
     """
     modules: list[Any] = [linear for part in PARTS[1:] if part in parts for _, _, linear in linears(model, part)]
     if "mixing" in parts:
@@ -104,18 +92,15 @@ def add_weight_noise(model: nn.Module, parts: Collection[str], scale: float) -> 
 def check_weight_noise(cfg: Any) -> None:
     """Refuse options of the noise that do not fit together or the model."""
     noise, on = cfg.weight_noise, cfg.weight_noise_on
-    if not isinstance(noise, (int, float)) or not 0 <= noise < 1:
-        raise UsageError(f"--weight-noise {noise}: give 0 or more and less than 1, such as 0.04.")
-    if noise and on is None:
-        raise UsageError(
-            f"--weight-noise {noise}: on which weights? Give --weight-noise-on with one or more of {', '.join(PARTS)}, "
-            "with commas between."
-        )
-    if on is None:
+    check_probability("weight_noise", noise)
+    if not noise and on is None:
         return
+    if not noise or on is None:
+        raise UsageError(
+            f"--weight-noise {noise} with --weight-noise-on {on}: give both, such as 0.04 and {','.join(PARTS)}, or "
+            "neither."
+        )
     parts = parse_parts("--weight-noise-on", on)
-    if not noise:
-        raise UsageError(f"--weight-noise-on {on}: how much? Give --weight-noise, such as 0.04.")
     mixers = [mixer_at(cfg, place) for place in places(cfg)]
     if "mixing" in parts and not any(issubclass(mixer, PositionBasedMixer) for mixer in mixers):
         names = ", ".join(sorted({mixer.name for mixer in mixers}))
@@ -131,6 +116,6 @@ def check_weight_noise(cfg: Any) -> None:
 
 
 def apply_weight_noise(model: nn.Module, cfg: Any) -> None:
-    """:func:`add_weight_noise` as the options of a model say."""
+    """Add noise on weights as the options of a model say."""
     if cfg.weight_noise:
         add_weight_noise(model, parse_parts("--weight-noise-on", cfg.weight_noise_on), cfg.weight_noise)

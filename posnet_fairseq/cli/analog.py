@@ -3,11 +3,20 @@
 import argparse
 import json
 
-from posnet_fairseq.analog.hardware import BITS, NOISES, TILE_SIZES, Hardware, check_times, require_aihwkit, seconds
+from posnet_fairseq.analog.hardware import (
+    BITS,
+    NOISES,
+    PARTS,
+    TILE_SIZES,
+    Hardware,
+    check_times,
+    parse_parts,
+    require_aihwkit,
+    seconds,
+)
 from posnet_fairseq.inference.search_options import add_text_options, text_options
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.crossbar_parts import PARTS, parse_parts
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, check_folder, check_stdout, path_text
 from posnet_fairseq.shared.progress import ProgressReporter

@@ -6,15 +6,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.mixer_options import option
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer, OffsetOptions
+from posnet_fairseq.mixers.bases import MixerSettings, MixingContext, OffsetMixer, OffsetOptions, option
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
 
 
 @register_mixer("alpha_translution")
@@ -34,11 +30,6 @@ class AlphaTranslution(OffsetMixer):
         """How narrow the relative part is."""
 
         alpha_dim: int = option("C: features of a head in the relative part (Translution Section 3.4)", default=8)
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            if self.alpha_dim < 1:
-                raise UsageError(f"--alpha-dim {self.alpha_dim}: give 1 or more, such as 8.")
 
     # All layers, at 1.1 to 1.2 times the Transformer's parameters; rPosNet and Shaw clip as far in base.
     arch_options: ClassVar = {"translution_clip": 16}

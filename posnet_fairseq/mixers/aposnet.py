@@ -2,9 +2,7 @@
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.energies import Energy, enough
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases import PLACES, Energy, MixerSettings, PositionBasedMixer, enough
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.registry import register_mixer
 

@@ -1,9 +1,7 @@
 """arPosNet: attention to absolute and to relative positions."""
 
 from posnet_fairseq.mixers.aposnet import AbsoluteEnergy
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases import PLACES, ClipDistance, MixerSettings, PositionBasedMixer
 from posnet_fairseq.mixers.rposnet import RelativeEnergy
 from posnet_fairseq.registry import register_mixer
 

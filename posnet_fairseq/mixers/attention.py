@@ -5,8 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -21,7 +20,7 @@ class Attention(ContentBasedMixer):
         """(B, H, N, M)."""
         return q @ k.mT
 
-    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """By torch's own kernel, unless the weights are asked for, which it keeps to itself."""
         if context.need_weights:
             return super().mix(query, memory, context)

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.mixer_options import option
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.mixers.bases import Mixed, MixerSettings, MixingContext, Options, TokenMixer, option
 from posnet_fairseq.ops.fourier import cosines_and_sines, per_length, real_transform
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared import errors
 
 
 @register_mixer("fouriernet")
@@ -29,7 +26,7 @@ class FourierNet(TokenMixer):
     operations_formula = "N²D + 2ND²"
 
     @dataclass
-    class Config:
+    class Config(Options):
         """FourierNet or FNet."""
 
         fourier_2d: bool = option(
@@ -44,9 +41,10 @@ class FourierNet(TokenMixer):
     def check(cls, settings: MixerSettings) -> None:
         """FNet has no values that could be gated."""
         if settings.options.fourier_2d and settings.gate != "none":
-            raise UsageError(
-                f"--gate {settings.gate}: with --fourier-2d there are no values to gate. Give --gate none, "
-                "or leave out --fourier-2d."
+            gate, fourier_2d = errors.option("gate"), errors.option("fourier_2d")
+            raise errors.UsageError(
+                f"{gate} {settings.gate}: with {fourier_2d} there are no values to gate. Give {gate} none, "
+                f"or leave out {fourier_2d}."
             )
 
     def __init__(self, settings: MixerSettings) -> None:
@@ -55,9 +53,7 @@ class FourierNet(TokenMixer):
         if self.two_dimensional:
             self.gating = self.out_proj = None  # type: ignore[assignment]  # FNet has neither
 
-    def mix_and_project(
-        self, query: Tensor, memory: Tensor | None, context: MixingContext
-    ) -> tuple[Tensor, Tensor | None]:
+    def mix_and_project(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """The transformed tokens; there are no weights to return."""
         assert memory is not None
         padding_mask = context.padding_mask
@@ -69,7 +65,7 @@ class FourierNet(TokenMixer):
         return self.out_proj(self.gating(mixed, query)), None
 
     def _without_lengths(self, query: Tensor, memory: Tensor, padding_mask: Tensor) -> Tensor:
-        """With a product for each sentence, where its length may not be looked at."""
+        """Transform by a product for each sentence, where its length may not be looked at."""
         dtype = torch.promote_types(memory.dtype, torch.float32)
         cosines, sines = cosines_and_sines(padding_mask, dtype)
         if self.two_dimensional:

@@ -5,9 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.banded import BandedMixer
-from posnet_fairseq.mixers.bases.energies import Energy
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import BandedMixer, Energy, MixerSettings
 from posnet_fairseq.registry import register_mixer
 
 # Heads take these in turn: the neighbor on the left, the token itself, the one on the right (which a decoder has not).

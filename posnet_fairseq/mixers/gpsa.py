@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer

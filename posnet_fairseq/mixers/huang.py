@@ -4,9 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products

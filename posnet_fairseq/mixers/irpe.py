@@ -5,15 +5,13 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_options import check_offsets, option
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
+from posnet_fairseq.mixers.bases import PLACES, ContentBasedMixer, MixerSettings, Options, option
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import zeros_without_decay
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
 from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared import errors
 
 
 @register_mixer("irpe")
@@ -28,7 +26,7 @@ class IRPE(ContentBasedMixer):
     operations_formula = "K̂ND + 2N²D + 4ND²"
 
     @dataclass
-    class Config:
+    class Config(Options):
         """Section 3.2 of the paper. In one dimension Cross and Product coincide, and Euclidean and Quantization."""
 
         irpe_mode: Literal["contextual", "bias"] = option(
@@ -51,13 +49,12 @@ class IRPE(ContentBasedMixer):
         )
 
         def __post_init__(self) -> None:
-            if self.irpe_beta < 1:
-                raise UsageError(f"--irpe-beta {self.irpe_beta}: give 1 or more, such as 16.")
-            check_offsets("--irpe-beta", self.irpe_beta)
+            super().__post_init__()
             if self.irpe_mode == "bias" and self.irpe_on is not None:
-                raise UsageError(
-                    f"--irpe-on {self.irpe_on}: the scalars of --irpe-mode bias are on none of them. "
-                    "Leave it out, or give --irpe-mode contextual."
+                mode = errors.option("irpe_mode")
+                raise errors.UsageError(
+                    f"{errors.option('irpe_on')} {self.irpe_on}: the scalars of {mode} bias are on none of them. "
+                    f"Leave it out, or give {mode} contextual."
                 )
             if self.irpe_mode == "contextual":
                 self.irpe_on = self.irpe_on or "k"
@@ -118,5 +115,5 @@ class IRPE(ContentBasedMixer):
         return mixed + sum_by_offset(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
 
     def _per_head(self, table: Tensor) -> Tensor:
-        """(1, T, d) if heads share the table, else (H, T, d)."""
+        """Return (1, T, d) if heads share the table, else (H, T, d)."""
         return split_table(table, table.size(1) // self.head_dim)

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.banded import BandedMixer
-from posnet_fairseq.mixers.bases.energies import Energy
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import BandedMixer, ClipDistance, Energy, MixerSettings, option
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.registry import register_mixer
 

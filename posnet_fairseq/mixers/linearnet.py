@@ -4,10 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
+from posnet_fairseq.mixers.bases import MixerSettings, PositionBasedMixer
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 MOST_POSITIONS = 4096
 
@@ -28,8 +27,8 @@ class LinearNet(PositionBasedMixer):
         if settings.max_positions > MOST_POSITIONS:
             side = "source" if settings.place == "encoder" else "target"
             raise UsageError(
-                f"--max-{side}-positions {settings.max_positions}: {cls.name} trains a matrix of that many rows and "
-                f"columns for every head of every layer. Give at most {MOST_POSITIONS}, such as 128."
+                f"{option(f'max_{side}_positions')} {settings.max_positions}: {cls.name} trains a matrix of that many "
+                f"rows and columns for every head of every layer. Give at most {MOST_POSITIONS}, such as 128."
             )
 
     def __init__(self, settings: MixerSettings) -> None:

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
-from posnet_fairseq.mixers.bases.context import MixingContext
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import MixerSettings, MixingContext
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 
 
 @register_mixer("rope")
@@ -27,10 +26,10 @@ class RoPE(Attention):
         """Features are turned in pairs."""
         width = settings.embed_dim // settings.num_heads
         if width % 2:
-            side = settings.place
+            heads, dim = (option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
             raise UsageError(
-                f"--{side}-attention-heads {settings.num_heads}: heads of {width} features cannot be turned in pairs "
-                f"by rope. Choose heads so that --{side}-embed-dim {settings.embed_dim} / heads is even."
+                f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in pairs by rope. "
+                f"Choose heads so that {dim} {settings.embed_dim} / heads is even."
             )
 
     def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:

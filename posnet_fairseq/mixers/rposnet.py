@@ -2,10 +2,7 @@
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.banded import BandedMixer
-from posnet_fairseq.mixers.bases.energies import Energy, enough
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
+from posnet_fairseq.mixers.bases import PLACES, BandedMixer, ClipDistance, Energy, MixerSettings, enough
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import linear, table
 from posnet_fairseq.registry import register_mixer

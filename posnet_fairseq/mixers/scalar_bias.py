@@ -5,9 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings, option
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import plus_products
 from posnet_fairseq.ops.offsets import table_index

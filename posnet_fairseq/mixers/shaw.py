@@ -5,9 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_options import ClipDistance, option
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
+from posnet_fairseq.mixers.bases import PLACES, ClipDistance, ContentBasedMixer, MixerSettings, option
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products, sum_by_offset

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import linear
 from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products

@@ -4,8 +4,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
-from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
+from posnet_fairseq.mixers.bases import MixerSettings, OffsetMixer
 from posnet_fairseq.registry import register_mixer
 
 

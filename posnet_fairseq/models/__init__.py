@@ -12,10 +12,9 @@ compat.check_options_of_trainings()
 compat.check_data_when_it_is_loaded()
 compat.refuse_overrides_of_other_models()
 
-from posnet_fairseq.shared.errors import install_hook  # noqa: E402
-from posnet_fairseq.shared.failures import explain  # noqa: E402
+from posnet_fairseq.shared.failures import install_hook  # noqa: E402
 
-install_hook(explain)
+install_hook()
 
 # Last, when fairseq is repaired: their imports register criterions, the optimizer, and the models and architectures of
 # all mixers.

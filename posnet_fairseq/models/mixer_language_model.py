@@ -24,15 +24,7 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MixerLanguageModel":
-        """Build a model for a fairseq task with one dictionary.
-
-        Args:
-            cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_gpt_arch`.
-            task: a fairseq task.
-
-        Raises:
-            UsageError: the options make no model, or the task asks for what no model of posnet predicts.
-        """
+        """Build a model for a fairseq task with one dictionary; :func:`apply_gpt_arch` completed its options."""
         if cfg.decoder_self_mixer is None:
             raise UsageError(
                 f"{MODEL_NAME} is the family of all language models, not one of them. "
@@ -55,11 +47,8 @@ class MixerLanguageModel(ExplainedLoading, FairseqLanguageModel):
         return model
 
 
-_ARCHS = {
-    f"gpt_{size}_{mixer}": functools.partial(apply_gpt_arch, mixer=mixer, size=size)
-    for mixer in mixer_names()
-    if "decoder" in get_mixer(mixer).places
-    for size in GPT_SIZES
-}
-for _name, _arch in _ARCHS.items():
-    register_model_architecture(MODEL_NAME, _name)(_arch)
+for _name in mixer_names():
+    if "decoder" in get_mixer(_name).places:
+        for _size in GPT_SIZES:
+            _arch = functools.partial(apply_gpt_arch, mixer=_name, size=_size)
+            register_model_architecture(MODEL_NAME, f"gpt_{_size}_{_name}")(_arch)

@@ -37,15 +37,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MixerTransformer":
-        """Build a model for a fairseq task with a source and a target dictionary.
-
-        Args:
-            cfg: options after :func:`posnet_fairseq.transformer.architectures.apply_arch`.
-            task: a fairseq task.
-
-        Raises:
-            UsageError: the options make no model, or do not fit the dictionaries.
-        """
+        """Build a model for a fairseq task with two dictionaries, of the options that :func:`apply_arch` completed."""
         if len(places(cfg)) < len(PLACE_OPTIONS):
             raise UsageError(
                 f"{MODEL_NAME} is the family of all architectures, not one of them. "
@@ -57,12 +49,9 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         if cfg.share_all_embeddings:
             _check_shared(cfg, source, target)
         build = TransformerModelBase.build_embedding
-        encoder_embedding = build(cfg, source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
-        decoder_embedding = (
-            encoder_embedding
-            if cfg.share_all_embeddings
-            else build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
-        )
+        encoder_embedding = decoder_embedding = build(cfg, source, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        if not cfg.share_all_embeddings:
+            decoder_embedding = build(cfg, target, cfg.decoder_embed_dim, cfg.decoder_embed_path)
         reads_length_ratio = mixer_at(cfg, "cross").reads_length_ratio
         ratio = measured_length_ratio.of_model(cfg, task) if reads_length_ratio else None
         decoder = MixerDecoder(cfg, target, decoder_embedding, ratio, mixers)
@@ -80,27 +69,15 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
         features_only: bool = False,
         **kwargs: bool,
     ) -> tuple[Tensor, dict[str, list[Any]]]:
-        """Predict the next token after every prefix of the targets.
+        """Predict the next token after every prefix of the targets, (B, N), as the decoder returns it.
 
-        Args:
-            src_tokens: (B, M) token ids, padded on either side.
-            src_lengths: not needed; part of fairseq's interface.
-            prev_output_tokens: (B, N) token ids.
-            features_only: leave the output projection out.
-            kwargs: further options of encoder and decoder.
-
-        Returns:
-            What the decoder returns.
+        Source tokens, (B, M), are padded on either side; fairseq gives their lengths, which are not needed.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
         return self.decoder(prev_output_tokens, encoder_out=encoder_out, features_only=features_only, **kwargs)
 
     def train(self, mode: bool = True) -> "MixerTransformer":
-        """Switch between training and evaluation.
-
-        Raises:
-            UsageError: a precomputed model is to be trained.
-        """
+        """Switch between training and evaluation; a precomputed model cannot be trained."""
         if mode and is_precomputed(self):
             raise UsageError(
                 "this checkpoint was precomputed for inference and cannot be trained. Give the one that it was made of."
@@ -110,11 +87,7 @@ class MixerTransformer(ExplainedLoading, FairseqEncoderDecoderModel):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load weights, unless they were trained with another length ratio than the options give.
-
-        Raises:
-            UsageError: see :meth:`ExplainedLoading.load_state_dict`; or the length ratios differ.
-        """
+        """Load weights, unless they were trained with another length ratio than the options give."""
         refuse_other_length_ratio(self.given_length_ratio, state_dict.get("decoder.length_ratio_version"))
         return super().load_state_dict(state_dict, strict=strict, model_cfg=model_cfg, args=args)
 

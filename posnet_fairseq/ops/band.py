@@ -41,20 +41,11 @@ class Band:
         return max(SMALLEST_BLOCK, 2 * self.clip_distance)
 
     def is_faster(self, queries: int, keys: int) -> bool:
-        """Return whether :func:`mix_band` is faster than :func:`posnet_fairseq.ops.static_mixing.mix_static`.
-
-        Args:
-            queries: N.
-            keys: M.
-        """
+        """Return whether, for N queries and M keys, :func:`mix_band` is faster than a product with all tokens."""
         return min(queries, keys) >= FEWEST_BLOCKS * self.block_size
 
     def hidden(self, offsets: Tensor) -> Tensor | None:
-        """Return a mask that is True at offsets that are not mixed; None if all are.
-
-        Args:
-            offsets: ⌊γn⌋ - m in any shape.
-        """
+        """Return a mask that is True at offsets, of any shape, that are not mixed; None if all are."""
         future = offsets < 0 if self.causal else None
         if self.tails:
             return future
@@ -68,16 +59,9 @@ class Band:
         length_ratio: tuple[int, int] = (1, 1),
         device: torch.device | None = None,
     ) -> Tensor:
-        """Return the number of tokens at each clipped offset of each query.
+        """Return the number of tokens at each clipped offset, from -R to R, of each query, (N, 2R + 1).
 
-        Args:
-            queries: N.
-            keys: M, or (B, 1, 1) with one M for each sentence.
-            length_ratio: γ as (source tokens, target tokens).
-            device: of the result.
-
-        Returns:
-            (N, 2R + 1), or (B, N, 2R + 1); columns are the offsets from -R to R.
+        `keys` is M, or (B, 1, 1) with one M for each sentence, for a result (B, N, 2R + 1).
         """
         at = scaled(torch.arange(queries, device=device), length_ratio)[:, None]
         offsets = torch.arange(-self.clip_distance, self.clip_distance + 1, device=device)
@@ -131,9 +115,8 @@ def _in_blocks(
 ) -> tuple[Tensor, Tensor, bool]:
     """Assign queries to blocks by the token at which they stand, ⌊γn⌋.
 
-    Returns:
-        (N,), the place of each query; (blocks, Q), the position inside its block of the query at each place; and
-        whether each query's place is its number.
+    Returns (N,), the place of each query; (blocks, Q), the position inside its block of the query at each place; and
+    whether each query's place is its number.
     """
     source, target = length_ratio
     blocks = scaled(queries - 1, length_ratio) // size + 1

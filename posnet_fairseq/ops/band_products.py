@@ -10,19 +10,14 @@ from posnet_fairseq.ops.derivatives import once_differentiable
 
 
 class BandProducts(torch.autograd.Function):
-    """Products of blocks of queries with windows of tokens, (H, blocks, Q, C).
+    """Products of blocks of queries with windows of tokens.
 
-    Args:
-        weights: (H, blocks, Q, 2R + 1), in float32 or wider: the gradient of a tail's weight is a sum over all tokens
-            of the tail.
-        columns: (H, at least blocks + 1, S, C).
-        rows: (blocks, Q).
-        tails: whether the band has tails.
+    Weights are in float32 or wider: the gradient of a tail's weight is a sum over all tokens of the tail.
     """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, columns: Tensor, rows: Tensor, tails: bool) -> Tensor:
-        """Return the products."""
+        """Return (H, blocks, Q, C) of weights (H, blocks, Q, 2R + 1), columns (H, blocks + 1 or more, S, C)."""
         ctx.tails = tails
         ctx.save_for_backward(weights, columns, rows)
         near = _near(weights.to(columns.dtype), rows, columns.size(2), tails)

@@ -1,4 +1,4 @@
-"""Decoding state of constant size that is not moved when hypotheses are: what a hypothesis reads is found by ancestry.
+"""Decoding state of constant size that stays in place when hypotheses move: parent pointers say what each reads.
 
 The value of each token lies where it was written: in the slot of its position, modulo the number of slots, and in the
 row that its hypothesis had then. A hypothesis knows its ancestors' rows in the last R + 1 slots. In a band with tails,
@@ -12,15 +12,9 @@ from posnet_fairseq.ops.band import Band
 
 
 def allocate(new: Tensor, band: Band, memory: Tensor | None = None) -> Tensor:
-    """Return memory with a row for each hypothesis, which begins with the rows of an older one.
+    """Return memory for the values of hypotheses, as `new`, (R, H, 1, d), and copy what is in an older one.
 
-    Args:
-        new: (R, H, 1, d), values of a step.
-        band: a causal band.
-        memory: the older one.
-
-    Returns:
-        (1 or 2, slots, R, H, d): the values, and in a band with tails their sums.
+    It is (1 or 2, slots, R, H, d): the values, and in a band with tails their sums.
     """
     rows, heads, _, width = new.shape
     dtype = torch.promote_types(new.dtype, torch.float32)  # for sums of many values
@@ -36,14 +30,7 @@ def initial(memory: Tensor, rows: int) -> Tensor:
 
 
 def write(memory: Tensor, ancestors: Tensor, new: Tensor, position: int) -> None:
-    """Write the values of one step's tokens.
-
-    Args:
-        memory: what :func:`allocate` returned. It is changed.
-        ancestors: (R, slots) rows of the ancestors of each hypothesis. It is changed.
-        new: (R, H, 1, d).
-        position: of the step.
-    """
+    """Write the values of one step's tokens, (R, H, 1, d), and the rows of their hypotheses' ancestors, (R, slots)."""
     rows, size = len(ancestors), ancestors.size(1)
     slot = position % size
     values = memory[0, slot, :rows]
@@ -60,11 +47,9 @@ def write(memory: Tensor, ancestors: Tensor, new: Tensor, position: int) -> None
 
 
 def mix(memory: Tensor, ancestors: Tensor, weights: Tensor, position: int) -> Tensor:
-    """Return weighted sums of the values that each hypothesis descends from, (R, H, 1, d).
+    """Return sums of the values that each hypothesis descends from, (R, H, 1, d), after :func:`write`.
 
-    Args:
-        memory, ancestors, position: as for :func:`write`, after it.
-        weights: (H, slots), 0 where there is no token.
+    `weights`: (H, slots), 0 where there is no token.
     """
     _, size, capacity, heads, width = memory.shape
     rows, used = len(ancestors), min(position + 1, size)

@@ -23,8 +23,7 @@ def in_chunks(
     """Return function(*tensors), computed for chunks of sentences whose energies stay below a limit.
 
     Args:
-        function: of tensors with a row for each sentence, to a tensor with a row for each sentence.
-        tensors: its arguments, of which each may be None, not all.
+        function: of tensors with a row for each sentence, or None, to such a tensor.
         energies: number of energies of one sentence.
         recompute: whether to compute energies again in the backward pass rather than keep them.
         module: whose parameters and buffers ``function`` reads; None if it reads none.

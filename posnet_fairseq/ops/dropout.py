@@ -10,25 +10,14 @@ from torch import Tensor, nn
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Return ``x`` with elements set to 0 at random and the others divided by 1 - p.
-
-    Args:
-        x: any shape.
-        p: probability of a zero; 0 returns ``x`` itself.
-    """
+    """Return ``x``, of any shape, with elements set to 0 with probability p and the others divided by 1 - p."""
     if not p:
         return x
     return x * _factors(x, p) if _is_by_16_bits(x, p) else F.dropout(x, p)
 
 
 def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
-    """Return ``residual`` + :func:`dropout` of ``x``, in one pass over them.
-
-    Args:
-        residual: of the shape of ``x``.
-        x: any shape.
-        p: probability of a zero.
-    """
+    """Return ``residual`` + :func:`dropout` of ``x``, both of any shape, in one pass over them."""
     if p and _is_by_16_bits(x, p) and residual.dtype == x.dtype:
         return torch.addcmul(residual, x, _factors(x, p))
     return residual + dropout(x, p)
@@ -37,17 +26,12 @@ def add_dropout(residual: Tensor, x: Tensor, p: float) -> Tensor:
 def _is_by_16_bits(x: Tensor, p: float) -> bool:
     """Whether 16 bits decide: on CPUs, unless the probability is too near to 0 or 1 for them."""
     # On a GPU, and compiled, the kernel that multiplies draws the numbers itself.
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and 0 < _zeros(p) < 2**16
-
-
-def _zeros(p: float) -> int:
-    """How many of the 2¹⁶ numbers stand for a zero."""
-    return round(p * 2**16)
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and 0 < round(p * 2**16) < 2**16
 
 
 def _factors(x: Tensor, p: float) -> Tensor:
     """Return what each element of ``x`` is multiplied by, of its shape and dtype."""
-    zeros = _zeros(p)
+    zeros = round(p * 2**16)  # of the 2¹⁶ numbers
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     numbers = words.view(torch.int16)[: x.numel()].view(x.shape)
     stays = torch.empty(x.shape, dtype=x.dtype)
@@ -57,9 +41,7 @@ def _factors(x: Tensor, p: float) -> Tensor:
 class Dropout(nn.Module):
     """Dropout in training; with fairseq's ``--retain-dropout`` also in generation.
 
-    Args:
-        p: probability of a zero.
-        module_name: what ``--retain-dropout-modules`` calls it.
+    `module_name` is what ``--retain-dropout-modules`` calls it.
     """
 
     def __init__(self, p: float, module_name: str) -> None:
@@ -74,11 +56,11 @@ class Dropout(nn.Module):
         return self.p if self.training or self.retained else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape."""
+        """Drop elements of a tensor of any shape."""
         return dropout(x, self.probability)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """`residual` plus :meth:`forward` of `x`, both of any shape."""
+        """Return `residual` plus :meth:`forward` of `x`, both of any shape."""
         return add_dropout(residual, x, self.probability)
 
     def make_generation_fast_(

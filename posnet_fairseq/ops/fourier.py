@@ -11,14 +11,7 @@ LONGEST_PRODUCT = 128
 
 
 def real_transform(x: Tensor) -> Tensor:
-    """Return Re Σ_m exp(-2πi·nm/M) x_m / √M of real ``x``: the cosines alone.
-
-    Args:
-        x: (B, M, D).
-
-    Returns:
-        (B, M, D).
-    """
+    """Return Re Σ_m exp(-2πi·nm/M) x_m / √M of real ``x``, (B, M, D): the cosines alone."""
     length = x.size(1)
     if length > LONGEST_PRODUCT:
         half = torch.fft.rfft(x, dim=1, norm="ortho").real
@@ -29,7 +22,7 @@ def real_transform(x: Tensor) -> Tensor:
 
 
 def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Return the transform of the real tokens of each sentence, with zeros at padding.
+    """Return the transform of the real tokens of each sentence, (B, M, D), with zeros at padding.
 
     Sentences of equal length are transformed together.
 
@@ -37,9 +30,6 @@ def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: T
         transform: function from (B, M, D) to (B, M, D).
         x: (B, M, D).
         padding_mask: (B, M), True at padding, which follows the real tokens; None without padding.
-
-    Returns:
-        (B, M, D).
     """
     dtype = x.dtype
     x = x.to(torch.promote_types(dtype, torch.float32))  # there is no transform in half precision
@@ -57,14 +47,8 @@ def per_length(transform: Callable[[Tensor], Tensor], x: Tensor, padding_mask: T
 def cosines_and_sines(padding_mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the matrices of the transform without a factor: exp(-2πi·nm/M) = cos - i·sin for each sentence's length M.
 
-    They take N² products where the fast transform takes N log N, but fit into a graph that knows no lengths.
-
-    Args:
-        padding_mask: (B, N), True at padding, which follows the real tokens.
-        dtype: of the result.
-
-    Returns:
-        Two (B, N, N), 0 at padding.
+    They take N² products where the fast transform takes N log N, but fit into a graph that knows no lengths. From a
+    mask (B, N), True at padding, which follows the real tokens, to two (B, N, N), 0 at padding.
     """
     real = ~padding_mask
     lengths = real.sum(dim=1).clamp(min=1)[:, None, None]

@@ -11,39 +11,26 @@ from posnet_fairseq.ops.host_sync import may_look_at
 
 
 def padding_before_tokens(padding_mask: Tensor) -> Tensor:
-    """Return a mask (B, T - 1), True at padding that stands directly before a token.
-
-    Args:
-        padding_mask: (B, T), True at padding.
-    """
+    """Return a mask (B, T - 1), True at padding of a mask (B, T) that stands directly before a token."""
     return padding_mask[:, :-1] > padding_mask[:, 1:]
 
 
 def front_order(padding_mask: Tensor, always: bool = False) -> Tensor | None:
-    """Return the order that moves the real tokens of every sentence to its front, or None if they stand there already.
+    """Return the order, (B, T), that moves the real tokens of every sentence to its front, for :func:`reorder`.
 
-    Where looking is not free (see :func:`posnet_fairseq.ops.host_sync.may_look_at`), it is not asked whether they do.
-
-    Args:
-        padding_mask: (B, T), True at padding, in any pattern.
-        always: return an order also where it moves nothing.
-
-    Returns:
-        (B, T) indices for :func:`reorder`, which keep the order of the real tokens; or None.
+    None if they stand there already, unless `always`. Where looking is not free (see
+    :func:`posnet_fairseq.ops.host_sync.may_look_at`), it is not asked whether they do. Real tokens keep their order.
     """
-    if always:
-        return padding_mask.byte().argsort(dim=1, stable=True)
-    if padding_mask.size(1) == 1 or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any()):
+    is_one = padding_mask.size(1) == 1
+    if not always and (is_one or (may_look_at(padding_mask) and not padding_before_tokens(padding_mask).any())):
         return None
     return padding_mask.byte().argsort(dim=1, stable=True)
 
 
 def reorder(tensor: Tensor, order: Tensor | None) -> Tensor:
-    """Return ``tensor``, (B, T) or (B, T, D), with its entries along T in the given order.
+    """Return ``tensor``, (B, T) or (B, T, D), with its entries along T in an order, (B, T); None leaves it as it is.
 
-    Args:
-        tensor: (B, T) or (B, T, D); entries that were cut off its end are zeros.
-        order: (B, T) indices; None leaves the tensor as it is.
+    Entries that were cut off its end are zeros.
     """
     if order is None:
         return tensor

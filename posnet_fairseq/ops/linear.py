@@ -20,7 +20,7 @@ class Linear(nn.Linear):
     """As :class:`torch.nn.Linear`, computed by :func:`linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """Map (..., in_features) to (..., out_features)."""
         return linear(x, self.weight, self.bias)
 
 
@@ -32,28 +32,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: (O, I).
         bias: (O,), or None.
     """
-    if _is_by_onednn(x, weight):
+    trains = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if trains and _gains(x, weight):
         return _OneDnnLinear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Return a · bᵀ, by oneDNN where it is faster; without gradients.
-
-    Args:
-        a: (N, K), which may be a transposed view.
-        b: (M, K), which may be a transposed view.
-    """
+    """Return a · bᵀ, (N, K) and (M, K), which may be transposed views, by oneDNN where it is faster; no gradients."""
     return _product(a, b) if _gains(a, b) else a @ b.T
 
 
-def _is_by_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether :func:`linear` multiplies by oneDNN: in training, where it gains."""
-    return torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad) and _gains(x, weight)
-
-
 def _gains(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN is faster: at large float32 products, on some processors."""
+    """Return whether oneDNN is faster: at large float32 products, on some processors."""
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32

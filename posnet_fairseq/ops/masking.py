@@ -15,12 +15,7 @@ def masked_energy(dtype: torch.dtype) -> float:
 
 
 def padding_energy(padding_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Return energies (B, 1, 1, M) that mask padding when they are added; None without a mask.
-
-    Args:
-        padding_mask: (B, M), True at padding, or None.
-        dtype: of the energies.
-    """
+    """Return energies (B, 1, 1, M) that mask padding when they are added; None without a mask (B, M)."""
     if padding_mask is None:
         return None
     energy = torch.zeros(padding_mask.shape, dtype=dtype, device=padding_mask.device)

@@ -10,45 +10,36 @@ from torch import Tensor
 
 
 def gather_by_offset(per_row: Tensor, index: Tensor) -> Tensor:
-    """Return out[..., n, m] = per_row[..., n, index[n, m]].
+    """Return out[..., n, m] = per_row[..., n, index[n, m]], (..., N, M).
 
     Args:
         per_row: (..., N, T), a value of each query for each row of a table.
         index: (N, M), the row that each pair uses; (1, M) if all queries stand at one position.
-
-    Returns:
-        (..., N, M).
     """
     return per_row.gather(-1, index.expand(*per_row.shape[:-1], -1))
 
 
 def sum_by_offset(weights: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Return out[..., n, t] = Σ_m weights[..., n, m] over the pairs with index[n, m] = t.
+    """Return out[..., n, t] = Σ_m weights[..., n, m] over the pairs with index[n, m] = t, (..., N, T).
 
     It is the transpose of :func:`gather_by_offset`.
 
     Args:
         weights: (..., N, M).
-        index: (N, M), the row that each pair uses; (1, M) if all queries stand at one position.
+        index: as there.
         rows: T.
-
-    Returns:
-        (..., N, T).
     """
     sums = torch.zeros(*weights.shape[:-1], rows, dtype=weights.dtype, device=weights.device)
     return sums.scatter_add(-1, index.expand_as(weights), weights)
 
 
 def key_energy(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """Return out[..., n, m] = k_m · table[index[n, m]].
+    """Return out[..., n, m] = k_m · table[index[n, m]], (B, H, N, M).
 
     Args:
         k: (B, H, M, d).
         table: (H or 1, T, d).
         index: (N, M), the row that each pair uses.
-
-    Returns:
-        (B, H, N, M).
     """
     if len(index) == 1:  # a decoding step: each key meets one row only
         return (k * table[:, index[0]]).sum(dim=-1).unsqueeze(-2)
@@ -58,15 +49,12 @@ def key_energy(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
 
 
 def plus_products(energy: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """Return energy + q·k, computed in one pass.
+    """Return energy + q·k, (B, H, N, M), computed in one pass.
 
     Args:
         energy: (B, H, N, M), or (1, H, N, M) for all sentences.
         q: (B, H, N, d).
         k: (B, H, M, d).
-
-    Returns:
-        (B, H, N, M).
     """
     batch, heads = q.shape[:2]
     energy = energy.expand(batch, -1, -1, -1).flatten(0, 1)

@@ -9,21 +9,13 @@ work grows with K, and with the length as that of attention.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
-from posnet_fairseq.ops.offset_groups import (
-    diagonal,
-    groups,
-    merge_features,
-    per_head,
-    project,
-    split_features,
-    triangle,
-)
 
 
 def energies(
@@ -35,20 +27,17 @@ def energies(
     clip_distance: int,
     causal: bool,
 ) -> Tensor:
-    """Return q_nm · k_nm of all pairs that are not hidden, 0 for the others.
+    """Return q_nm · k_nm of all pairs that are not hidden, 0 for the others: (B, H, N, N).
 
     Here q_nm = q_n query_table[δ] and k_nm = k_m key_table[δ].
 
     Args:
         q, k: (N, B, C), tokens.
-        query_table, key_table: (K + 1 or 2K + 1, C, C), rows as in :func:`groups`; None stands for the identity at all
+        query_table, key_table: (K + 1 or 2K + 1, C, C), rows as in :func:`_groups`; None stands for the identity at all
             offsets.
         num_heads: H.
         clip_distance: K.
         causal: whether queries see only themselves and the tokens before them.
-
-    Returns:
-        (B, H, N, N).
     """
     return _with_one_dtype(_Energies, q.device.type, (q, query_table, k, key_table), num_heads, clip_distance, causal)
 
@@ -59,9 +48,7 @@ def mixture(weights: Tensor, v: Tensor, table: Tensor, clip_distance: int, causa
     Args:
         weights: (B, H, N, N), 0 for hidden pairs.
         v: (N, B, C), tokens.
-        table: (K + 1 or 2K + 1, C, C), rows as in :func:`groups`.
-        clip_distance: K.
-        causal: whether queries see only themselves and the tokens before them.
+        table, clip_distance, causal: as for :func:`energies`.
     """
     return _with_one_dtype(_Mixture, v.device.type, (weights, v, table), clip_distance, causal)
 
@@ -77,12 +64,12 @@ def energies_of_step(
     """Return the causal :func:`energies` of one query ``q``, (1, B, C), the last of M tokens: (B, H, 1, M)."""
     near, far = _near_and_far(k, clip_distance)
     queries = _by_distance(q, query_table, len(near))
-    near = split_features(queries * _by_distance(near, key_table, len(near)), num_heads).sum(dim=-1).permute(1, 2, 0)
+    near = _split_features(queries * _by_distance(near, key_table, len(near)), num_heads).sum(dim=-1).permute(1, 2, 0)
     if not len(far):
         return near.flip(-1).unsqueeze(2)
-    query = split_features(project(q, query_table, clip_distance), num_heads).squeeze(0)
+    query = _split_features(_project(q, query_table, clip_distance), num_heads).squeeze(0)
     if key_table is None:
-        energy = torch.einsum("bhc,mbhc->bhm", query, split_features(far, num_heads))
+        energy = torch.einsum("bhc,mbhc->bhm", query, _split_features(far, num_heads))
     else:  # the query through the matrix of the keys, rather than all keys at every step
         query = torch.einsum("bhc,ehc->bhe", query, key_table[clip_distance].unflatten(1, (num_heads, -1)))
         energy = torch.einsum("bhe,mbe->bhm", query, far)
@@ -93,7 +80,7 @@ def mixture_of_step(weights: Tensor, v: Tensor, table: Tensor, clip_distance: in
     """Return the causal :func:`mixture`, (1, B, C), of one query with weights (B, H, 1, M), the last of M tokens."""
     weights, num_heads = weights.squeeze(2), weights.size(1)
     values, far = _near_and_far(v, clip_distance)
-    values = split_features(_by_distance(values, table, len(values)), num_heads)
+    values = _split_features(_by_distance(values, table, len(values)), num_heads)
     mixed = torch.einsum("bhm,mbhc->bhc", weights[..., -len(values) :].flip(-1), values)
     if len(far):
         sums = torch.einsum("bhm,mbe->bhe", weights[..., : len(far)], far)
@@ -114,36 +101,24 @@ def _with_one_dtype(
         return function.apply(*tensors, *settings)
 
 
-def _energies(
-    q: Tensor,
-    query_table: Tensor | None,
-    k: Tensor,
-    key_table: Tensor | None,
-    num_heads: int,
-    clip_distance: int,
-    causal: bool,
-) -> Tensor:
-    length, batch, _ = q.shape
-    energy = q.new_zeros(batch, num_heads, length, length)
-    for group in groups(length, clip_distance, causal):
-        queries = project(q[group.queries], query_table, group.row)
-        keys = project(k[group.keys], key_table, group.row)
-        if group.side:
-            block = per_head(queries, num_heads) @ per_head(keys, num_heads).mT
-            energy[:, :, group.queries, group.keys] += triangle(block, group.side)
-        else:
-            diagonal(energy, group).copy_(split_features(queries * keys, num_heads).sum(dim=-1))
-    return energy
-
-
 class _Energies(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, query_table: Tensor | None, k: Tensor, key_table: Tensor | None, *settings: Any
     ) -> Tensor:
         ctx.save_for_backward(q, query_table, k, key_table)
-        ctx.settings = settings
-        return _energies(q, query_table, k, key_table, *settings)
+        ctx.settings = num_heads, clip_distance, causal = settings
+        length, batch, _ = q.shape
+        energy = q.new_zeros(batch, num_heads, length, length)
+        for group in _groups(length, clip_distance, causal):
+            queries = _project(q[group.queries], query_table, group.row)
+            keys = _project(k[group.keys], key_table, group.row)
+            if group.side:
+                block = _per_head(queries, num_heads) @ _per_head(keys, num_heads).mT
+                energy[:, :, group.queries, group.keys] += _triangle(block, group.side)
+            else:
+                _diagonal(energy, group).copy_(_split_features(queries * keys, num_heads).sum(dim=-1))
+        return energy
 
     @staticmethod
     @once_differentiable
@@ -151,42 +126,37 @@ class _Energies(torch.autograd.Function):
         q, query_table, k, key_table = ctx.saved_tensors
         num_heads, clip_distance, causal = ctx.settings
         to_q, to_k = _Gradient(q, query_table), _Gradient(k, key_table)
-        for group in groups(len(q), clip_distance, causal):
-            queries = project(q[group.queries], query_table, group.row)
-            keys = project(k[group.keys], key_table, group.row)
+        for group in _groups(len(q), clip_distance, causal):
+            queries = _project(q[group.queries], query_table, group.row)
+            keys = _project(k[group.keys], key_table, group.row)
             if group.side:
-                block = triangle(to_energy[:, :, group.queries, group.keys].clone(), group.side)
-                to_queries = merge_features(block @ per_head(keys, num_heads))
-                to_keys = merge_features(block.mT @ per_head(queries, num_heads))
+                block = _triangle(to_energy[:, :, group.queries, group.keys].clone(), group.side)
+                to_queries = _merge_features(block @ _per_head(keys, num_heads))
+                to_keys = _merge_features(block.mT @ _per_head(queries, num_heads))
             else:
-                upstream = diagonal(to_energy, group).unsqueeze(-1)
-                to_queries = (split_features(keys, num_heads) * upstream).flatten(2)
-                to_keys = (split_features(queries, num_heads) * upstream).flatten(2)
+                upstream = _diagonal(to_energy, group).unsqueeze(-1)
+                to_queries = (_split_features(keys, num_heads) * upstream).flatten(2)
+                to_keys = (_split_features(queries, num_heads) * upstream).flatten(2)
             to_q.add(group.queries, group.row, to_queries)
             to_k.add(group.keys, group.row, to_keys)
         return *to_q.both(), *to_k.both(), None, None, None
-
-
-def _mixture(weights: Tensor, v: Tensor, table: Tensor, clip_distance: int, causal: bool) -> Tensor:
-    num_heads = weights.size(1)
-    mixed = _empty_sum(v)
-    for group in groups(len(v), clip_distance, causal):
-        values = project(v[group.keys], table, group.row)
-        if group.side:
-            block = triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
-            mixed[group.queries] += merge_features(block @ per_head(values, num_heads))
-        else:
-            into = split_features(mixed[group.queries], num_heads)
-            into.addcmul_(split_features(values, num_heads), diagonal(weights, group).unsqueeze(-1))
-    return mixed.to(v.dtype)
 
 
 class _Mixture(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, v: Tensor, table: Tensor, *settings: Any) -> Tensor:
         ctx.save_for_backward(weights, v, table)
-        ctx.settings = settings
-        return _mixture(weights, v, table, *settings)
+        ctx.settings = clip_distance, causal = settings
+        num_heads, mixed = weights.size(1), _empty_sum(v)
+        for group in _groups(len(v), clip_distance, causal):
+            values = _project(v[group.keys], table, group.row)
+            if group.side:
+                block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
+                mixed[group.queries] += _merge_features(block @ _per_head(values, num_heads))
+            else:
+                into = _split_features(mixed[group.queries], num_heads)
+                into.addcmul_(_split_features(values, num_heads), _diagonal(weights, group).unsqueeze(-1))
+        return mixed.to(v.dtype)
 
     @staticmethod
     @once_differentiable
@@ -195,17 +165,17 @@ class _Mixture(torch.autograd.Function):
         clip_distance, causal = ctx.settings
         num_heads = weights.size(1)
         to_mixed, to_weights, to_v = to_mixed.contiguous(), torch.zeros_like(weights), _Gradient(v, table)
-        for group in groups(len(v), clip_distance, causal):
-            values = project(v[group.keys], table, group.row)
+        for group in _groups(len(v), clip_distance, causal):
+            values = _project(v[group.keys], table, group.row)
             upstream = to_mixed[group.queries]
             if group.side:
-                block = triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
-                to_block = per_head(upstream, num_heads) @ per_head(values, num_heads).mT
-                to_weights[:, :, group.queries, group.keys] += triangle(to_block, group.side)
-                to_values = merge_features(block.mT @ per_head(upstream, num_heads))
+                block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
+                to_block = _per_head(upstream, num_heads) @ _per_head(values, num_heads).mT
+                to_weights[:, :, group.queries, group.keys] += _triangle(to_block, group.side)
+                to_values = _merge_features(block.mT @ _per_head(upstream, num_heads))
             else:
-                diagonal(to_weights, group).copy_(split_features(values * upstream, num_heads).sum(dim=-1))
-                to_values = (split_features(upstream, num_heads) * diagonal(weights, group).unsqueeze(-1)).flatten(2)
+                _diagonal(to_weights, group).copy_(_split_features(values * upstream, num_heads).sum(dim=-1))
+                to_values = (_split_features(upstream, num_heads) * _diagonal(weights, group).unsqueeze(-1)).flatten(2)
             to_v.add(group.keys, group.row, to_values)
         return to_weights, *to_v.both(), None, None
 
@@ -250,3 +220,66 @@ def _near_and_far(tokens: Tensor, clip_distance: int) -> tuple[Tensor, Tensor]:
 def _by_distance(tokens: Tensor, table: Tensor | None, count: int) -> Tensor:
     """Return token i, or the only token, times matrix i of a table, for i < ``count``: (count, B, C)."""
     return tokens if table is None else tokens @ table[:count]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Pairs of tokens whose offsets share a matrix.
+
+    Attributes:
+        row: of the matrix in its table.
+        queries, keys: slices of the N tokens.
+        side: 0 for one diagonal, token i of ``queries`` with token i of ``keys``; 1 for all pairs on and below that
+            diagonal, where keys are to the left of the query; -1 for those on and above it.
+    """
+
+    row: int
+    queries: slice
+    keys: slice
+    side: int = 0
+
+
+def _groups(length: int, clip_distance: int, causal: bool) -> list[_Group]:
+    """Return groups that together hold every pair that is not hidden, once, of N tokens.
+
+    If `causal`, only offsets δ ≥ 0 are mixed. Offset δ then has row δ of a table, otherwise row K + δ.
+    """
+    sides = (1,) if causal else (1, -1)
+    found = []
+    for side in sides:
+        for distance in range(side < 0, min(length, clip_distance + 1)):
+            behind, before = slice(distance, length), slice(0, length - distance)
+            queries, keys = (behind, before) if side > 0 else (before, behind)
+            row = distance if causal else clip_distance + side * distance
+            found.append(_Group(row, queries, keys, side if distance == clip_distance else 0))
+    return found
+
+
+def _project(tokens: Tensor, table: Tensor | None, row: int) -> Tensor:
+    """Return tokens (n, B, C) times one matrix of a table; unchanged without a table."""
+    return tokens if table is None else tokens @ table[row]
+
+
+def _split_features(x: Tensor, num_heads: int) -> Tensor:
+    """Return ``x``, (n, B, C), as (n, B, H, c)."""
+    return x.unflatten(2, (num_heads, -1))
+
+
+def _per_head(x: Tensor, num_heads: int) -> Tensor:
+    """Return ``x``, (n, B, C), as (B, H, n, c)."""
+    return _split_features(x, num_heads).permute(1, 2, 0, 3)
+
+
+def _merge_features(x: Tensor) -> Tensor:
+    """Return ``x``, (B, H, n, c), as (n, B, C)."""
+    return x.permute(2, 0, 1, 3).flatten(2)
+
+
+def _diagonal(pairs: Tensor, group: _Group) -> Tensor:
+    """Return the pairs of one offset, (n, B, H), a view of ``pairs``, (B, H, N, N)."""
+    return pairs[:, :, group.queries, group.keys].diagonal(dim1=2, dim2=3).permute(2, 0, 1)
+
+
+def _triangle(block: Tensor, side: int) -> Tensor:
+    """Set the pairs of ``block``, (B, H, n, n), on the other side to zero in place, and return it."""
+    return block.tril_() if side > 0 else block.triu_()

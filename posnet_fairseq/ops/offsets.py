@@ -10,33 +10,18 @@ _Positions = TypeVar("_Positions", int, Tensor)
 
 
 def scaled(n: _Positions, length_ratio: tuple[int, int]) -> _Positions:
-    """Return ⌊γn⌋: PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 10.
-
-    Args:
-        n: query positions, an integer or a tensor of integers in any shape.
-        length_ratio: γ as (source tokens, target tokens).
-    """
+    """Return ⌊γn⌋ of integers in any shape, γ as (source tokens, target tokens): PosNet (WMT 2023) Eq. 10."""
     source, target = length_ratio
     return n * source // target
 
 
 def positions_read(queries: int, length_ratio: tuple[int, int]) -> int:
-    """The number of positions, from 0 on, among which queries 0 ... N - 1 look up their own, n, and ⌊γn⌋.
-
-    Args:
-        queries: N.
-        length_ratio: γ as (source tokens, target tokens).
-    """
+    """Return the number of positions, from 0 on, among which queries 0 ... N - 1 look up their own, n, and ⌊γn⌋."""
     return max(queries, scaled(queries - 1, length_ratio) + 1)
 
 
 def clip_index(offsets: Tensor, clip_distance: int) -> Tensor:
-    """Return clip(δ, -K, K) + K: rows of a table of 2K + 1 offsets, in the order of the offsets from -K to K.
-
-    Args:
-        offsets: integers δ = n - m in any shape; negative for a key to the right of its query.
-        clip_distance: K.
-    """
+    """Return clip(δ, -K, K) + K of offsets in any shape: rows of a table of 2K + 1 offsets, from -K to K."""
     return offsets.clamp(-clip_distance, clip_distance) + clip_distance
 
 
@@ -45,10 +30,6 @@ def piecewise_index(offsets: Tensor, beta: int) -> Tensor:
 
     Distances up to β / 2 have a bucket each; beyond, buckets grow with the distance, and all distances from 4β on
     share one. This is the paper's α : β : γ = 1 : 2 : 8; halves are rounded to even.
-
-    Args:
-        offsets: integers δ = n - m in any shape.
-        beta: β.
     """
     alpha, gamma = beta / 2, 4 * beta
     distance = offsets.abs().double()
@@ -58,11 +39,5 @@ def piecewise_index(offsets: Tensor, beta: int) -> Tensor:
 
 
 def table_index(kind: str, offsets: Tensor, clip_distance: int) -> Tensor:
-    """Return rows of a table of 2K + 1 rows.
-
-    Args:
-        kind: ``clip`` for :func:`clip_index`, ``piecewise`` for :func:`piecewise_index`.
-        offsets: integers δ = n - m in any shape.
-        clip_distance: K, for ``piecewise`` β.
-    """
+    """Return rows of a table by :func:`clip_index` or :func:`piecewise_index`, as `kind` says."""
     return clip_index(offsets, clip_distance) if kind == "clip" else piecewise_index(offsets, clip_distance)

@@ -36,7 +36,7 @@ class OutputLoss(NamedTuple):
 def output_loss(
     features: Tensor, weight: Tensor, targets: Tensor, smoothing: float, padding_idx: int, count_correct: bool = False
 ) -> OutputLoss:
-    """The label-smoothed cross-entropy of the scores ``features @ weight.T``.
+    """Return the label-smoothed cross-entropy of the scores ``features @ weight.T``.
 
     The target is expected with probability 1 - ε, each other word with ε / (V - 1), as in fairseq. Scores are computed
     in the dtype of the features, or in that of autocast, all else in float32 (float64 for features in float64).
@@ -50,7 +50,7 @@ def output_loss(
         count_correct: also count the targets that have the highest score.
 
     Raises:
-        RuntimeError: in a second backward pass, with ``retain_graph=True`` or ``create_graph=True``.
+        RuntimeError: in a second backward pass.
     """
     device = features.device.type
     if torch.is_autocast_enabled(device):
@@ -142,7 +142,7 @@ class _OutputLoss(torch.autograd.Function):
 
 
 def _factor(chunk: Tensor, scale: float) -> Tensor:
-    """The largest power of two up to 1 by which a chunk's gradient of the weight stays finite in float16.
+    """Return the largest power of two up to 1 by which a chunk's gradient of the weight stays finite in float16.
 
     It is 1 unless features are large. It stays on the device, so that a GPU is not waited for.
     """

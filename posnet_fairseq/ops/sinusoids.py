@@ -16,15 +16,7 @@ def frequencies(count: int, base: float = 10000.0, device: torch.device | None =
 
 
 def sinusoids(offsets: Tensor, width: int) -> Tensor:
-    """Return the sines of every offset, followed by the cosines.
-
-    Args:
-        offsets: (T,) integers, negative ones included.
-        width: D.
-
-    Returns:
-        (T, D) in float64.
-    """
+    """Return the sines of every offset, (T,) integers, followed by the cosines: (T, D) in float64."""
     half = (width + 1) // 2
     angles = offsets[:, None] * frequencies(half, device=offsets.device)
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
@@ -44,14 +36,12 @@ def sinusoidal_embedding(count: int, width: int, device: torch.device | None = N
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Return ``x`` with each pair of features rotated by an angle proportional to the position.
 
-    RoFormer (Su et al., 2021) Eq. 34; feature i is paired with feature i + d/2.
+    RoFormer (Su et al., 2021) Eq. 34; feature i is paired with feature i + d/2. The product of two results depends on
+    the difference of their positions only.
 
     Args:
         x: (B, H, N, d), d even.
         positions: (N,) integers.
-
-    Returns:
-        (B, H, N, d). The product of two results depends on the difference of their positions only.
     """
     half = x.size(-1) // 2
     angles = positions[:, None] * frequencies(half, device=x.device)

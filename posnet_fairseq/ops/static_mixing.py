@@ -41,42 +41,28 @@ class SharedWeights:
 def is_exact(share: Tensor, dtype: torch.dtype, padded_queries: Tensor | None) -> bool:
     """Return whether the weight on padding can be taken out of sums over all tokens without losing digits.
 
-    Args:
-        share: (B, H, N), the share of each query's weight that is on real tokens.
-        dtype: of the values.
-        padded_queries: (B, N), True at queries whose result does not matter; None if all matter.
+    `share` is that of :meth:`StaticWeights.real_share`; `padded_queries`, (B, N), do not matter.
     """
     real = share if padded_queries is None else share.masked_fill(padded_queries[:, None], 1)
     return bool(real.min() >= SMALLEST_SHARE.get(dtype, 1e-10))
 
 
 def mix_real(weights: StaticWeights, value: Tensor, share: Tensor) -> Tensor:
-    """Return weighted means of the real tokens of each sentence, by weights of all tokens that sum to 1.
+    """Return weighted means of the real tokens of each sentence, (B, H, N, d), by weights of all tokens.
 
     The weight on padding is taken out of the sums and out of what they are divided by; :func:`is_exact` tells whether
-    that is exact.
-
-    Args:
-        weights: of all tokens.
-        value: (B, H, M, d), zeros at padding.
-        share: (B, H, N), the share of each query's weight that is on real tokens.
-
-    Returns:
-        (B, H, N, d).
+    that is exact. Weights sum to 1; values are zeros at padding; `share` is that of :meth:`StaticWeights.real_share`.
     """
     smallest = SMALLEST_SHARE.get(value.dtype, 1e-10)
     return (weights.mix(value) / share.masked_fill(share < smallest, 1)[..., None]).to(value.dtype)
 
 
 def mix_static(weights: Tensor, value: Tensor) -> Tensor:
-    """Return Σ_m weights[n, m] · value[m].
+    """Return Σ_m weights[n, m] · value[m], (B, H, N, d).
 
     Args:
         weights: (B, H, N, M), or (1, H, N, M) for all sentences.
         value: (B, H, M, d).
-
-    Returns:
-        (B, H, N, d).
     """
     batch, heads, keys, width = value.shape
     queries = weights.size(2)

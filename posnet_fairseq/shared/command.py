@@ -68,12 +68,7 @@ def _exit_code(main: Main, arguments: Sequence[str] | None) -> int | str | None:
 
 
 def _flush() -> None:
-    """Write what has been printed.
-
-    Raises:
-        UsageError: it could not be written.
-        BrokenPipeError: standard output has no reader any more.
-    """
+    """Write what has been printed, or raise a UsageError; BrokenPipeError if it has no reader any more."""
     if sys.stdout is None:  # after ">&-" in a shell
         return
     try:

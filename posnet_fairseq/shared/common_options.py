@@ -19,21 +19,19 @@ def parsed_by(
 ) -> Callable[[Callable[[argparse.Namespace], None]], Callable[[Sequence[str] | None], None]]:
     """Decorate a function of the options of a command, which becomes a function of its arguments.
 
-    ``--version`` and ``--quiet`` are added to the options of the parser. The decorated function has the attribute
-    ``make_parser``, a function that returns the whole parser.
+    ``--version`` and ``--quiet`` are added. The decorated function has the attribute ``make_parser``, a function that
+    returns the whole parser.
 
     Args:
         make_parser: returns the parser of the command's own options.
-        prints_result: whether standard output is the command's result. If not, as where it writes files and prints
-            what they are, ``--quiet`` silences that, too.
+        prints_result: whether standard output is the command's result. If not, ``--quiet`` silences that, too.
         has_mixers: whether ``--user-dir`` is an option as well, whose folder is imported before the function is called.
     """
 
     def whole_parser() -> argparse.ArgumentParser:
         parser = make_parser()
-        parser.add_argument(
-            "--version", action=_Version, help="print the versions of posnet, torch and fairseq, and exit"
-        )
+        what = "print the versions of posnet, torch and fairseq, and exit"
+        parser.add_argument("--version", action=_Version, help=what)
         _add_quiet(parser, False)
         if has_mixers:
             about = "folder that registers mixers of your own, as for fairseq-train"
@@ -58,7 +56,7 @@ def parsed_by(
 
 
 def versions() -> str:
-    """Posnet, torch and fairseq with their versions, in one line. Nothing is imported."""
+    """Return posnet, torch and fairseq with their versions, in one line. Nothing is imported."""
     found = [f"posnet {__version__}"]
     for label, distributions in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
         for distribution in distributions:
@@ -71,7 +69,7 @@ def versions() -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the versions, which are looked up only then."""
+    """Print the versions, which are looked up only then."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(nargs=0, default=argparse.SUPPRESS, **options)

@@ -34,15 +34,7 @@ _MARKUP = (".sgm", ".sgml", ".xml")
 
 
 def refuse_other_formats(start: bytes, name: object) -> None:
-    """Refuse a file that is neither text nor compressed in a way that is read.
-
-    Args:
-        start: first bytes of the file.
-        name: of the file, for the error's text.
-
-    Raises:
-        UsageError: the file is of such a format, which the sentence names.
-    """
+    """Refuse a file that is neither text nor compressed in a way that is read, by its first bytes."""
     for magic, what in _REFUSED.items():
         if re.match(magic, start):
             raise UsageError(f"{name} is {what}, not plain text. Give the text in it as a plain text file in UTF-8.")
@@ -54,15 +46,7 @@ def opener_of(start: bytes) -> Callable[..., Any] | None:
 
 
 def decompressing(file: IO[bytes], name: object) -> IO[bytes]:
-    """Return the content of an open file, which is decompressed as it is read if it is of gzip, bzip2 or xz.
-
-    Args:
-        file: at its beginning.
-        name: of the file, for the error's text.
-
-    Raises:
-        UsageError: the file is of another format than text.
-    """
+    """Return the content of an open file, which is decompressed as it is read if it is of gzip, bzip2 or xz."""
     buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
     start = buffered.peek(10)
     refuse_other_formats(start, name)
@@ -85,11 +69,7 @@ def damage_refused(name: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading; gzip, bzip2 and xz are decompressed, whatever the file's name.
-
-    Raises:
-        UsageError: the file is of another format than text.
-    """
+    """Open a file for reading; gzip, bzip2 and xz are decompressed, whatever the file's name."""
     with open(path, "rb") as file, decompressing(file, path) as content:
         yield content
 

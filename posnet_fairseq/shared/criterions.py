@@ -1,4 +1,4 @@
-"""Names of the criterions that compute their loss in chunks; see :mod:`posnet_fairseq.fairseq_plugin.chunked_loss`."""
+"""Names of the criterions of :mod:`posnet_fairseq.fairseq_plugin.chunked_loss`."""
 
 PREFIX = "chunked_"  # in front of the name of fairseq's criterion
 

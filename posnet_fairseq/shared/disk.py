@@ -8,15 +8,7 @@ from posnet_fairseq.shared.progress import amount
 
 
 def refuse_too_little_disk(folder: Path, needed: int) -> None:
-    """Refuse work that would fill the disk.
-
-    Args:
-        folder: where it writes; it may not be there yet.
-        needed: bytes, about.
-
-    Raises:
-        UsageError: fewer are free.
-    """
+    """Refuse work that needs about this many bytes more than are free in a folder, which may not be there yet."""
     free = free_bytes(folder)
     if needed > free:
         raise UsageError(

@@ -1,15 +1,10 @@
-"""Errors in what a user gave, reported as one sentence, also by fairseq's commands."""
+"""Errors in what a user gave, reported as one sentence."""
 
 import contextlib
 import errno
-import logging
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from pathlib import Path
-from types import TracebackType
 
 # Control characters that a terminal may execute, all but tab and line feed; and characters that change the direction of
 # the text after them or break its line.
@@ -38,11 +33,7 @@ def option(name: str) -> str:
 
 @contextlib.contextmanager
 def called_from_python(**arguments: str) -> Iterator[None]:
-    """Let errors of a block name arguments of Python, see :func:`option`.
-
-    Args:
-        arguments: names of options whose arguments are called otherwise, {option: argument}.
-    """
+    """Let errors of a block name arguments of Python, see :func:`option`; `arguments` differ from their options."""
     token = _arguments.set(arguments)
     try:
         yield
@@ -82,12 +73,7 @@ class DamagedError(UsageError):
 
 
 def unreadable(path: object, error: OSError) -> UsageError:
-    """Return the error of a file that the system does not let a program read, with the true cause.
-
-    Args:
-        path: of the file.
-        error: of the system.
-    """
+    """Return the error of a file that the system does not let a program read, with the true cause."""
     if isinstance(error, PermissionError):
         advice = "Ask its owner to let you read it (chmod)"
     elif error.errno in (errno.EIO, errno.ESTALE):
@@ -95,47 +81,3 @@ def unreadable(path: object, error: OSError) -> UsageError:
     else:
         advice = "Check the path"
     return UsageError(f"{path}: {error.strerror or error}. {advice}.")
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield ``error``, its cause or context, the cause of that, and so on."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        yield error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-
-
-def usage_error_in(error: BaseException) -> UsageError | None:
-    """Return the first :class:`UsageError` among ``error`` and its causes, or None.
-
-    fairseq wraps errors in others ("Cannot load model parameters ..."), whose texts do not help.
-    """
-    return next((cause for cause in causes(error) if isinstance(cause, UsageError)), None)
-
-
-def install_hook(explain: Callable[[BaseException], str | None]) -> None:
-    """Make fairseq's commands end with a sentence and exit code 2 on an uncaught error that has a sentence.
-
-    Other errors, and other programs, keep their tracebacks.
-
-    Args:
-        explain: function from an exception to its sentence, or to None.
-    """
-    program = Path(sys.argv[0])
-    if not (program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"):
-        return
-    previous = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        sentence = explain(error)
-        if sentence is None:
-            previous(kind, error, traceback)
-            return
-        print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(2)  # an ordinary exit would be aborted by threads that still load data
-
-    sys.excepthook = hook

@@ -1,14 +1,19 @@
-"""Sentences for failures that fairseq and torch report with a traceback."""
+"""Sentences for failures that fairseq and torch report with a traceback, also in fairseq's own commands."""
 
 import errno
 import io
+import logging
+import os
 import pickle
 import re
+import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from posnet_fairseq.shared.errors import causes, unreadable, usage_error_in
+from posnet_fairseq.shared.errors import UsageError, unreadable, visible
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -17,120 +22,97 @@ DIVERGED = "the training diverged"
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
 # Texts of errors that fairseq raises, as regular expressions, and the sentences shown instead.
-_FAIRSEQ = (
-    (
-        r"Could not infer language pair",
+_FAIRSEQ = {
+    r"Could not infer language pair": (
         "there is no binarized data in the data directory (fairseq found no dictionary or no train.SRC-TGT files). "
-        "Check the path, or make the data with fairseq-preprocess.",
+        "Check the path, or make the data with fairseq-preprocess."
     ),
-    (
-        r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)",
+    r"Dataset not found: (?P<split>\S+) \((?P<path>.*)\)": (
         "{path} holds no binarized data for the subset {split!r}. Check the data directory and --gen-subset, "
-        "or make the data with fairseq-preprocess.",
+        "or make the data with fairseq-preprocess."
     ),
-    (
-        r"Size of sample #(?P<sample>\d+) is invalid \(=(?P<size>.*?)\) since max_positions=(?P<limit>.*?), skip",
+    r"Size of sample #(?P<sample>\d+) is invalid \(=(?P<size>.*?)\) since max_positions=(?P<limit>.*?), skip": (
         "sentence {sample} (counted from 0) has {size} tokens, the limit is {limit}. Shorten it, or leave such "
-        "sentences out with --skip-invalid-size-inputs-valid-test (no translation is written for them).",
+        "sentences out with --skip-invalid-size-inputs-valid-test (no translation is written for them)."
     ),
-    (
-        r"Source and target must contain the same number of examples",
+    r"Source and target must contain the same number of examples": (
         "the two sides of the binarized data have different numbers of sentences. Make both text files equally long, "
-        "line by line, and binarize them again.",
+        "line by line, and binarize them again."
     ),
-    (
-        r"could not parse ModelProto from (?P<path>.*)",
+    r"could not parse ModelProto from (?P<path>.*)": (
         "{path} is damaged or no sentencepiece model. Copy it again, or give the file that the training data was made "
-        "with.",
+        "with."
     ),
-    (
-        r"CUDA out of memory",
+    r"CUDA out of memory": (
         "the GPU has too little memory for this. Give a smaller --max-tokens, --batch-size or --beam, or shorter "
-        "sentences; in training a larger --update-freq makes up for smaller batches.",
+        "sentences; in training a larger --update-freq makes up for smaller batches."
     ),
-    (
-        _NO_MEMORY,
-        "there is not enough memory for this. Give smaller sizes, lengths or batches.",
+    _NO_MEMORY: "there is not enough memory for this. Give smaller sizes, lengths or batches.",
+    r"Model file not found: (?P<path>.*)": "{path}: there is no such checkpoint. Check the path.",
+    r"--finetune-from-model (?P<path>.*) does not exist": (
+        "--finetune-from-model {path}: there is no such checkpoint. Check the path."
     ),
-    (
-        r"Model file not found: (?P<path>.*)",
-        "{path}: there is no such checkpoint. Check the path.",
-    ),
-    (
-        r"--finetune-from-model (?P<path>.*) does not exist",
-        "--finetune-from-model {path}: there is no such checkpoint. Check the path.",
-    ),
-    (
-        # The last one is the failure of --amp on CPUs.
-        r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
-        r"|'GradScaler' object has no attribute '_backoff_factor'",
+    # The last one is the failure of --amp on CPUs.
+    r"gradients are Nan/Inf|Minimum loss scale reached|gradients are inconsistent between workers[^$]*= (nan|inf)"
+    r"|'GradScaler' object has no attribute '_backoff_factor'": (
         f"{DIVERGED}: its gradients are infinite or no numbers. Train with a lower --lr, a longer "
-        "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file).",
+        "--warmup-updates or --clip-norm 1, from the beginning or from an earlier checkpoint (--restore-file)."
     ),
-    (
-        r"Seed must be between 0 and 2\*\*32 - 1",
-        "--seed: give a number from 0 to 4294967295.",
-    ),
-    (
-        r"The dataset is empty\. This could indicate",
+    r"Seed must be between 0 and 2\*\*32 - 1": "--seed: give a number from 0 to 4294967295.",
+    r"The dataset is empty\. This could indicate": (
         "no sentence pair is left: there is none, or each is longer than --max-tokens, --max-source-positions or "
-        "--max-target-positions allow. Raise these limits, or check the data.",
+        "--max-target-positions allow. Raise these limits, or check the data."
     ),
-    (
-        r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)",
+    r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)": (
         "a sentence is longer than the {limit} tokens that a batch may have. Raise --max-tokens, or "
-        "--max-tokens-valid for the validation set.",
+        "--max-tokens-valid for the validation set."
     ),
-    (
-        r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices",
+    r"world size is (?P<asked>\d+) but have (?P<there>\d+) available devices": (
         "--distributed-world-size {asked}: this machine has {there} GPUs. Give at most that; processes on CPUs are "
-        "started by torchrun, as posnet-run does with --cpus 2.",
+        "started by torchrun, as posnet-run does with --cpus 2."
     ),
-    (
-        r"Cannot use a fixed learning rate schedule with (?P<name>\w+)",
-        "--lr: give one value, from which --lr-scheduler {name} makes its own.",
+    r"Cannot use a fixed learning rate schedule with (?P<name>\w+)": (
+        "--lr: give one value, from which --lr-scheduler {name} makes its own."
     ),
-    (
-        r"(?:Criterion|Optimizer) does not match; please reset",
+    r"(?:Criterion|Optimizer) does not match; please reset": (
         "the checkpoint that the training would go on from was made with another --criterion or --optimizer. Give the "
-        "same, or another --save-dir to begin a new training, or --reset-optimizer to go on without its state.",
+        "same, or another --save-dir to begin a new training, or --reset-optimizer to go on without its state."
     ),
-    (
-        r"Cannot resume training due to dataloader mismatch",
+    r"Cannot resume training due to dataloader mismatch": (
         "the checkpoint that the training would go on from was made with other data or batches: an epoch had more of "
-        "them. Give the same, or --reset-dataloader to begin with the first epoch's data.",
+        "them. Give the same, or --reset-dataloader to begin with the first epoch's data."
     ),
-    (
-        r"cannot access local variable 'valid_losses'",
+    r"cannot access local variable 'valid_losses'": (
         "an epoch has not a single update: --skip-remainder-batch leaves out what does not fill --update-freq batches. "
-        "Leave it out, or give a smaller --update-freq or --max-tokens.",
+        "Leave it out, or give a smaller --update-freq or --max-tokens."
     ),
-)
+}
 
 
 def explain(error: BaseException) -> str | None:
     """Return one sentence for ``error``, or None if it is no known failure and its traceback should be shown."""
-    usage = usage_error_in(error)
+    causes = [*_causes(error)]
+    # fairseq wraps errors in others ("Cannot load model parameters ..."), whose texts do not help.
+    usage = next((cause for cause in causes if isinstance(cause, UsageError)), None)
     if usage is not None:
         return str(usage)
     # While fairseq looks for the cause of a NaN, it may fail itself.
-    said = next((cause for cause in causes(error) if isinstance(cause, FloatingPointError)), error)
-    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", str(said))  # the form of numbers in numpy 2
-    for pattern, sentence in _FAIRSEQ:
+    said = next((cause for cause in causes if isinstance(cause, FloatingPointError)), error)
+    text = "not enough memory" if isinstance(error, MemoryError) else str(said)
+    text = re.sub(r"np\.int\d+\((\d+)\)", r"\1", text)  # the form of numbers in numpy 2
+    for pattern, sentence in _FAIRSEQ.items():
         match = re.search(pattern, text)
         if match:
             return sentence.format(**match.groupdict())
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for this. Give smaller sizes, lengths or batches."
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"the disk is full{f' ({error.filename})' if error.filename else ''}. Make room, and run it again."
     if isinstance(error, OSError) and error.strerror and (name := error.filename or _open_file(error)):
         return str(unreadable(name, error))
-    metric = _metric_not_measured(error)
-    if metric is not None:
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, KeyError) and frames[-1:] in (["validate"], ["get_valid_stats"]):
         return (
-            f"--best-checkpoint-metric {metric}: the validation does not measure it. Choose loss, nll_loss or ppl, or "
-            "bleu with --eval-bleu."
+            f"--best-checkpoint-metric {error.args[0]}: the validation does not measure it. Choose loss, nll_loss or "
+            "ppl, or bleu with --eval-bleu."
         )
     if isinstance(error, ImportError):
         return None
@@ -143,6 +125,15 @@ def explain(error: BaseException) -> str | None:
         if isinstance(path, str):
             return explain_file(error, path)
     return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield ``error``, its cause or context, the cause of that, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
 
 
 def _open_file(error: OSError) -> str | None:
@@ -162,13 +153,6 @@ def _argument(error: BaseException, package: str, function: str, name: str) -> A
         if code.co_name == function and f"/{package}/" in code.co_filename and name in frame.f_locals:
             return frame.f_locals[name]
     return None
-
-
-def _metric_not_measured(error: BaseException) -> str | None:
-    """Return the metric that fairseq missed among the results of a validation when it raised ``error``, or None."""
-    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
-    at_validation = frames[-1:] in (["validate"], ["get_valid_stats"])
-    return error.args[0] if isinstance(error, KeyError) and at_validation else None
 
 
 def explain_damaged_dictionary(error: BaseException | str, path: str | Path) -> str:
@@ -210,3 +194,27 @@ def explain_unreadable(error: BaseException, path: str | Path) -> str | None:
         return None
     # Any other error may be caused by bytes that begin like a pickle, an archive or an old format.
     return f"{path} is damaged or no checkpoint (it may be cut short). Copy it again or take another one."
+
+
+def install_hook() -> None:
+    """Make fairseq's commands end with a sentence and exit code 2 on an uncaught error that has a sentence.
+
+    Other errors, and other programs, keep their tracebacks.
+    """
+    program = Path(sys.argv[0])
+    if not (program.name.startswith("fairseq-") or program.parent.name == "fairseq_cli"):
+        return
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        sentence = explain(error)
+        if sentence is None:
+            previous(kind, error, traceback)
+            return
+        print(f"posnet: error: {visible(sentence)}", file=sys.stderr)
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(2)  # an ordinary exit would be aborted by threads that still load data
+
+    sys.excepthook = hook

@@ -35,16 +35,7 @@ def is_blank(line: str) -> bool:
 
 
 def refuse_nul(text: str, name: object, line: int = 1) -> None:
-    """Refuse text with NUL bytes.
-
-    Args:
-        text: of a file, or of a part of it.
-        name: of the file, for the error's text.
-        line: number of the first line of ``text``.
-
-    Raises:
-        UsageError: ``text`` has a NUL byte; the sentence names its line.
-    """
+    """Refuse text with NUL bytes; `line` is the number of its first line in the file `name`."""
     place = text.find("\0")
     if place >= 0:
         line += text.count("\n", 0, place)
@@ -56,11 +47,7 @@ def refuse_nul(text: str, name: object, line: int = 1) -> None:
 
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turn every error of the system in a block that reads a file into a sentence with the file and the cause.
-
-    Raises:
-        UsageError: the block ended with an :class:`OSError`.
-    """
+    """Turn every OSError of a block that reads a file into a UsageError with the file and the cause."""
     try:
         yield
     except OSError as error:
@@ -68,11 +55,7 @@ def reading(path: str | Path) -> Iterator[None]:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse a path that is not that of a regular file that may be read. Some libraries then say that it is missing.
-
-    Raises:
-        UsageError: nothing is there, a directory, a pipe or a device, or it may not be read.
-    """
+    """Refuse what is no regular file that may be read. Some libraries then say that it is missing."""
     path = Path(path)
     with reading(path):
         if path.is_dir():
@@ -83,37 +66,23 @@ def check_file(path: str | Path) -> None:
         open(path, "rb").close()
 
 
-def read_small(path: str | Path, most: int = 2**26, pipes: bool = False) -> bytes:
-    """Return the content of a file that is small, such as a dictionary, a card or a configuration.
-
-    Args:
-        path: of the file.
-        most: bytes that it may have.
-        pipes: read also what is no regular file, such as the output of another program.
-
-    Raises:
-        UsageError: it is missing, no regular file or larger, or cannot be read.
-    """
+def read_small(path: str | Path, most: int = SMALL, pipes: bool = False) -> bytes:
+    """Return the content of a file of at most `most` bytes; with `pipes` also what another program writes."""
     if not pipes:
         check_file(path)
     with reading(path), open(path, "rb") as file:
         content = file.read(most + 1)
-    if len(content) > most:
-        raise _too_large(path, most)
+    _check_size(path, len(content), most)
     return content
 
 
-def _too_large(name: object, most: int) -> UsageError:
-    return UsageError(f"{name} has more than {most:,} bytes, which no file of its kind has. Take another one.")
+def _check_size(name: object, size: int, most: int) -> None:
+    if size > most:
+        raise UsageError(f"{name} has more than {most:,} bytes, which no file of its kind has. Take another one.")
 
 
 def read_lines(path: str | Path, small: bool = False) -> list[str]:
-    """Return the lines of a text, see :func:`iterate_lines`.
-
-    Args:
-        path: of the file.
-        small: refuse what has more bytes than :func:`read_small` takes, such as a device without end.
-    """
+    """Return the lines of a text, see :func:`iterate_lines`; with `small` refuse what never ends, such as a device."""
     return list(iterate_lines(path, SMALL if small else None))
 
 
@@ -123,17 +92,12 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
     Only "\\n" ends a line (str.splitlines would also split at U+2028, vertical tabs and other characters of real
     text). A "\\r" in front of it is dropped, as is a byte order mark. Files of gzip, bzip2 and xz are decompressed.
 
-    Args:
-        path: of the file.
-        most: bytes that it may have; None for any number.
-
     Raises:
         UsageError: the file is missing, damaged, of another format, is not UTF-8, or has NUL bytes, a line of more than
             64 MiB, or more bytes than `most`.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    if str(path) == "-" and sys.stdin is None:
-        raise UsageError("standard input is closed. Give a file, or pipe the text in.")
+    check_stdin(path)
     offset = 0  # of the line, in bytes
     with reading(name), contextlib.ExitStack() as stack:
         file = sys.stdin.buffer if str(path) == "-" else stack.enter_context(open(path, "rb"))
@@ -147,22 +111,19 @@ def iterate_lines(path: str | Path, most: int | None = None) -> Iterator[str]:
             if len(data) == _LONGEST:
                 raise UsageError(f"{name}: line {number} has {_LONGEST:,} bytes or more. Break it into sentences.")
             offset += len(data)
-            if most is not None and offset > most:
-                raise _too_large(name, most)
+            if most is not None:
+                _check_size(name, offset, most)
             yield line.removesuffix("\n").removesuffix("\r")
 
 
-def decoded(data: bytes, name: object, line: int = 1, offset: int = 0) -> str:
-    """Return text in UTF-8, without its byte order mark.
+def check_stdin(path: str | Path) -> None:
+    """Refuse ``-`` where standard input is closed."""
+    if str(path) == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed. Give a file, or pipe the text in.")
 
-    Args:
-        data: of a file.
-        name: of the file, for the error's text.
-        line, offset: of the file at which `data` begins.
 
-    Raises:
-        UsageError: it is not UTF-8, or has NUL bytes.
-    """
+def decoded(data: bytes | bytearray, name: object, line: int = 1, offset: int = 0) -> str:
+    """Return text in UTF-8 without its byte order mark; it begins at a line and an offset of the file `name`."""
     try:
         text = data.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -186,36 +147,21 @@ def cache_folder() -> Path:
 
 
 def path_text(text: str) -> str:
-    """Return a path of a command line unchanged; a ``type`` of argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: it is empty, as with an unset shell variable, or has a NUL character.
-    """
-    if not text or "\0" in text:
+    """Return a path of a command line unchanged, unless it is empty or has a NUL; a ``type`` of argparse."""
+    if not text or "\0" in text:  # empty as with an unset shell variable
         raise argparse.ArgumentTypeError(f"{text!r} is no path. Give one.")
     return text
 
 
 def a_path(text: str) -> Path:
-    """Return a path of a command line as a :class:`pathlib.Path`; a ``type`` of argparse.
-
-    Raises:
-        argparse.ArgumentTypeError: it is empty or has a NUL character.
-    """
+    """Return a path of a command line as a :class:`pathlib.Path`, see :func:`path_text`; a ``type`` of argparse."""
     return Path(path_text(text))
 
 
 def check_place(path: str | Path, option: str = "", inputs: Iterable[str | Path] = ()) -> None:
-    """Check that a file can be written to a path. Commands call it before their work.
+    """Check that a file can be written to a path, which was given with an option. Commands call it before their work.
 
-    Args:
-        path: of the file.
-        option: with which it was given, for the error's text.
-        inputs: paths of files that are read, ``-`` for standard input, none of which may be overwritten under any name.
-
-    Raises:
-        UsageError: the path is one of the inputs, a directory or write-protected, or its folder is missing or not
-            writable.
+    None of the inputs, ``-`` for standard input, may be overwritten under any name.
     """
     given = f"{option} {path}".strip()
     for name in inputs:
@@ -228,11 +174,7 @@ def check_place(path: str | Path, option: str = "", inputs: Iterable[str | Path]
 
 
 def check_folder(folder: str | Path, option: str = "--out") -> None:
-    """Check that a folder of files can be made or exists. Commands call it before their work; nothing is made.
-
-    Raises:
-        UsageError: the path is a file, or the folder cannot be made or written to.
-    """
+    """Check that a folder of files can be made or exists. Commands call it before their work; nothing is made."""
     given, folder = f"{option} {folder}", Path(folder)
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
@@ -245,11 +187,7 @@ def check_folder(folder: str | Path, option: str = "--out") -> None:
 
 
 def check_stdout() -> None:
-    """Check that standard output is open. Commands that print their result call it before their work.
-
-    Raises:
-        UsageError: standard output is closed.
-    """
+    """Check that standard output is open. Commands that print their result call it before their work."""
     if sys.stdout is None:
         raise UsageError("standard output is closed, so the result would be lost. Redirect it to a file.")
 
@@ -271,7 +209,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         # The name itself may have the greatest length that the file system allows.
         handle, name = tempfile.mkstemp(dir=folder, prefix=f".{place.name[:40]}.")
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
+        raise unwritable(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -279,15 +217,20 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if is_stream:
             _pour(temporary, place)
         else:
+            temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~umask())
             _rename(temporary, place)
     except OSError as error:
-        if error.errno in DISK_FULL:
-            raise UsageError(f"cannot write {path}: the disk is full. Make room, and run it again.") from error
-        if error.filename or isinstance(error, BrokenPipeError):
-            raise
-        raise UsageError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
+        if error.errno not in DISK_FULL and (error.filename or isinstance(error, BrokenPipeError)):
+            raise  # of another file
+        raise unwritable(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def unwritable(path: object, error: OSError) -> UsageError:
+    """Return the error of an output that the system does not let a program write."""
+    why = "the disk is full. Make room, and run it again" if error.errno in DISK_FULL else None
+    return UsageError(f"cannot write {path}: {why or f'{error.strerror}. Choose another place'}.")
 
 
 def _pour(temporary: Path, place: Path) -> None:
@@ -300,12 +243,11 @@ def _pour(temporary: Path, place: Path) -> None:
 
 
 def _rename(temporary: Path, place: Path) -> None:
-    """Put a file in the place of another one, with the permissions of that one."""
-    temporary.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666 & ~umask())
+    """Put a file in the place of another one."""
     try:
         temporary.replace(place)
     except OSError as error:
-        raise UsageError(f"cannot write {place}: {error.strerror}. Choose another place.") from error
+        raise unwritable(place, error) from error
 
 
 def umask() -> int:
@@ -316,21 +258,15 @@ def umask() -> int:
 
 
 def write_lines(path: str | Path, lines: Iterable[str]) -> None:
-    """Write lines to a file, all of them or none.
-
-    Raises:
-        UsageError: nothing can be written there, or the disk is full.
-    """
+    """Write lines to a file, all of them or none."""
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
 
 
 def save_lines(path: str | Path, lines: Iterable[str]) -> None:
-    """Write lines that took long to compute; if that fails, keep them elsewhere.
+    """Write lines that took long to compute to a file or, for ``-``, standard output; else keep them elsewhere.
 
-    Args:
-        path: of the file, ``-`` for standard output.
-        lines: without line ends. They can be iterated over again.
+    The lines can be iterated over again.
 
     Raises:
         UsageError: the lines could not be written; the sentence says where they are kept.
@@ -351,13 +287,11 @@ def rescued(path: str | Path, lines: Iterable[str]) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (UsageError, OSError) as error:
-        name = "standard output" if str(path) == "-" else path
-        reason = error if isinstance(error, UsageError) else f"cannot write {name}: {_cause(error)}."
+        reason: object = error
+        if isinstance(error, OSError):
+            cause = "the disk is full" if error.errno in DISK_FULL else error.strerror
+            reason = f"cannot write {'standard output' if str(path) == '-' else path}: {cause}."
         raise UsageError(f"{reason} {_rescue(lines, may_print=str(path) != '-')}") from error
-
-
-def _cause(error: OSError) -> str:
-    return "the disk is full" if error.errno in DISK_FULL else str(error.strerror)
 
 
 def print_lines(lines: Iterable[str]) -> None:

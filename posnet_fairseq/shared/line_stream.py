@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posnet_fairseq.shared.compressed import opener_of, refuse_other_formats
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.files import reading, refuse_nul
+from posnet_fairseq.shared.files import check_stdin, decoded, reading
 
 _READ = 2**16  # bytes at once, the capacity of a pipe
 _LONGEST = 2**20  # bytes of a line, about: what never ends would fill the memory
@@ -17,19 +17,12 @@ class IncomingLines:
     """Lines of UTF-8 text, read no earlier than they are asked for.
 
     Only "\\n" ends a line, as in :func:`posnet_fairseq.shared.files.read_lines`. Nothing is read in the
-    background: the writer of a pipe waits when its reader is busy.
-
-    Args:
-        path: of the file or pipe, ``-`` for standard input.
-
-    Raises:
-        UsageError: it cannot be read.
+    background: the writer of a pipe waits when its reader is busy. The path ``-`` is standard input.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._name = "standard input" if str(path) == "-" else str(path)
-        if str(path) == "-" and sys.stdin is None:
-            raise UsageError("standard input is closed. Give a file, or pipe the text in.")
+        check_stdin(path)
         with reading(self._name):
             self._file: int = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
         self._poll = select.poll()
@@ -37,17 +30,14 @@ class IncomingLines:
         self._data = bytearray()  # what was read, and not yet returned
         self._ends = 0  # line ends in it
         self._open = 0  # bytes behind the last of them
-        self._number = 0  # lines that were returned
+        self._number, self._offset = 0, 0  # lines that were returned, and their bytes
         self._ended = False
 
     def take(self, most: int) -> list[str]:
-        """Return the next lines without their ends: one, waited for if necessary, and those that are there already.
-
-        Args:
-            most: most lines to return.
+        """Return up to `most` lines without their ends: one, waited for if necessary, and those that are there already.
 
         Returns:
-            1 to `most` lines, or none at the end of the input.
+            None at the end of the input.
 
         Raises:
             UsageError: the first line is not UTF-8, has a NUL byte, or more than a mebibyte. Lines in front of it are
@@ -69,12 +59,15 @@ class IncomingLines:
         lines: list[str] = []
         for index, part in enumerate(parts):
             try:
-                lines.append(self._decoded(part))
+                line = decoded(part, self._name, self._number + 1, self._offset)
             except UsageError:
                 if not lines:
                     raise
                 self._data = bytearray(b"\n").join([*parts[index:], self._data])
                 break
+            lines.append(line.removesuffix("\r"))
+            self._number += 1
+            self._offset += len(part) + 1
         self._ends = self._data.count(b"\n")
         return lines
 
@@ -93,15 +86,3 @@ class IncomingLines:
     def _is_waiting(self) -> bool:
         """Whether something can be read at once, if only that the input has ended."""
         return bool(self._poll.poll(0))
-
-    def _decoded(self, line: bytearray) -> str:
-        try:
-            text = line.decode("utf-8-sig" if self._number == 0 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise UsageError(
-                f"{self._name} is not UTF-8: line {self._number + 1} has an invalid byte. Convert it first, for "
-                "instance with iconv -t utf-8."
-            ) from error
-        refuse_nul(text, self._name, self._number + 1)
-        self._number += 1
-        return text.removesuffix("\r")

@@ -12,15 +12,9 @@ from posnet_fairseq.shared.errors import UsageError
 
 
 def check_for_fairseq(path: Path, given: str, is_made: bool) -> None:
-    """Check that fairseq's commands can be given a path.
+    """Refuse a path that fairseq's commands would read in another way.
 
-    Args:
-        path: as they would be given it.
-        given: the path as the user gave it, with its option, for the error's text.
-        is_made: whether fairseq-preprocess will make the folder.
-
-    Raises:
-        UsageError: they would read it in another way.
+    `given` is the path as the user gave it; `is_made`: fairseq-preprocess will make the folder.
     """
     name, reason = str(path), ""
     if ":" in name:
@@ -36,14 +30,9 @@ def check_for_fairseq(path: Path, given: str, is_made: bool) -> None:
 
 
 def resolved(path: str | Path, given: str) -> tuple[Path, bool]:
-    """Return where a path leads, and whether it is a stream (device, pipe, open file), which is written to directly.
+    """Return where an output leads, and whether it is a stream (device, pipe, open file), written to directly.
 
-    Args:
-        path: of an output.
-        given: the path as the user gave it, with its option, for the error's text.
-
-    Raises:
-        UsageError: nothing can be written there.
+    `given` is the path as the user gave it, with its option, for the error's text.
     """
     try:
         place = _followed(Path(path))
@@ -79,11 +68,7 @@ def _fault(place: Path, mode: int, number: int | None) -> str:
 
 
 def _followed(path: Path) -> Path:
-    """Return the target of symbolic links, existing or not; links to an open file of this process are not followed.
-
-    Raises:
-        OSError: they lead in a circle.
-    """
+    """Return the target of symbolic links, existing or not; links to an open file of this process are not followed."""
     for _ in range(40):  # the limit of Linux
         if descriptor(path) is not None or not path.is_symlink():
             return path
@@ -108,15 +93,7 @@ def is_same_file(path: str | Path, name: str | Path) -> bool:
 
 
 def check_takes_files(folder: Path, given: str) -> None:
-    """Check that files can be created in a folder.
-
-    Args:
-        folder: an existing one.
-        given: the output as the user gave it, for the error's text.
-
-    Raises:
-        UsageError: no file can be created there.
-    """
+    """Refuse an existing folder in which no file can be created; `given` is the output as the user gave it."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -15,6 +15,7 @@ from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.shared.user_dir import UserDirs
 
 MOST = 1000  # processes
@@ -34,12 +35,9 @@ def in_order(
 ) -> Generator[Result, None, None]:
     """Yield function(item) for each item, in the order of the items, computed by several processes.
 
-    Only a few items are held at a time.
+    Only a few items are held at a time. Items and results are pickled; 1 process computes in this one.
 
     Args:
-        function: of one item; items and results are pickled.
-        items: arguments of the function.
-        processes: number of processes; 1 computes in this one.
         start: ``fork`` shares imported modules and existing objects. ``spawn``, for functions that compute with torch,
             whose threads and GPUs do not survive a fork, pickles the function as well.
         advice: what to do if a process was killed.
@@ -55,20 +53,10 @@ def in_order(
 
 
 def apart(function: Callable[[Item], Result], item: Item, look: Callable[[], None], seconds: float) -> Result:
-    """Return function(item), computed by another process.
+    """Return function(item), computed by another process; call ``look`` every so many seconds until it is there.
 
     For functions of other packages that start processes themselves: when all of them get an interrupt, they may wait
     for each other forever. Here none of them gets it, and all are killed.
-
-    Args:
-        function: of one item; item and result are pickled.
-        item: its argument.
-        look: called now and then until the result is there.
-        seconds: between two calls of ``look``.
-
-    Raises:
-        UsageError: the process was killed, by the system if memory is short.
-        Exception: any that the function raised.
     """
     with _pool(function, 1, "fork", FEWER_WORKERS) as pool:
         result = pool.submit(_work, item)
@@ -78,23 +66,14 @@ def apart(function: Callable[[Item], Result], item: Item, look: Callable[[], Non
 
 
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
-    """Return function(item), computed by a new process: what it imports takes no memory of this one.
-
-    Args:
-        function: of one item; function, item and result are pickled.
-        item: its argument.
-
-    Raises:
-        UsageError: the process was killed, by the system if memory is short.
-        Exception: any that the function raised.
-    """
+    """Return function(item), computed by a new process: what it imports takes no memory of this one."""
     with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
         return pool.submit(_work, item).result()
 
 
 @contextlib.contextmanager
 def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: str) -> Iterator[ProcessPoolExecutor]:
-    """Processes for :func:`_work`, which are killed when anything is raised while they are used."""
+    """Provide processes for :func:`_work`, which are killed when anything is raised while they are used."""
     context: Any = multiprocessing.get_context(start)
     numbers = context.SimpleQueue()
     for number in range(processes):
@@ -113,30 +92,16 @@ def _pool(function: Callable[[Any], Any], processes: int, start: str, advice: st
 
 
 def check_workers(count: int) -> None:
-    """Check the number given with ``--workers``.
-
-    Raises:
-        UsageError: it is less than 1 or greater than :data:`MOST`.
-    """
-    if type(count) is not int or not 1 <= count <= MOST:
-        raise UsageError(
-            f"{option('workers')} {count}: give 1 or more, up to {MOST:,}. This machine has {cores()} cores."
-        )
+    """Refuse a number given with ``--workers`` that is less than 1 or greater than :data:`MOST`."""
+    check_range(option("workers"), count, 1, MOST, whole=True)
 
 
 def submitted(
     pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Iterator[Result]:
-    """Yield function(item) for each item, in the order of the items, computed by a pool.
+    """Yield function(item) for each item, in the order of the items, computed by a pool of threads or processes.
 
-    Args:
-        pool: of threads or processes.
-        function: of one item.
-        items: arguments of the function.
-        ahead: number of items given to the pool beyond the one whose result is awaited.
-
-    Raises:
-        Exception: any that the function raised, when its result is due.
+    The pool is given `ahead` items beyond the one whose result is awaited.
     """
     waiting: deque[Future[Result]] = deque()
     for item in items:
@@ -148,11 +113,7 @@ def submitted(
 
 
 def die_with_parent(parent: int) -> None:
-    """Have this process killed when its parent ends for whatever reason (Linux).
-
-    Args:
-        parent: process id of the parent, which may have ended before the call.
-    """
+    """Have this process killed when its parent, given by its id, ends or has ended for whatever reason (Linux)."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -24,11 +24,7 @@ def console(quiet: bool = False) -> Console:
 
 
 class ProgressReporter:
-    """Progress on standard error: bars on a terminal, one line per stage elsewhere.
-
-    Args:
-        quiet: print nothing.
-    """
+    """Progress on standard error: bars on a terminal, one line per stage elsewhere; if `quiet`, nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._console = console(quiet)
@@ -45,7 +41,7 @@ class ProgressReporter:
         Args:
             name: of the stage.
             unit: of the count, ``bytes`` or a plural such as ``lines``.
-            total: number of units in all, None if unknown.
+            total: number of units, None if unknown.
         """
         with self.bar(name, unit, total) as bar:
             yield bar
@@ -68,11 +64,7 @@ class ProgressReporter:
 
 
 class Bar:
-    """State of a stage.
-
-    Attributes:
-        done: units done in this run and, of a resumed stage, in earlier ones.
-    """
+    """State of a stage. `done`: units done in this run and, of a resumed stage, in earlier ones."""
 
     def __init__(self, progress: Progress, task: TaskID, unit: str, total: float | None) -> None:
         self._progress, self._task, self._unit, self._total = progress, task, unit, total

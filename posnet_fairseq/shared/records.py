@@ -37,15 +37,8 @@ class _FolderContent(_Content, total=False):
 class Record:
     """The record of a stage: what it depends on, every attempt at it, and, of a folder, what it holds.
 
-    Args:
-        path: of the JSON file, which need not be there.
-
-    Attributes:
-        content: ``settings`` by name, ``attempts``, ``finished``; when an attempt has ended, ``seconds`` of all
-            attempts; of a folder also ``key``, ``counts`` and ``files``.
-
-    Raises:
-        UsageError: the file is damaged.
+    The JSON file at `path` need not be there. `content` has ``settings`` by name, ``attempts``, ``finished``; when an
+    attempt has ended, ``seconds`` of all attempts; of a folder also ``key``, ``counts`` and ``files``.
     """
 
     def __init__(self, path: Path | str):

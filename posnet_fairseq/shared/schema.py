@@ -4,7 +4,7 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,7 +19,6 @@ from posnet_fairseq.shared.files import decoded, read_small
 
 _ADVICE = "Correct it."
 _MOST_DIGITS = 40  # of a number: Python would compute for ever at 1e999999999
-_MOST_NODES = 1_000_000  # of YAML, each alias counted as what it stands for
 _DECIMAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
 _PARSING = (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _NAMES = {
@@ -29,12 +28,7 @@ _NAMES = {
 
 
 def read_json(path: str | Path, kind: Any = Any, what: str = "", advice: str = _ADVICE, most: int = 2**26) -> Any:
-    """Return the content of a JSON file as a type, such as a :class:`msgspec.Struct` or ``dict[str, int]``.
-
-    Args:
-        path: of a regular file.
-        kind, what, advice: see :func:`convert`.
-        most: bytes that the file may have.
+    """Return the content of a JSON file of at most `most` bytes as a type; other arguments as for :func:`convert`.
 
     Raises:
         UsageError: the file is missing, too large or not JSON, has a key twice in an object or a number that is not
@@ -68,7 +62,7 @@ def _number(text: str) -> int | float:
 
 
 class _StrictComposer(yaml.composer.Composer):
-    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one, and bombs of aliases."""
+    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)  # keys that come from << may be there again
@@ -78,22 +72,6 @@ class _StrictComposer(yaml.composer.Composer):
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
             seen.add((key.tag, key.value))
         return node
-
-    def get_single_node(self) -> yaml.Node | None:
-        node = super().get_single_node()
-        if node is not None and _size(node, {}) > _MOST_NODES:
-            raise yaml.MarkedYAMLError(problem="aliases stand for too many values", problem_mark=node.start_mark)
-        return node
-
-
-def _size(node: yaml.Node, known: dict[int, float]) -> float:
-    """Return the number of nodes, each alias counted as what it stands for."""
-    if id(node) not in known:
-        known[id(node)] = math.inf  # of a node in itself
-        parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        pairs = parts if isinstance(node, yaml.MappingNode) else [(part,) for part in parts]
-        known[id(node)] = 1 + sum(_size(part, known) for pair in pairs for part in pair)
-    return known[id(node)]
 
 
 class TextLoader(_StrictComposer, yaml.BaseLoader):
@@ -118,13 +96,9 @@ for _kind in ("int", "float", "timestamp"):
 def read_yaml(
     path: str | Path, kind: Any = Any, loader: type[TextLoader] | type[PlainLoader] = TextLoader, advice: str = _ADVICE
 ) -> Any:
-    """Return the content of a YAML file as a type.
+    """Return the content of a YAML file or pipe as a type, see :func:`convert`.
 
-    Args:
-        path: of the file; a pipe may be read.
-        kind, advice: see :func:`convert`. Text of :class:`TextLoader` becomes numbers and switches where the type has
-            them.
-        loader: of the file.
+    Text of :class:`TextLoader` becomes numbers and switches where the type has them.
 
     Raises:
         UsageError: the file is missing, too large or not YAML, has a key twice in a mapping, or its content is not of
@@ -155,13 +129,8 @@ def convert(data: object, kind: Any, path: object, what: str = "", advice: str =
     Args:
         data: lists, dicts, text, numbers, switches and None.
         kind: type, see the documentation of msgspec. Two members of a union with a pattern crash msgspec 0.22.
-        path: file of the data, for the error's text.
-        what: the file should be, for the error's text, such as "card of a dataset".
-        advice: how to get a right one, for the error's text.
+        path, what, advice: file of the data, what it should be, and how to get a right one, for the error's text.
         strict: refuse text where the type has a number or a switch.
-
-    Raises:
-        UsageError: a value is not of its type; the sentence has its place, the value and what is allowed.
     """
     try:
         return msgspec.convert(data, kind, strict=strict)
@@ -236,11 +205,8 @@ def _fields(kind: Any) -> dict[str, Any]:
 def decimal(text: str) -> Fraction:
     """Return the exact value of a number such as 1.05 or 7e-4.
 
-    Args:
-        text: at most 40 digits on each side of the point, and an exponent of at most two.
-
     Raises:
-        ValueError: it is no such number.
+        ValueError: it is none, or has more than 40 digits on a side of the point or 2 in the exponent.
     """
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r:.50} is no decimal number")
@@ -248,33 +214,21 @@ def decimal(text: str) -> Fraction:
 
 
 def check_range(name: str, number: object, least: float, most: float, whole: bool = False) -> None:
-    """Refuse a number that is out of range.
-
-    Args:
-        name: what the user calls it.
-        number: any value.
-        least, most: range, both included.
-        whole: refuse fractions.
-
-    Raises:
-        UsageError: it is no number, out of range, NaN, or a fraction where none is allowed.
-    """
+    """Refuse what is no number from `least` to `most`, or with `whole` a fraction; `name` is what the user calls it."""
     if isinstance(number, bool) or not isinstance(number, Integral if whole else Real):
         raise UsageError(f"{name} {number!r:.50}: give a {'whole ' if whole else ''}number.")
     if not least <= number <= most:  # type: ignore[operator]  # any Real compares
         raise UsageError(f"{name} {number}: give {least} or more, and at most {most:,}.")
 
 
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Refuse a value that is none of the choices; `name` is what the user calls it."""
+    if value not in choices:
+        raise UsageError(f"{name} {value!s:.50}: choose one of {', '.join(map(str, choices))}.")
+
+
 def check_numbers(options: argparse.Namespace, **limits: tuple[float, float]) -> None:
-    """Refuse numbers on a command line that are out of range.
-
-    Args:
-        options: of the command line.
-        limits: smallest and largest number that is allowed, by name of the option, for each of its numbers.
-
-    Raises:
-        UsageError: a number is smaller, larger, or nan.
-    """
+    """Refuse numbers on a command line that are out of range, by the name of the option, for each of its numbers."""
     for name, (least, most) in limits.items():
         given = getattr(options, name)
         for number in given if isinstance(given, list) else [given]:

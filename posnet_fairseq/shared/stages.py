@@ -65,8 +65,8 @@ class FolderStage(Stage):
 
     Args:
         folder: its own; the name is that of the stage.
-        make: function from the folder and a :class:`posnet_fairseq.shared.progress.ProgressReporter` to counts for the
-            record, a dict. The folder may hold what an interrupted attempt at this stage left there.
+        make: function from the folder and a reporter of progress to counts for the record. The folder may hold what an
+            interrupted attempt at this stage left there.
         settings: plain values that its outcome depends on.
         after: the stages whose folders it reads.
         size: bytes that it writes, about.
@@ -185,15 +185,8 @@ def remove(path: Path) -> None:
 def exclusive_lock(folder: Path, patience: float = 1.0) -> Iterator[int]:
     """Keep other processes from working in a folder, which is made if it is not there.
 
-    Args:
-        folder: to lock.
-        patience: seconds to wait for it: processes of an attempt that was killed hold it a moment longer.
-
-    Yields:
-        The file descriptor of the lock. A command that inherits it keeps others out, even if this process is killed.
-
-    Raises:
-        UsageError: another process works there.
+    Waits some seconds for it: processes of an attempt that was killed hold it a moment longer. Yields the file
+    descriptor of the lock. A command that inherits it keeps others out, even if this process is killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o666)

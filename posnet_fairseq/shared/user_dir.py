@@ -11,11 +11,7 @@ _imported: list[str] = []  # folders
 
 
 def import_user_dir(folder: str | Path) -> None:
-    """Import the package in a folder, once, as fairseq does.
-
-    Raises:
-        UsageError: there is none, or another module has its name.
-    """
+    """Import the package in a folder, once, as fairseq does."""
     path = Path(folder).absolute()
     if not (path / "__init__.py").is_file():
         raise UsageError(f"--user-dir {folder}: it has no __init__.py. Give the folder of a package that has mixers.")
@@ -28,10 +24,7 @@ def import_user_dir(folder: str | Path) -> None:
 
 
 class UserDirs:
-    """Stands for the folders that this process has imported: unpickling it imports them.
-
-    It comes before what knows their mixers, such as a function of a model.
-    """
+    """Folders that this process has imported. Unpickle it before what needs their mixers: that imports them."""
 
     def __reduce__(self) -> tuple[Callable[[Iterable[str]], None], tuple[list[str]]]:
         return _import_all, (_imported,)

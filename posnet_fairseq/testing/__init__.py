@@ -1,5 +1,63 @@
 """Laws that every token mixer must keep, to run against new ones."""
 
-from posnet_fairseq.testing.checking import check_mixer
+import inspect
+from typing import Any
+
+import torch
+
+from posnet_fairseq.mixers.bases.building import build_mixer
+from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.registry import get_mixer
+from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.testing import gradient_laws, mixer_laws, refusals, step_laws
 
 __all__ = ["check_mixer"]
+
+LAWS = [
+    law
+    for module in (mixer_laws, step_laws, refusals, gradient_laws)
+    for name, law in vars(module).items()
+    if inspect.isfunction(law) and law.__module__ == module.__name__ and not name.startswith("_")
+]
+
+
+def check_mixer(name: str, **options: Any) -> None:
+    """Run all laws for a registered mixer, in every place where it may stand and with every gate that it takes.
+
+    Its formula is not among them: compare it with a slow reference in a test of your own.
+
+    Args:
+        name: what it was registered as.
+        options: its own options, as for :func:`posnet_fairseq.build_mixer`.
+
+    Raises:
+        AssertionError: a law is broken; the text names it, the place and the gate.
+        UsageError: there is no such mixer, or it does not take these options with any gate.
+    """
+    for place in get_mixer(name).places:
+        built = 0
+        for gate in GATES:
+            try:
+                _build(name, place, gate, options)
+            except UsageError:
+                if gate == GATES[-1] and not built:
+                    raise
+                continue
+            built += 1
+            for law in LAWS:
+                torch.manual_seed(1)
+                try:
+                    law(_build(name, place, gate, options))
+                except Exception as error:
+                    raise AssertionError(f"{name}, {place}, gate {gate}: {law.__name__}: {error}") from error
+
+
+def _build(name: str, place: str, gate: str, options: dict[str, Any]) -> TokenMixer:
+    """A small mixer in float64, with weights away from where they start: unit norms would hide mistakes."""
+    where = {"decoder": {"causal": True}, "cross": {"cross_attention": True}}.get(place, {})
+    mixer = build_mixer(name, 8, 2, 64, gate=gate, position_embedding="none", **where, **options).double().eval()
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return mixer

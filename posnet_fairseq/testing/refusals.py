@@ -21,7 +21,7 @@ def a_prompt_is_refused(mixer: TokenMixer) -> None:
             steps(mixer, query[:, :before], memory, context, state)
         prompt = functools.partial(mixer.step, query[:, before:], state)
         refused(prompt, "takes one new token of every hypothesis")
-    refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "1 queries for a state of 2 hypotheses")
+    refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "every hypothesis, (2, 1, D)")
 
 
 def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
@@ -43,16 +43,15 @@ def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
     for wrong in (mask[:1], mask[:, :1], mask.byte()):
         call_refused("padding_mask", padding_mask=wrong)
     for empty in (query[:0], query[:, :0]):
-        call_refused("nothing to mix", empty, memory if mixer.place == "cross" else empty)
+        call_refused("give tokens of sentences", empty, memory if mixer.place == "cross" else empty)
     for ratio in (1.5, (0, 1), (1, 0), (1,)):
         call_refused("give source tokens and target tokens", length_ratio=ratio)
     if mixer.place != "cross":
         call_refused("self-attention mixes the queries themselves", memory=query.clone())
-        call_refused("it is of cross-attention", length_ratio=(3, 1))
+        call_refused("give source tokens and target tokens", length_ratio=(3, 1))
     else:
-        call_refused("1 × 7 queries", query[:1])
-        call_refused("features: this mixer was built with memory_dim", memory=torch.cat([memory, memory], dim=2))
-        call_refused("nothing to mix", memory=memory[:, :0])
+        for others in (memory[:1], torch.cat([memory, memory], dim=2), memory[:, :0]):
+            call_refused("give tokens of sentences", memory=others)
         refused(lambda: mixer(query), "memory is missing")
     if mixer.reads_positions:
         for positions in (None, context["positions"][:1]):

@@ -1,16 +1,18 @@
 """posnet-analog: translations after several programmings, and their scores."""
 
 import json
+import re
 
 import pytest
 
 from posnet_fairseq.analog import hardware
+from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.cli import analog, translate
-from posnet_fairseq.shared.crossbar_parts import PARTS
+from posnet_fairseq.plots import crossbars
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed
-from support.commands import fails
+from support.commands import ROOT, fails
 
 SOURCE = ["a b c d", "b c", "", "d d a b c a"]
 LINES = "".join(f"{line}\n" for line in SOURCE)
@@ -194,3 +196,23 @@ def test_no_aihwkit(folder, tmp_path, capsys, monkeypatch, python, machine, sent
     monkeypatch.setattr(hardware.platform, "python_version_tuple", lambda: (*python, "0"))
     test = ["--test", str(folder / "x.xx"), str(folder / "x.yy"), "--out", str(tmp_path / "out")]
     assert sentence in fails(capsys, analog.main, str(folder / "fast.pt"), "--on", "mixing", *test)
+
+
+# The reports that docs/crossbars.md shows.
+FOLDERS = {kind: sorted((ROOT / "results" / "crossbars" / kind).iterdir()) for kind in ("time", "bits")}
+NOISE = sorted((ROOT / "results" / "crossbars" / "noise").iterdir())
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_committed_reports_are_drawn(tmp_path, kind):
+    made = crossbars.draw(list(map(str, FOLDERS[kind])), tmp_path / kind)
+    assert {path.name for path in made} == {f"{kind}.png", f"{kind}.svg"}
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS["time"], *NOISE], ids=lambda folder: folder.name)
+def test_the_tables_have_the_scores_of_the_reports(folder):
+    text = (ROOT / "docs/crossbars.md").read_text(encoding="utf-8")
+    rows = json.loads((folder / "report.json").read_text(encoding="utf-8"))["scores"]
+    scores = [f"{row['score']:.1f}" for row in rows if row["metric"] == "BLEU"]
+    (line,) = re.findall(rf"^\| `{folder.name}` \| (.*) \|$", text, re.M)
+    assert line.split(" | ") == scores

@@ -8,7 +8,7 @@ import torch
 from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
 from posnet_fairseq.analog.convert import put_on_crossbars
-from posnet_fairseq.analog.hardware import Hardware
+from posnet_fairseq.analog.hardware import PARTS, Hardware
 from posnet_fairseq.bench.crossbars import Count, count, mixing
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
@@ -16,7 +16,6 @@ from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.ensemble import Decoding
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.crossbar_parts import PARTS
 from posnet_fairseq.transformer.sizes import SIZES
 from support.commands import fails
 

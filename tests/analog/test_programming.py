@@ -6,7 +6,7 @@ import torch
 
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.analog.programming import let_drift, program, tiles
+from posnet_fairseq.analog.translating import let_drift, program, tiles
 from posnet_fairseq.inference.precompute import precompute
 from support.building import Case, build_case
 

@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "_compares_it",
     r"posnet-run tune ": "tests/recipes/test_tuning.py, with trainings that are made up",
     r"posnet-run study ": "tests/recipes/test_studies.py::test_a_run_leaves_its_result, of a small study",
-    r"posnet-plot analog results/": "tests/analog/test_committed_reports.py::test_committed_reports_are_drawn",
+    r"posnet-plot analog results/": "tests/analog/test_analog_command.py::test_committed_reports_are_drawn",
     r"posnet-run corpus --data data/study": "goes on with that; tests/recipes/test_init_checkpoint.py, of small models",
     r"posnet-analog runs/": "needs an hour of training; tests/analog/test_analog_command.py, of small models",
     r"posnet-plot study ": "tests/recipes/test_study_analysis.py::test_tables_and_pictures",

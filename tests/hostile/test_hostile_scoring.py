@@ -24,7 +24,6 @@ PLAN = "posnet-score --workers 1 --config plan.yaml"
 SETS = "test_sets: {t: {reference: text/test.yy, outputs: {a: text/a}}}\nresamples: 40\n"
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\r")
 DEEP = "[" * 100_000
-LAUGHS = "plan.yaml is not YAML in line 1: aliases stand for too many values"
 
 
 def outputs(folder):
@@ -70,18 +69,6 @@ def refused(row, says, command=SCORE, before=outputs, **more):
 def plan(row, says, text, **more):
     """A row of a configuration file that is refused."""
     return refused(row, says, PLAN, then(outputs, write("plan.yaml", text)), **more)
-
-
-def laughs(between):
-    """Lists of lists that stand for a billion values."""
-    levels = [f"&a0 [{', '.join('x' * 9)}]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))]
-    return between.join(levels)
-
-
-def merged_laughs():
-    """Mappings that would be merged into one of a billion keys."""
-    levels = ["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 10))]
-    return "\n".join(levels)
 
 
 def formulas(folder):
@@ -183,9 +170,6 @@ ROWS = [
     ),
     # configuration files
     plan("nested deeply", "plan.yaml is not YAML: it is nested too deeply", DEEP),
-    plan("a billion laughs", LAUGHS, f"a: [{laughs(', ')}]\nsystems: [a]\n{SETS}"),
-    plan("a billion laughs, merged", LAUGHS, merged_laughs()),
-    plan("an anchor in itself", LAUGHS, "&a [*a]"),
     plan("a number without end", "plan.yaml: seed is .9999.*, it should be a whole number", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
     plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from posnet_fairseq.ops import kernels
 from posnet_fairseq.ops.kernels import attention_kernels
 from posnet_fairseq.ops.offsets import clip_index, piecewise_index, scaled
-from posnet_fairseq.shared.errors import UsageError
 from support.building import build_mixer, vectors
 
 
@@ -126,12 +125,6 @@ def test_dropout_is_drawn_anew():
     tensors, rows, _ = case(Shape())
     first, second = (attention_kernels.attend(*tensors, rows, drop_probability=0.5) for _ in range(2))
     assert not torch.equal(first, second)
-
-
-def test_second_derivatives_are_refused():
-    tensors, rows, mask = case(Shape(queries=9, keys=9, padded=True))
-    with pytest.raises(UsageError, match="create_graph=True: this mixer has no second derivatives"):
-        torch.autograd.grad(attention_kernels.attend(*tensors, rows, mask).sum(), tensors, create_graph=True)
 
 
 MIXERS = [

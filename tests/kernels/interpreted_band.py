@@ -76,13 +76,6 @@ def test_one_gradient_is_that_of_both(needed):
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_second_derivatives_are_refused():
-    weights, value = torch.rand(1, 20, 3, requires_grad=True), torch.randn(2, 1, 20, 4)
-    mixed = band_kernels.mix_band(weights, value, band.Band(1, True, causal=False))
-    with pytest.raises(UsageError, match="create_graph=True: this mixer has no second derivatives"):
-        torch.autograd.grad(mixed.sum(), weights, create_graph=True)
-
-
 def test_sums_of_long_sentences_stay_in_range_in_half_precision():
     """4,000 values of 100 sum to more than the largest number in float16."""
     which = band.Band(2, tails=True, causal=False)

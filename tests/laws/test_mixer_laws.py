@@ -62,7 +62,8 @@ IN_STEPS = [
 
 
 def build(case):
-    return build_mixer(case.mixer, case.place, case.gate, **dict(case.options))
+    """With more positions than two sizes of tables that steps share: 16 and 32."""
+    return build_mixer(case.mixer, case.place, case.gate, max_positions=40, **dict(case.options))
 
 
 def as_for_long_sentences(monkeypatch):

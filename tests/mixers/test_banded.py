@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from posnet_fairseq.mixers.bases import position_based
+from posnet_fairseq.mixers.bases.banded import append
 from posnet_fairseq.ops import band, band_weights
-from posnet_fairseq.ops.ring_buffer import append
 from posnet_fairseq.ops.static_mixing import mix_real
 from posnet_fairseq.shared.errors import UsageError
 from support.building import BANDED, BANDED_IN_PLACES, build_mixer, random_banded_case, vectors
@@ -35,7 +35,7 @@ def test_band_equals_dense(monkeypatch, name, options, place, seed):
 @every_mixer
 @pytest.mark.parametrize("beam", [1, 5])
 def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, options, beam):
-    steps, generator = 1001, torch.Generator().manual_seed(beam)
+    steps, generator = 301, torch.Generator().manual_seed(beam)
     options = options if name == "gaussiannet" else options | {"clip_distance": 7}
     mixer = build_mixer(name, "decoder", "gelu", max_positions=steps, **options)
     positions = vectors(steps)["positions"]
@@ -47,7 +47,7 @@ def test_constant_state_equals_the_full_pass_under_reorders_at_every_step(name, 
             new = torch.randn(len(history), 1, 8, dtype=torch.float64, generator=generator)
             history = torch.cat([history, new], dim=1)
             output = mixer.step(new, state, positions, rows=steps)
-            if step in (0, 1, 6, 7, 8, 20, 255, 1000):
+            if step in (0, 1, 6, 7, 8, 20, 255, 300):
                 full = mixer(history, history, positions=positions)
                 torch.testing.assert_close(output[:, 0], full[:, -1], **CLOSE)
             sizes.add(state.rows["ancestors"].nbytes / len(history) + state.values.nbytes / rows)
@@ -117,14 +117,6 @@ def test_steps_have_gradients():
     full = mixer(x, x)
     (steps,) = torch.autograd.grad(torch.cat(outputs, dim=1).pow(2).sum(), x)
     torch.testing.assert_close(steps, *torch.autograd.grad(full.pow(2).sum(), x), **CLOSE)
-
-
-def test_dropout_that_is_retained_drops_in_steps_too():
-    mixer = build_mixer("rposnet", "decoder")
-    mixer.dropout.p, mixer.dropout.retained = 0.5, True
-    token, positions = torch.randn(40, 1, 8, dtype=torch.float64), vectors(16)["positions"]
-    first, second = (mixer.step(token, mixer.init_state(40), positions) for _ in range(2))
-    assert not torch.equal(first, second)
 
 
 def test_weight_that_lies_on_padding_is_found_out():

@@ -3,7 +3,6 @@ import torch
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
-from posnet_fairseq.shared.errors import UsageError
 from support import reference
 from support.building import build_mixer, vectors
 from support.formulas import relative_energy
@@ -39,12 +38,6 @@ def test_weights_need_no_token():
     x, y = torch.randn(2, 3, 5, 8, dtype=torch.float64)
     (_, ours), (_, theirs) = (mixer(z, positions=p["positions"], need_weights=True) for z in (x, y))
     assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("clip_distance", [0, -4])
-def test_clip_distance_below_one_is_refused(clip_distance):
-    with pytest.raises(UsageError, match=f"--clip-distance {clip_distance}: .* at least 1"):
-        build_mixer("rposnet", clip_distance=clip_distance)
 
 
 def test_with_a_table_for_every_offset_it_is_any_softmax_over_positions():

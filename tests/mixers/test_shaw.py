@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES
 from support import reference
 from support.building import build_mixer
@@ -27,12 +26,10 @@ def naive_shaw(mixer, x, y):
 
 
 @every_place
-@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("values", [False, True])
-def test_equals_formula(place, gate, values):
-    lengths = reference.LENGTHS if gate == "none" else reference.SHORT
-    mixer = build_mixer("shaw", place, gate, clip_distance=3, shaw_values=values)
-    reference.assert_equal_to_reference(mixer, naive_shaw, lengths)
+def test_equals_formula(place, values):
+    mixer = build_mixer("shaw", place, clip_distance=3, shaw_values=values)
+    reference.assert_equal_to_reference(mixer, naive_shaw)
 
 
 @every_place

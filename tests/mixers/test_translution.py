@@ -2,7 +2,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.ops import offset_matmul
 from posnet_fairseq.shared.errors import UsageError
 from support import reference
@@ -61,7 +60,7 @@ def test_equals_formula(place, clip):
 
 
 @every_place
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", ["none", "gelu"])
 @pytest.mark.parametrize("on", ["qkv", "qk", "qv", "kv", "q", "k", "v"])
 def test_equals_formula_on_some_projections(place, gate, on):
     mixer = build_mixer("translution", place, gate, translution_clip=3, translution_on=on)
@@ -129,22 +128,6 @@ def test_with_weights_of_one_in_a_window_it_is_a_convolution(place):
     kernel = table.flip(0).permute(2, 1, 0)  # from the leftmost token on: the largest offset first
     padded = F.pad(x.transpose(1, 2), (reach, 0 if causal else reach))
     torch.testing.assert_close(mixed, F.conv1d(padded, kernel).transpose(1, 2))
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_tokens_may_lie_in_memory_in_any_order(place):
-    """Their gradients are summed in place."""
-    causal = place == "decoder"
-    tables = torch.randn(3, 4 if causal else 7, 6, 6, dtype=torch.float64)
-    upstream, gradients = torch.randn(5, 2, 6, dtype=torch.float64), []
-    for order in ((0, 1, 2), (1, 0, 2), (2, 1, 0)):
-        torch.manual_seed(1)
-        x = torch.randn(5, 2, 6, dtype=torch.float64).permute(order).contiguous().permute(order).requires_grad_()
-        energy = offset_matmul.energies(x, tables[0], x, tables[1], 2, 3, causal)
-        mixed = offset_matmul.mixture(energy, x, tables[2], 3, causal)
-        gradients.append(torch.autograd.grad(mixed, x, upstream)[0])
-    torch.testing.assert_close(gradients[0], gradients[1])
-    torch.testing.assert_close(gradients[0], gradients[2])
 
 
 def test_layers_after_the_first_ones_have_attention():

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import gradcheck
 
-LENGTHS = (1, 2, 7, 63)
+LENGTHS = (1, 2, 7, 35)  # the longest is beyond all clip distances and buckets of these tests
 SHORT = (1, 2, 7)
 # γ in cross-attention: source and target tokens.
 RATIO = (5, 4)
@@ -134,7 +134,7 @@ def assert_equal_to_reference(mixer, reference, lengths=LENGTHS, **context):
 
 
 def assert_gradcheck(mixer, length=4, **context):
-    """Numerical against analytical gradients of inputs and parameters."""
+    """Numerical against analytical gradients of inputs and parameters, in random directions."""
     x = _tokens(mixer, length)[None]
     y = _tokens(mixer, length + 1)[None] if mixer.place == "cross" else x
     ratio = RATIO if mixer.place == "cross" else (1, 1)
@@ -143,7 +143,7 @@ def assert_gradcheck(mixer, length=4, **context):
         memory = y if mixer.place == "cross" else x
         return mixer(x, memory, length_ratio=ratio, **context)
 
-    assert gradcheck(mix, (x, y, *mixer.parameters()))
+    assert gradcheck(mix, (x, y, *mixer.parameters()), fast_mode=True)
 
 
 def _tokens(mixer, length):

@@ -1,4 +1,10 @@
-"""Base class of the position-based mixers whose weights depend on clipped offsets."""
+"""Base class of the position-based mixers whose weights depend on clipped offsets.
+
+In steps, the values of the last tokens lie in a ring of slots, token m in slot m modulo the number of slots. In a band
+with tails a token that leaves the ring is added to a sum, which has one more slot at the end. R + 1 slots suffice in
+both cases. Nothing is overwritten, as gradients and exported graphs need it; else
+:mod:`posnet_fairseq.ops.beam_backpointers` is faster.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -6,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import is_writable
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.ops import beam_backpointers
 from posnet_fairseq.ops.band import Band
 from posnet_fairseq.ops.band_weights import BandWeights
 from posnet_fairseq.ops.heads import split_heads
-from posnet_fairseq.ops.ring_buffer import append, slot_order
 from posnet_fairseq.ops.static_mixing import StaticWeights
 
 
@@ -36,18 +41,16 @@ class BandedMixer(PositionBasedMixer):
         return Band(energies[0].reach, self.tails, self.causal)
 
     def hidden(self, offsets: Tensor) -> Tensor | None:
-        """(N, M), True at the future in the decoder and, without tails, at offsets beyond ±R; None if all are mixed."""
+        """Return a mask, True at the future in the decoder and, without tails, beyond ±R; None if all are mixed."""
         return self.band.hidden(offsets)
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """The weights of a full pass without padding: one for each clipped offset where that is faster."""
+        """Return the weights of a full pass without padding: one for each clipped offset where that is faster."""
         if self.drop_probability or not self.band.is_faster(queries, keys):  # offsets share weights, not their dropout
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
 
-    def _mix_without_looking(
-        self, query: Tensor, value: Tensor, context: MixingContext
-    ) -> tuple[Tensor, Tensor | None]:
+    def _mix_without_looking(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
         queries, keys, padding_mask = query.size(1), value.size(2), context.padding_mask
         if self.drop_probability or torch.compiler.is_compiling() or not self.band.is_faster(queries, keys):
             return super()._mix_without_looking(query, value, context)
@@ -61,14 +64,14 @@ class BandedMixer(PositionBasedMixer):
         return make(self.band, context.length_ratio, self._energies_of_offsets(queries, keys, context), keys)
 
     def _energies_of_offsets(self, queries: int, keys: int, context: MixingContext) -> Tensor:
-        """(H, N, 2R + 1)."""
+        """Return energies (H, N, 2R + 1)."""
         at = context.scaled_positions(queries)
         energies: Any = self.energies
         table = energies[0].table(at, keys, context.positions, self.memory_positions(context))
         return table.expand(-1, queries, -1)
 
-    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """:meth:`mix` for one new query of each hypothesis, from the last R values and the sum of all earlier ones."""
+    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Mix for one new query of each hypothesis, from the last R values and the sum of all earlier ones."""
         assert context.state is not None
         if self.place == "cross" or self.drop_probability or context.need_weights:
             return super().mix_step(query, memory, context)
@@ -83,11 +86,13 @@ class BandedMixer(PositionBasedMixer):
         return mixed.to(new.dtype), None
 
     def _mix_ancestors(self, new: Tensor, context: MixingContext) -> Tensor:
-        """As :meth:`mix_step`, with a memory that is written in place."""
+        """Mix as :meth:`mix_step` does, with a memory that is written in place."""
         state: Any = context.state
-        weights = state.table(
-            "weights of ancestors", context.table_rows, lambda: self._weights_by_slot(context, tails=False)
-        )
+
+        def make() -> Tensor:
+            return self._weights_by_slot(context, tails=False)
+
+        weights = state.table("weights of ancestors", context.table_rows, make)
         memory = state.values
         if memory is None or memory.size(2) < len(new) or not is_writable(memory):
             memory = state.values = beam_backpointers.allocate(new, self.band, memory)
@@ -103,6 +108,37 @@ class BandedMixer(PositionBasedMixer):
         return torch.zeros(batch, heads, self.band.clip_distance + 1, width, dtype=dtype, device=new.device)
 
     def _weights_by_slot(self, context: MixingContext, tails: bool) -> Tensor:
-        """(H, steps, R + 1). `tails`: whether the tail has a slot at the end, instead of that of the distance R."""
+        """Return weights (H, steps, R + 1). `tails`: whether the tail has a slot at the end, instead of distance R."""
         weights = self._band_weights(context.table_rows, context.table_rows, context).weights
         return slot_order(weights[..., self.band.clip_distance :], replace(self.band, tails=tails))
+
+
+def _size(band: Band) -> int:
+    """Return the number of slots that tokens have, without that of the sum."""
+    return band.clip_distance if band.tails else band.clip_distance + 1
+
+
+def append(slots: Tensor, new: Tensor, step: Tensor, band: Band) -> Tensor:
+    """Return the slots, a new tensor, after the value of one step's token has been written.
+
+    Args:
+        slots: (B, H, R + 1, d), zeros before the first step; in float32 or wider, since a sum of many values is in it.
+        new: (B, H, 1, d).
+        step: (1,), position of the token.
+        band: a causal band.
+    """
+    slot, new = step % _size(band), new.to(slots.dtype)
+    if not band.tails:
+        return slots.index_copy(2, slot, new)
+    leaving = slots.index_select(2, slot)
+    last = torch.full_like(slot, slots.size(2) - 1)
+    return slots.index_copy(2, torch.cat([slot, last]), torch.cat([new, slots[:, :, -1:] + leaving], dim=2))
+
+
+def slot_order(weights: Tensor, band: Band) -> Tensor:
+    """Return weights (H, steps, R + 1), of the distances 0 to R from each step's token, in the order of its slots."""
+    steps, size = torch.arange(weights.size(1), device=weights.device)[:, None], _size(band)
+    distances = (steps - torch.arange(size, device=weights.device)) % size
+    if band.tails:
+        distances = torch.cat([distances, torch.full_like(steps, band.clip_distance)], dim=1)
+    return weights.gather(2, distances.expand(len(weights), -1, -1))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import re
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -10,7 +9,8 @@ from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.errors import UsageError, name_arguments
+from posnet_fairseq.shared.errors import UsageError, called_from_python
+from posnet_fairseq.shared.schema import check_choice
 
 __all__ = ["build_mixer", "mixer_names"]
 
@@ -66,25 +66,22 @@ def build_mixer(
         y = mixer(x)  # (B, N, 512) to (B, N, 512)
     """
     cls = get_mixer(name, "name")
-    try:
-        for argument, value in (("causal", causal), ("cross_attention", cross_attention), ("bias", bias)):
-            if not isinstance(value, bool):
-                raise UsageError(f"{argument} {value!r}: give True or False.")
-        if causal and cross_attention:
-            raise UsageError("causal True: cross-attention sees the whole memory. Leave out one of the two.")
-        place = "cross" if cross_attention else "decoder" if causal else "encoder"
-        if place not in cls.places:
-            given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
-            raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
-        kinds = (*POSITION_EMBEDDINGS, None)
-        if position_embedding not in kinds:
-            raise UsageError(
-                f"position_embedding {position_embedding}: choose one of {', '.join(POSITION_EMBEDDINGS)}."
-            )
-        reads = cls.reads_positions or (cross_attention and cls.reads_memory_positions)
-        if position_embedding not in (None, "none") and not reads:
-            raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
-        _refuse_unread(cls, options)
+    for argument, value in (("causal", causal), ("cross_attention", cross_attention), ("bias", bias)):
+        if not isinstance(value, bool):
+            raise UsageError(f"{argument} {value!r}: give True or False.")
+    if causal and cross_attention:
+        raise UsageError("causal True: cross-attention sees the whole memory. Leave out one of the two.")
+    place = "cross" if cross_attention else "decoder" if causal else "encoder"
+    if place not in cls.places:
+        given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
+        raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
+    kind = cls.position_embedding if position_embedding is None else position_embedding
+    check_choice("position_embedding", kind, POSITION_EMBEDDINGS)
+    reads_memory_positions = cross_attention and cls.reads_memory_positions
+    if position_embedding not in (None, "none") and not (cls.reads_positions or reads_memory_positions):
+        raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
+    _refuse_unread(cls, options)
+    with called_from_python(**_ARGUMENTS):
         settings = MixerSettings(
             mixer=name,
             place=place,
@@ -97,20 +94,17 @@ def build_mixer(
             options=configure(cls.Config, _of_single_mixers(cls) | options),
             projection_bias=bias,
         )
-        mixer = cls(settings)
-    except UsageError as error:
-        raise UsageError(_in_arguments(str(error))) from error
-    kind = position_embedding or cls.position_embedding
+    mixer = cls(settings)
     if cls.reads_positions and kind != "none":
         mixer.own_positions = Positions(kind, max_positions, embed_dim, dropout, "max_positions", for_mixers=True)
-    if place == "cross" and cls.reads_memory_positions and kind != "none":
+    if reads_memory_positions and kind != "none":
         width = settings.memory_dim
         mixer.own_memory_positions = Positions(kind, max_positions, width, dropout, "max_positions", for_mixers=True)
     return mixer
 
 
 def _of_single_mixers(cls: type[TokenMixer]) -> dict[str, Any]:
-    """The options of a mixer that are not about the layers of a model, with the values of the architectures."""
+    """Return the options of a mixer that are not about the layers of a model, with the architectures' values."""
     options = (field for field in dataclasses.fields(cls.Config) if not field.metadata.get("first_layers"))
     return {option.name: cls.arch_options.get(option.name, option.default) for option in options}
 
@@ -123,11 +117,3 @@ def _refuse_unread(cls: type[TokenMixer], options: dict[str, Any]) -> None:
             hint = f" Did you mean {nearest[0]}?" if nearest else ""
             reads = f"it reads {', '.join(known)}" if known else "it has no options"
             raise UsageError(f"{name} {value}: {cls.name} does not read it; {reads}.{hint}")
-
-
-def _in_arguments(sentence: str) -> str:
-    """A sentence that speaks of flags, as the models' commands have them, in the words of arguments."""
-    sentence = name_arguments(sentence)
-    for name, argument in _ARGUMENTS.items():
-        sentence = re.sub(rf"\b{name}\b", argument, sentence)
-    return sentence

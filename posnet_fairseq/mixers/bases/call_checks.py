@@ -12,11 +12,7 @@ from posnet_fairseq.shared.errors import UsageError
 def check_state(
     place: str, max_memory: int | None, batch_size: int, memory: Tensor | None, padding_mask: Tensor | None
 ) -> None:
-    """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together.
-
-    Raises:
-        UsageError: the mixer cannot decode, or the memory does not fit or is too long.
-    """
+    """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 1 or more.")
     if place == "encoder":
@@ -39,29 +35,19 @@ def check_call(
     settings: MixerSettings, max_memory: int | None, query: Tensor, memory: Tensor, padding_mask: Tensor | None
 ) -> None:
     """Refuse tokens of :meth:`TokenMixer.forward` that do not fit together or are too many, and padding before them."""
-    if query.dim() != 3 or memory.dim() != 3:
-        raise UsageError(
-            f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
-            "(B, N, D)."
-        )
     if settings.place != "cross" and memory is not query:
         raise UsageError("memory: self-attention mixes the queries themselves. Leave it out.")
-    if 0 in (*query.shape, *memory.shape):
-        shapes = f"{tuple(query.shape)} and {tuple(memory.shape)}"
-        raise UsageError(f"query and memory of the shapes {shapes}: there is nothing to mix. Leave out such a batch.")
     # No len(): it would make a number of what is open in an exported graph.
-    if query.size(0) != memory.size(0):
+    fits = (
+        (query.dim(), memory.dim()) == (3, 3)
+        and 0 not in (*query.shape, *memory.shape)
+        and query.size(0) == memory.size(0)
+        and (query.size(2), memory.size(2)) == (settings.embed_dim, settings.memory_dim)
+    )
+    if not fits:
         raise UsageError(
-            f"{query.size(0)} × {query.size(1)} queries, memory for {memory.size(0)} × {memory.size(1)}: "
-            f"{settings.place} mixers take the same number of sentences in both."
-        )
-    if query.size(2) != settings.embed_dim:
-        raise UsageError(
-            f"query of {query.size(2)} features: this mixer was built with embed_dim {settings.embed_dim}."
-        )
-    if memory.size(2) != settings.memory_dim:
-        raise UsageError(
-            f"memory of {memory.size(2)} features: this mixer was built with memory_dim {settings.memory_dim}."
+            f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
+            f"(B, N, {settings.embed_dim}) and (B, M, {settings.memory_dim}), each size 1 or more."
         )
     if padding_mask is not None:
         check_padding(padding_mask, memory.shape[:2])
@@ -91,31 +77,30 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
 def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:
     """Refuse a length ratio that is no pair of positive numbers, and any but 1 to 1 outside cross-attention."""
     fits = isinstance(length_ratio, tuple | list) and len(length_ratio) == 2
-    if not fits or not all(isinstance(number, int) and number > 0 for number in length_ratio):
-        raise UsageError(f"length_ratio {length_ratio}: give source tokens and target tokens, such as (6, 5).")
-    if place != "cross" and length_ratio[0] != length_ratio[1]:
-        raise UsageError(f"length_ratio {tuple(length_ratio)}: it is of cross-attention. Leave it out.")
+    fits = fits and all(isinstance(number, int) and number > 0 for number in length_ratio)
+    if not fits or (place != "cross" and length_ratio[0] != length_ratio[1]):
+        raise UsageError(
+            f"length_ratio {length_ratio}: give source tokens and target tokens in cross-attention, such as (6, 5), "
+            "nothing elsewhere."
+        )
 
 
 def check_step(max_positions: int, query: Tensor, state: DecodingState) -> None:
     """Refuse a query that is not one token of every hypothesis, and steps beyond the mixer's positions."""
-    if query.dim() != 3 or query.size(1) != 1:
+    batch_size = state.batch_size  # None in an exported graph, where it is open
+    if query.dim() != 3 or query.size(1) != 1 or (batch_size is not None and query.size(0) != batch_size):
         raise UsageError(
             f"a step with a query of the shape {tuple(query.shape)}: it takes one new token of every hypothesis, "
-            "(B, 1, D). Give a prompt one token at a time, or use the full pass."
+            f"({'B' if batch_size is None else batch_size}, 1, D). Give a prompt one token at a time, or use the full "
+            "pass."
         )
     if torch.is_grad_enabled() and state.in_place:
         raise UsageError(
             "a step with gradients: its state began without them, and is overwritten. Begin a new one, or go on under "
             "torch.no_grad()."
         )
-    if state.batch_size is not None:
-        if query.size(0) != state.batch_size:
-            raise UsageError(
-                f"{query.size(0)} queries for a state of {state.batch_size} hypotheses: give one for each."
-            )
-        if state.position >= max_positions:
-            raise UsageError(
-                f"position {state.position}: this mixer was built for {max_positions} positions. Build it "
-                "with a larger max_positions."
-            )
+    if batch_size is not None and state.position >= max_positions:
+        raise UsageError(
+            f"position {state.position}: this mixer was built for {max_positions} positions. Build it with a larger "
+            "max_positions."
+        )

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import kernels
@@ -19,11 +19,7 @@ from posnet_fairseq.ops.offsets import scaled
 
 
 class ContentBasedMixer(TokenMixer):
-    """Softmax over energies of tokens: a subclass says what the energy is.
-
-    Class attributes:
-        has_keys: whether there is a key projection.
-    """
+    """Softmax over energies of tokens: a subclass says what the energy is, and whether it has keys."""
 
     has_keys: ClassVar[bool] = True
 
@@ -39,19 +35,19 @@ class ContentBasedMixer(TokenMixer):
         return linear(width, settings.embed_dim, gain=ONE_OF_THREE, bias=settings.projection_bias)
 
     def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
-        """q_n, (B, H, N, d)."""
+        """Return q_n, (B, H, N, d)."""
         return split_heads(self.query_proj(query), self.num_heads)
 
     def project_keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
-        """k_m of the tokens of this call, (B, H, M, d)."""
+        """Return k_m of the tokens of this call, (B, H, M, d)."""
         return split_heads(self.key_proj(memory), self.num_heads)
 
     def keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
-        """k_m of all memory tokens, (B, H, M, d), including those of earlier steps."""
+        """Return k_m of all memory tokens, (B, H, M, d), including those of earlier steps."""
         return self.cached_projection("key", lambda: self.project_keys(memory, context), context)
 
     def prepare(self, offsets: Tensor) -> Any:
-        """The index that :meth:`energy` and :meth:`mix_values` get, made once a call.
+        """Return the index that :meth:`energy` and :meth:`mix_values` get, made once a call.
 
         Args:
             offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position.
@@ -59,7 +55,7 @@ class ContentBasedMixer(TokenMixer):
         return offsets
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """α̂ before masking.
+        """Return α̂ before masking.
 
         Args:
             q: (B, H, N, d), queries already divided by √d.
@@ -72,32 +68,27 @@ class ContentBasedMixer(TokenMixer):
         raise NotImplementedError
 
     def offset_table(self, q: Tensor) -> Tensor | None:
-        """What :meth:`energy` adds to q·k for each row that :meth:`prepare` returns; None if it is no such sum.
+        """Return what :meth:`energy` adds to q·k for each row of :meth:`prepare`, (B or 1, H, N or 1, T).
 
-        Where it is one, and values are those of the tokens, kernels compute :meth:`mix` on GPUs.
-
-        Args:
-            q: (B, H, N, d), queries already divided by √d.
-
-        Returns:
-            (B or 1, H, N or 1, T).
+        None if it is no such sum. If it is one, and values are those of the tokens, kernels compute :meth:`mix` on
+        GPUs.
         """
         return None
 
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
-        """α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
+        """Return α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
         return normalized(self.energy(q, k, index), padding_mask, future)
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
-        """Σ_m α_nm v_m, (B, H, N, d)."""
+        """Return Σ_m α_nm v_m, (B, H, N, d)."""
         return weights @ v
 
     def part_size(self, energies: int) -> int:
-        """How many times the usual number of sentences are mixed at once, for the number of energies of a batch."""
+        """Return how many times the usual number of sentences are mixed at once, by the energies of a batch."""
         return 1
 
-    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """Values mixed with the weights of their energies."""
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Mix values with the weights of their energies."""
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)

@@ -11,6 +11,9 @@ from posnet_fairseq.ops.layout import padding_before_tokens
 from posnet_fairseq.ops.offsets import scaled
 from posnet_fairseq.shared.errors import UsageError
 
+# Mixed values, and the mixing weights if they were asked for.
+Mixed = tuple[Tensor, Tensor | None]
+
 
 @dataclass(frozen=True)
 class MixingContext:
@@ -47,30 +50,26 @@ class MixingContext:
         return 1 if self.state is None else self.state.beam
 
     def query_index(self) -> Tensor:
-        """The position of a step's query as an index, (1,)."""
+        """Return the position of a step's query as an index, (1,)."""
         return torch.arange(1, device=self.device) + self.first
 
     def row(self, table: Tensor) -> Tensor:
-        """The row of a step's query, (H, 1, M), in a table (H, rows, M)."""
+        """Return the row of a step's query, (H, 1, M), in a table (H, rows, M)."""
         if isinstance(self.first, Tensor):  # in a traced graph
             return table.index_select(1, self.query_index())
         return table[:, self.first : self.first + 1]
 
     def scaled_positions(self, queries: int, first: int = 0) -> Tensor:
-        """⌊γn⌋ for queries n = `first` ... `first` + N - 1, (N,)."""
+        """Return ⌊γn⌋ for queries n = `first` ... `first` + N - 1, (N,)."""
         return scaled(torch.arange(queries, device=self.device) + first, self.length_ratio)
 
     def offsets(self, queries: int, keys: int, first: int = 0) -> Tensor:
-        """⌊γn⌋ - m for those queries and keys m = 0 ... M - 1, (N, M)."""
+        """Return ⌊γn⌋ - m for those queries and keys m = 0 ... M - 1, (N, M)."""
         return self.scaled_positions(queries, first)[:, None] - torch.arange(keys, device=self.device)
 
 
 def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:
-    """Check that a padding mask is boolean, of the shape (B, M), and that padding follows the tokens.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Check that a padding mask is boolean, of the shape (B, M), and that padding follows the tokens."""
     if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
         given = f"{tuple(padding_mask.shape)} of {str(padding_mask.dtype).removeprefix('torch.')}"
         raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")

@@ -12,17 +12,10 @@ MORE_TOKENS = 16
 
 
 class DecodingState:
-    """The state of one mixer in step-by-step decoding.
+    """The state of one mixer in step-by-step decoding; arguments as of :meth:`TokenMixer.init_state`.
 
-    :meth:`posnet_fairseq.mixers.bases.token_mixer.TokenMixer.init_state` makes it.
-
-    Args:
-        batch_size: hypotheses, B; None in an exported graph, where it is open.
-        memory: (S, M, memory_dim) tokens that cross-attention mixes, a row per sentence; None in self-attention. The
-            first step projects it, later ones do without it.
-        padding_mask: (S, M), True at padding, or None.
-        memory_positions: (P, memory_dim) vectors of the memory's positions, or None.
-        length_ratio: γ as source tokens, target tokens.
+    `batch_size` is None in an exported graph, where it is open. The first step projects the memory, later ones do
+    without it.
 
     Attributes:
         position: of the next token, from 0.
@@ -67,11 +60,7 @@ class DecodingState:
         return self._in_place
 
     def append(self, name: str, new: Tensor) -> Tensor:
-        """All tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last.
-
-        Raises:
-            UsageError: the tensors of earlier steps are missing.
-        """
+        """Return all tensors given under a name so far, (B, H, M, d); `new`, (B, H, 1, d), is the last."""
         if name not in self.rows:
             self._check_first()
         if not self.in_place:
@@ -92,11 +81,7 @@ class DecodingState:
         return self.rows[name]
 
     def get_or_create(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        """The tensor with a name, made at the first step.
-
-        Raises:
-            UsageError: this is a later one.
-        """
+        """Return the tensor with a name, made at the first step."""
         if name not in self.rows:
             self._check_first()
             self.rows[name] = make()
@@ -110,7 +95,7 @@ class DecodingState:
             )
 
     def table(self, name: str, rows: int, make: Callable[[], Tensor]) -> Tensor:
-        """A table over positions, (H, rows or more, M), made again only when it has fewer rows."""
+        """Return a table over positions, (H, rows or more, M), made again only when it has fewer rows."""
         if name not in self.tables or self.tables[name].size(1) < rows:
             self.tables[name] = make()
         return self.tables[name]
@@ -161,23 +146,15 @@ class DecodingState:
 
 
 def is_writable(tensor: Tensor) -> bool:
-    """Whether a tensor may be overwritten: one of inference mode only in that mode."""
+    """Return whether a tensor may be overwritten: one of inference mode only in that mode."""
     return torch.is_inference_mode_enabled() or not tensor.is_inference()
 
 
 def order_of_sentences(order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
-    """What a new order of hypotheses means for the tensors that all hypotheses of a sentence share.
+    """Return the order of sentences, (S,), that an order of hypotheses, (R,), means, None if they stay; and the beam.
 
-    Comparing makes a GPU wait, so this is called once for all layers.
-
-    Args:
-        order: (R,) numbers of hypotheses.
-        sentences: S, before.
-        beam: hypotheses of each sentence, before.
-
-    Returns:
-        (S,) numbers of sentences, None if they stay as they are; and the hypotheses of each sentence, 1 if those of a
-        sentence no longer follow one another.
+    `sentences` and `beam` are those before. The new beam is 1 if the hypotheses of a sentence no longer follow one
+    another. Comparing makes a GPU wait, so this is called once for all layers.
     """
     count, unmoved = order.size(0), torch.arange(sentences, device=order.device)
     if beam == 1 and count > sentences > 0 and count % sentences == 0:
@@ -198,12 +175,8 @@ def order_of_sentences(order: Tensor, sentences: int, beam: int) -> tuple[Tensor
 
 
 def table_rows(position: int, max_positions: int) -> int:
-    """How many queries a table shared by decoding steps is made for.
+    """Return how many queries a table shared by decoding steps is made for at the step of a position, at most L.
 
     Doubling keeps the total cost of making tables again below that of the last one.
-
-    Args:
-        position: of the step, from 0.
-        max_positions: L, the most that are ever needed.
     """
     return min(max_positions, max(16, 1 << (position + 1).bit_length()))

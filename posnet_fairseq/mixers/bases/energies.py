@@ -19,7 +19,7 @@ class Energy(nn.Module):
     reach: int | None = None
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """What can be stored before inference.
+        """Return what can be stored before inference.
 
         Args:
             at: (N,), ⌊γn⌋ for queries n from 0 on.
@@ -33,7 +33,7 @@ class Energy(nn.Module):
         raise NotImplementedError
 
     def forward(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """Energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
+        """Return energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
         queries, keys = offsets.shape
         table = self.table(offsets[:, 0], keys, positions, memory_positions)
         if self.reach is None:
@@ -42,11 +42,7 @@ class Energy(nn.Module):
 
 
 def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
-    """`vectors`, (P, D), where P is `count` or more.
-
-    Raises:
-        UsageError: there are fewer, or none. `name` is the argument that gives them.
-    """
+    """Return `vectors`, (P, D), or refuse them if P is less than `count`; `name` is the argument that gives them."""
     if vectors is None or vectors.size(0) < count:
         given = "none" if vectors is None else vectors.size(0)
         raise UsageError(f"{name}: give the vectors of {count} positions; there are {given}.")
@@ -54,12 +50,7 @@ def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
 
 
 class StoredEnergy(Energy):
-    """The table of another energy, for sentences up to the length that it was made for.
-
-    Args:
-        table: what the other's :meth:`Energy.table` returned.
-        reach: the other's.
-    """
+    """The table of another energy with its reach, for sentences up to the length that it was made for."""
 
     def __init__(self, table: Tensor, reach: int | None) -> None:
         super().__init__()
@@ -67,7 +58,7 @@ class StoredEnergy(Energy):
         self.stored = nn.Parameter(table, requires_grad=False)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """Rows and columns of the stored one. Padding beyond it repeats the last: nobody reads them."""
+        """Return rows and columns of the stored one. Padding beyond it repeats the last: nobody reads them."""
         table = _cut_or_repeat(self.stored, 1, at.size(0)) if self.stored.size(1) > 1 else self.stored
         return table if self.reach is not None else _cut_or_repeat(table, 2, keys)
 

@@ -12,17 +12,13 @@ GATES: tuple[Gate, ...] = get_args(Gate)
 
 
 class Gating(nn.Module):
-    """Values on the way into a mixer and the gate on the way out of it.
+    """Values on the way into a mixer and the gate on the way out of it, of one of the kinds :data:`GATES`.
 
     ``none``: v = W_V x.
     ``gelu``: v = LayerNorm(GELU(W_V x)), and the context is multiplied by g = GELU(W_G y) (Eq. 4).
     ``glu``: v = GLU(W_V x) with W_V from D to 2D, no gate on the context (Eq. 14).
 
-    Args:
-        kind: one of :data:`GATES`.
-        embed_dim: D, width of the queries y and of the values.
-        memory_dim: width of the mixed tokens x.
-        bias: of W_V.
+    Queries y and values have the width D, the mixed tokens x `memory_dim`; `bias` is that of W_V.
     """
 
     def __init__(self, kind: str, embed_dim: int, memory_dim: int, bias: bool = True) -> None:
@@ -34,7 +30,7 @@ class Gating(nn.Module):
         self.value_norm = nn.LayerNorm(embed_dim) if kind == "gelu" else None
 
     def value(self, memory: Tensor) -> Tensor:
-        """Tokens (B, M, memory_dim) to values (B, M, D)."""
+        """Return values (B, M, D) of tokens (B, M, memory_dim)."""
         value = self.value_proj(memory)
         if self.value_norm is not None:
             return self.value_norm(F.gelu(value))

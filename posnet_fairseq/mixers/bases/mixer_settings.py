@@ -1,19 +1,19 @@
 """How one mixer of one layer is built: checked here, and nowhere else."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.schema import check_choice, check_range
 
 # The options of models that put a mixer at each place.
 PLACE_OPTIONS = {"encoder": "encoder_self_mixer", "decoder": "decoder_self_mixer", "cross": "cross_mixer"}
 PLACES = tuple(PLACE_OPTIONS)
 # Far beyond any model that was ever trained. More is a slip, or a checkpoint that is made to fill the memory.
-MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15}
-MOST_POSITIONS = 10**6
+MOST = {"layers": 1000, "embed_dim": 2**15, "ffn_embed_dim": 2**17, "attention_heads": 2**15, "positions": 10**6}
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,25 @@ class MixerSettings:
     shared_dropout: bool = False
 
     def __post_init__(self) -> None:
-        if self.place not in PLACES:
-            raise UsageError(f"place {self.place}: choose one of {', '.join(PLACES)}.")
-        side, cls = side_of(self.place), get_mixer(self.mixer, flag(PLACE_OPTIONS[self.place]))
+        check_choice("place", self.place, PLACES)
+        side, place_option = side_of(self.place), option(PLACE_OPTIONS[self.place])
+        cls = get_mixer(self.mixer, place_option)
         if self.place not in cls.places:
             fitting = [name for name in mixer_names() if self.place in get_mixer(name).places]
             raise UsageError(
-                f"{flag(PLACE_OPTIONS[self.place])} {self.mixer}: this mixer cannot stand there. "
-                f"Choose one of: {', '.join(fitting)}."
+                f"{place_option} {self.mixer}: this mixer cannot stand there. Choose one of: {', '.join(fitting)}."
             )
-        if self.gate not in GATES:
-            name = "--cross-gate" if self.place == "cross" else "--gate"
-            raise UsageError(f"{name} {self.gate}: choose one of {', '.join(GATES)}.")
-        limit = "max_source_positions" if side == "encoder" else "max_target_positions"
+        check_choice(option("cross_gate" if self.place == "cross" else "gate"), self.gate, GATES)
+        heads = f"{side}_attention_heads"
         check_count(f"{side}_embed_dim", self.embed_dim, MOST["embed_dim"])
         check_count("memory_dim", self.memory_dim, MOST["embed_dim"])
-        check_count(f"{side}_attention_heads", self.num_heads, MOST["attention_heads"])
-        check_count(limit, self.max_positions, MOST_POSITIONS, ", such as 128")
+        check_count(heads, self.num_heads, MOST["attention_heads"])
+        limit = "max_source_positions" if side == "encoder" else "max_target_positions"
+        check_count(limit, self.max_positions, MOST["positions"])
         if self.embed_dim % self.num_heads:
             raise UsageError(
-                f"--{side}-attention-heads {self.num_heads}: the width {self.embed_dim} of the {side} does not divide "
-                f"by it. Choose a number of heads that does, or change --{side}-embed-dim."
+                f"{option(heads)} {self.num_heads}: the width {self.embed_dim} of the {side} does not divide by it. "
+                f"Choose a number of heads that does, or change {option(f'{side}_embed_dim')}."
             )
         if self.place != "cross" and self.memory_dim != self.embed_dim:
             raise UsageError(
@@ -90,17 +88,12 @@ def side_of(place: str) -> str:
     return "encoder" if place == "encoder" else "decoder"
 
 
-def check_count(name: str, value: Any, most: int, example: str = "") -> None:
+def check_count(name: str, value: Any, most: int) -> None:
     """Refuse an option's value that is no whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise UsageError(f"{flag(name)} {value}: give a whole number{example}.")
-    if int(value) < 1:
-        raise UsageError(f"{flag(name)} {value}: give 1 or more{example}.")
-    if int(value) > most:
-        raise UsageError(f"{flag(name)} {value}: give at most {most}{example}.")
+    check_range(option(name), value, 1, most, whole=True)
 
 
 def check_probability(name: str, value: Any) -> None:
     """Refuse an option's value that is no probability of dropping less than everything."""
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
-        raise UsageError(f"{flag(name)} {value}: give 0 or more and less than 1.")
+        raise UsageError(f"{option(name)} {value}: give 0 or more and less than 1.")

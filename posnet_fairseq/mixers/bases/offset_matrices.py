@@ -1,6 +1,5 @@
 """Base of the mixers that have a matrix for every offset."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,33 +7,31 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.mixer_options import option
+from posnet_fairseq.mixers.bases.mixer_options import Options, option
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.ops import offset_matmul
 from posnet_fairseq.ops.heads import merge_heads, split_heads
 from posnet_fairseq.ops.initialization import ONE_OF_THREE
-from posnet_fairseq.shared.errors import UsageError, flag
+from posnet_fairseq.shared import errors
 
 # Of one projection of a layer: 8 GiB in float32.
 MOST_NUMBERS = 2**31
 
 
 @dataclass
-class OffsetOptions:
+class OffsetOptions(Options):
     """Which offsets, layers and projections have matrices of their own."""
 
     translution_clip: int | None = option(
         "K: offsets of K and more to one side share one matrix (Translution Section 5); in language models every "
         "offset has its own by default, as in the paper's Eq. 1",
         default=None,
-        example=4,
         reach=True,
     )
     translution_layers: int | None = option(
         "number of layers, from the first, that have matrices of offsets; the others have attention (Translution "
         "Section 5); left out, all layers have them",
         default=None,
-        example=2,
         first_layers=True,
     )
     translution_on: Literal["qkv", "qk", "qv", "kv", "q", "k", "v"] = option(
@@ -42,20 +39,9 @@ class OffsetOptions:
         default="qkv",
     )
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(OffsetOptions):
-            value, example = getattr(self, field.name), field.metadata.get("example")
-            if example and value is not None and value < 1:
-                raise UsageError(f"{flag(field.name)} {value}: give 1 or more, such as {example}.")
-
 
 class OffsetMatrices(nn.Module):
-    """W^Q_δ, W^K_δ, W^V_δ: Translution (Fan et al., 2025) Eq. 1 and App. C.
-
-    Args:
-        settings: of the mixer.
-        width: C, of the tokens and of what the matrices make of them.
-    """
+    """W^Q_δ, W^K_δ, W^V_δ of tokens of the width C: Translution (Fan et al., 2025) Eq. 1 and App. C."""
 
     def __init__(self, settings: MixerSettings, width: int) -> None:
         super().__init__()
@@ -67,7 +53,7 @@ class OffsetMatrices(nn.Module):
         )
 
     def energy(self, q: Tensor, k: Tensor) -> Tensor:
-        """q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
+        """Return q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
         if self.queries is None and self.keys is None:
             return q @ k.mT
         settings = self.num_heads, self.reach
@@ -77,7 +63,7 @@ class OffsetMatrices(nn.Module):
         return offset_matmul.energies(q, self.queries, k, self.keys, *settings, self.causal)
 
     def mix(self, weights: Tensor, v: Tensor) -> Tensor:
-        """Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
+        """Return Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
         if self.values is None:
             return weights @ v
         v = _time_first(v)
@@ -89,7 +75,7 @@ class OffsetMatrices(nn.Module):
 
 
 def _reach_and_rows(settings: MixerSettings) -> tuple[int, int]:
-    """K, and how many offsets have matrices; a decoder has none to the right."""
+    """Return K, and how many offsets have matrices; a decoder has none to the right."""
     # No two tokens of a sentence stand L or more apart.
     options: Any = settings.options
     reach = options.translution_clip or max(1, settings.max_positions - 1)
@@ -104,7 +90,7 @@ def _matrices(rows: int, width: int) -> nn.Parameter:
 
 
 def _time_first(x: Tensor) -> Tensor:
-    """(B, H, N, c) to (N, B, C)."""
+    """Return (B, H, N, c) as (N, B, C)."""
     return merge_heads(x).transpose(0, 1).contiguous()
 
 
@@ -121,27 +107,23 @@ class OffsetMixer(ContentBasedMixer):
 
     @classmethod
     def matrix_width(cls, settings: MixerSettings) -> int:
-        """C, of the tokens that matrices of offsets are applied to."""
+        """Return C, of the tokens that matrices of offsets are applied to."""
         return settings.embed_dim
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
-        """Refuse matrices of offsets that do not fit into memory.
-
-        Raises:
-            UsageError: a layer would have more than :data:`MOST_NUMBERS` numbers in them.
-        """
+        """Refuse matrices of offsets that do not fit into memory."""
         (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
             options: Any = settings.options
             given = options.translution_clip or "left out"
-            raise UsageError(
-                f"--translution-clip {given}: {rows} matrices of {width} × {width} in a layer are more than "
-                f"{MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
+            raise errors.UsageError(
+                f"{errors.option('translution_clip')} {given}: {rows} matrices of {width} × {width} in a layer are "
+                f"more than {MOST_NUMBERS} numbers. Choose a smaller clip, such as 4, or a smaller width."
             )
 
     def part_size(self, energies: int) -> int:
-        """4, because every part of a batch repeats the products of all offsets.
+        """Return 4, because every part of a batch repeats the products of all offsets, or all.
 
         The whole batch is one part if the matrices have more numbers than the energies: every part makes gradients of
         all matrices.
@@ -150,5 +132,5 @@ class OffsetMixer(ContentBasedMixer):
         return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else energies
 
     def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
-        """The matrices of this layer."""
+        """Return the matrices of this layer."""
         return OffsetMatrices(settings, self.matrix_width(settings))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -23,10 +23,8 @@ class PositionBasedMixer(TokenMixer):
     """Weights from positions alone: a subclass says what the energy is, and nothing else.
 
     Attributes:
-        energies: modules whose sum is the energy, each a :class:`posnet_fairseq.mixers.bases.energies.Energy`, which a
-            :class:`StoredEnergy` can replace. A subclass fills it, or overrides :meth:`energy`.
-
-    Class attributes:
+        energies: modules whose sum is the energy, each an :class:`Energy`, which a :class:`StoredEnergy` can replace. A
+            subclass fills it, or overrides :meth:`energy`.
         softmax: whether weights are the softmax of energies, or the energies themselves.
     """
 
@@ -40,7 +38,7 @@ class PositionBasedMixer(TokenMixer):
         self.shared_dropout = settings.shared_dropout
 
     def energy(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """α̂ before masking, for queries from position 0 on.
+        """Return α̂ before masking, for queries from position 0 on.
 
         Args:
             offsets: (N, M), ⌊γn⌋ - m.
@@ -54,16 +52,16 @@ class PositionBasedMixer(TokenMixer):
         return sum(others, start=first)
 
     def hidden(self, offsets: Tensor) -> Tensor | None:
-        """(N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
+        """Return a mask (N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
-        """The weights of a full pass without padding, shared by all sentences; :class:`SharedWeights` with dropout."""
+        """Return the weights of a full pass without padding, for all sentences; :class:`SharedWeights` with dropout."""
         energy = self._energies(queries, keys, context)
         return SharedWeights(normalized(energy[None])[0] if self.softmax else energy)
 
-    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """Values mixed with the weights of their positions."""
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Mix values with the weights of their positions."""
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
@@ -71,8 +69,8 @@ class PositionBasedMixer(TokenMixer):
             return self.mix_each(query, value, context)
         return self._mix_shared(query, value, context)
 
-    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """:meth:`mix` for one new query of each hypothesis."""
+    def mix_step(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Mix for one new query of each hypothesis."""
         assert context.state is not None
         value = self.value(memory, context)
         keys, rows = value.size(2), context.table_rows
@@ -80,8 +78,8 @@ class PositionBasedMixer(TokenMixer):
         table = context.state.table("energy", rows, lambda: self._energies(rows, columns, context))
         return self.mix_each(query, value, context, context.row(table)[..., :keys])
 
-    def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """With one table of weights for all sentences, where padding does not forbid it."""
+    def _mix_shared(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
+        """Mix with one table of weights for all sentences, where padding does not forbid it."""
         padding_mask = context.padding_mask
         if padding_mask is not None and self.softmax and not may_look_at(padding_mask):
             return self._mix_without_looking(query, value, context)
@@ -99,10 +97,8 @@ class PositionBasedMixer(TokenMixer):
             return self.mix_each(query, value, context)
         return mix_real(kept, real_values, share), None
 
-    def _mix_without_looking(
-        self, query: Tensor, value: Tensor, context: MixingContext
-    ) -> tuple[Tensor, Tensor | None]:
-        """With weights for each sentence: they are exact whatever the numbers."""
+    def _mix_without_looking(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
+        """Mix with weights for each sentence: they are exact whatever the numbers."""
         return self.mix_each(query, value, context)
 
     def mix_each(
@@ -112,15 +108,11 @@ class PositionBasedMixer(TokenMixer):
         context: MixingContext,
         energy: Tensor | None = None,
         change: Callable[[Tensor, Tensor | None], Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Mix with weights for each sentence, as padding and dropout demand.
+    ) -> Mixed:
+        """Mix values (B, H, M, d) with weights for each sentence, as padding and dropout demand.
 
-        Args:
-            query: (B, N, D).
-            value: (B, H, M, d).
-            context: of the call.
-            energy: (H, N, M), hidden pairs masked. Default: that of all queries from position 0 on.
-            change: a function of weights, (B or 1, H, N, M), and the padding mask, to the weights that are used.
+        `energy`: (H, N, M), hidden pairs masked, by default that of all queries from position 0 on. `change`: a
+        function of weights, (B or 1, H, N, M), and the padding mask, to the weights that are used.
         """
         if energy is None:
             energy = self._energies(query.size(1), value.size(2), context)
@@ -148,11 +140,11 @@ class PositionBasedMixer(TokenMixer):
         return in_chunks(attend, (value, padding_mask), energies[0].numel(), recompute), None
 
     def memory_positions(self, context: MixingContext) -> Tensor | None:
-        """(P, D) vectors of the memory's positions, or None."""
+        """Return (P, D) vectors of the memory's positions, or None."""
         return context.memory_positions if self.place == "cross" else context.positions
 
     def _energies(self, queries: int, keys: int, context: MixingContext) -> Tensor:
-        """(H, N, M) for queries from position 0 on, hidden pairs masked."""
+        """Return energies (H, N, M) for queries from position 0 on, hidden pairs masked."""
         offsets = context.offsets(queries, keys)
         energy = self.energy(offsets, context.positions, self.memory_positions(context))
         hidden = self.hidden(offsets)
@@ -168,7 +160,7 @@ class PositionBasedMixer(TokenMixer):
             self.settings = dataclasses.replace(self.settings, max_positions=longest)
 
     def max_memory(self) -> int | None:
-        """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
+        """Return the most memory tokens of which there are positions, those of a stored table; None for any number."""
         energies: Any = self.energies
         for energy in energies:
             if isinstance(energy, StoredEnergy) and energy.reach is None:

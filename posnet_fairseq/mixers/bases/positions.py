@@ -29,7 +29,7 @@ class Positions(nn.Module):
         max_positions: L, the longest sentence.
         embed_dim: D.
         dropout: on the vectors handed to mixers.
-        option: the command-line option that sets `max_positions`, for the error's text.
+        option: what sets `max_positions`, for the error's text.
         for_mixers: whether any mixer of this side reads positions.
     """
 
@@ -53,11 +53,11 @@ class Positions(nn.Module):
         self.dropout = Dropout(dropout, module_name=self.__class__.__name__) if for_mixers else None
 
     def add_to(self, words: Tensor, first: int = 0) -> Tensor:
-        """Scaled words (B, N, D) plus the positions first ... first + N - 1."""
+        """Return scaled words (B, N, D) plus the positions first ... first + N - 1."""
         return self._add(words, None if self.weight is None else self._vectors(first + words.size(1))[first:])
 
     def add_at(self, words: Tensor, positions: Tensor) -> Tensor:
-        """Scaled words (B, N, D) plus the positions that an index (N,) names."""
+        """Return scaled words (B, N, D) plus the positions that an index (N,) names."""
         return self._add(words, None if self.weight is None else self.weight.index_select(0, positions))
 
     def _add(self, words: Tensor, vectors: Tensor | None) -> Tensor:
@@ -66,7 +66,7 @@ class Positions(nn.Module):
         return (words + vectors) * self.scale if self.learned else words * self.scale + vectors
 
     def for_mixers(self, count: int) -> Tensor | None:
-        """The vectors of positions 0 ... count - 1 as mixers get them, (count, D); None if no mixer reads them."""
+        """Return the vectors of positions 0 ... count - 1 for mixers, (count, D); None if no mixer reads them."""
         if self.dropout is None:
             return None
         vectors = self._vectors(count)
@@ -82,17 +82,9 @@ class Positions(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def in_front(self, tokens: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Padding behind the tokens, and none beyond L.
+        """Move padding behind the tokens, and cut off what is beyond L.
 
-        Args:
-            tokens: (B, N), padded on either side.
-            padding_mask: (B, N), True at padding.
-
-        Returns:
-            Tokens and mask, at most L wide, and their order as of :func:`~posnet_fairseq.ops.layout.front_order`.
-
-        Raises:
-            UsageError: a sentence has more than L real tokens.
+        Returns tokens and mask, (B, N), N at most L, and their order: :func:`posnet_fairseq.ops.layout.front_order`.
         """
         wider = tokens.size(1) > self.max_positions
         order = front_order(padding_mask, always=wider)
@@ -103,11 +95,7 @@ class Positions(nn.Module):
         return tokens, padding_mask, order
 
     def check_length(self, longest: int) -> None:
-        """Refuse sentences of more than L real tokens.
-
-        Raises:
-            UsageError: `longest` is more than L.
-        """
+        """Refuse sentences of more than L real tokens."""
         if longest > self.max_positions:
             raise UsageError(
                 f"a sentence of {longest} tokens (its end symbol counted) is longer than the {self.max_positions} "
@@ -115,7 +103,7 @@ class Positions(nn.Module):
             )
 
     def _vectors(self, count: int) -> Tensor:
-        """The vectors of positions 0 ... count - 1, (count, D), where count may be more than L.
+        """Return the vectors of positions 0 ... count - 1, (count, D), where count may be more than L.
 
         Batches padded to a multiple may be wider than L, and cross-attention may look up ⌊γn⌋ beyond it. Sinusoids
         are computed for any position; learned vectors beyond L are those of the last position.

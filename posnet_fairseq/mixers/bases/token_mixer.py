@@ -1,16 +1,16 @@
 """What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.call_checks import check_call, check_length_ratio, check_state, check_step
-from posnet_fairseq.mixers.bases.context import MixingContext
+from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
+from posnet_fairseq.mixers.bases.mixer_options import Options
 from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
@@ -20,20 +20,15 @@ from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 
 
-@dataclass
-class NoOptions:
-    """The options of a mixer that has none."""
-
-
 class TokenMixer(nn.Module):
     """Base of all mixers: gated values in, :meth:`mix`, gate and output projection out.
 
-    In the decoder a query sees itself and what stands before it; padding never precedes a real token, so decoder
-    mixers need no padding mask. A mixer must be exact in a full pass and step by step.
+    Decoder queries attend to themselves and earlier positions; padding never precedes a real token, so decoder mixers
+    need no padding mask. A mixer must be exact in a full pass and step by step.
 
     Class attributes:
         Config: dataclass of the options this mixer reads. Its defaults hold where neither the user nor the
-            size says otherwise; its ``__post_init__`` refuses impossible values with a UsageError.
+            size says otherwise; its ``__post_init__`` refuses impossible values, as that of :class:`Options` does.
         places: where it may stand.
         default_gate: ``--gate`` when the user leaves it open.
         position_embedding: kind of position embedding on its side of the model by default.
@@ -48,7 +43,7 @@ class TokenMixer(nn.Module):
         stored_operations_formula: the same with stored energies, where that differs.
     """
 
-    Config: ClassVar[Any] = NoOptions
+    Config: ClassVar[Any] = Options
     name: ClassVar[str]
     arch: ClassVar[str]
     places: ClassVar[tuple[str, ...]] = PLACES
@@ -91,7 +86,7 @@ class TokenMixer(nn.Module):
         return self.place == "decoder"
 
     def max_memory(self) -> int | None:
-        """The most memory tokens of which cross-attention has positions; None where it has those of any number."""
+        """Return the most memory tokens of which cross-attention has positions; None if it has those of any number."""
         own = self.own_memory_positions
         return own.max_positions if own is not None and own.learned else None
 
@@ -160,7 +155,7 @@ class TokenMixer(nn.Module):
         memory_positions: Tensor | None = None,
         length_ratio: tuple[int, int] = (1, 1),
     ) -> DecodingState:
-        """The state before the first step of decoding.
+        """Return the state before the first step of decoding.
 
         Args:
             batch_size: hypotheses, B.
@@ -205,25 +200,15 @@ class TokenMixer(nn.Module):
         rows = rows or table_rows(state.position, self.max_positions)
         positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
-        context = MixingContext(
-            positions,
-            state.memory_positions,
-            state.padding_mask,
-            state.length_ratio,
-            need_weights,
-            state,
-            rows,
-            query.device,
-        )
-        if state.beam > 1:
-            mixed, weights = self._mix_hypotheses(query, memory, context)
-        else:
-            mixed, weights = self.mix_and_project(query, memory, context)
+        given = positions, state.memory_positions, state.padding_mask, state.length_ratio, need_weights
+        context = MixingContext(*given, state, rows, query.device)
+        mix = self._mix_hypotheses if state.beam > 1 else self.mix_and_project
+        mixed, weights = mix(query, memory, context)
         state.position, state.memory = state.position + 1, None
         return (mixed, weights) if need_weights else mixed
 
     def _positions(self, given: Tensor | None, queries: int, rows: int, length_ratio: tuple[int, int]) -> Tensor | None:
-        """The vectors that `rows` queries look up, the first `queries` of which there are: as given, or its own."""
+        """Return the vectors that `rows` queries look up, the first `queries` of which there are: given, or its own."""
         if given is not None:
             return enough(given, positions_read(rows, length_ratio), "positions") if self.reads_positions else given
         own = self.own_positions
@@ -236,17 +221,13 @@ class TokenMixer(nn.Module):
             )
         return own.for_mixers(positions_read(rows, length_ratio))
 
-    def mix_and_project(
-        self, query: Tensor, memory: Tensor | None, context: MixingContext
-    ) -> tuple[Tensor, Tensor | None]:
-        """The mixed values after gate and output projection, (B, N, D), and weights if the context asks for them."""
+    def mix_and_project(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Return the mixed values after gate and output projection, (B, N, D), and weights if they are asked for."""
         mixed, weights = self.mix(query, memory, context)
         return self.out_proj(self.gating(merge_heads(mixed), query)), weights
 
-    def _mix_hypotheses(
-        self, query: Tensor, memory: Tensor | None, context: MixingContext
-    ) -> tuple[Tensor, Tensor | None]:
-        """As :meth:`mix_and_project`, with the hypotheses of a sentence as if they were its tokens, (S, beam, D)."""
+    def _mix_hypotheses(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Mix and project with the hypotheses of a sentence as if they were its tokens, (S, beam, D)."""
         beam = context.beam
         query = query.unflatten(0, (-1, beam)).squeeze(2)
         mixed, weights = self.mix_and_project(query, memory, context)
@@ -255,24 +236,23 @@ class TokenMixer(nn.Module):
             weights = weights.expand(len(query), -1, beam, -1).transpose(1, 2).flatten(0, 1).unsqueeze(2)
         return mixed.flatten(0, 1).unsqueeze(1), weights
 
-    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> tuple[Tensor, Tensor | None]:
-        """The mixer itself: mixed values (B, H, N, d), and weights as :meth:`forward` returns them or None."""
+    def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
+        """Return mixed values (B, H, N, d), and weights as :meth:`forward` returns them or None."""
         raise NotImplementedError
 
     def value(self, memory: Tensor | None, context: MixingContext) -> Tensor:
-        """The values of all memory tokens, (B, H, M, d), including those of earlier steps."""
+        """Return the values of all memory tokens, (B, H, M, d), including those of earlier steps."""
         return self.cached_projection("value", lambda: self.project_values(memory), context)
 
     def project_values(self, memory: Tensor | None) -> Tensor:
-        """v_m of the tokens of this call, (B, H, M, d)."""
+        """Return v_m of the tokens of this call, (B, H, M, d)."""
         assert memory is not None
         return split_heads(self.gating.value(memory), self.num_heads)
 
     def cached_projection(self, name: str, project: Callable[[], Tensor], context: MixingContext) -> Tensor:
-        """A projection of all memory tokens, (B, H, M, d).
+        """Return a projection of all memory tokens, (B, H, M, d).
 
-        A full pass computes it. A step of self-attention computes that of its token and appends it to the state; the
-        first step of cross-attention computes it, later ones find it in the state.
+        A full pass and the first step of cross-attention compute it, a step of self-attention that of its token.
         """
         if context.state is None:
             return project()

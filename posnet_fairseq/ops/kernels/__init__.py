@@ -1,4 +1,4 @@
-"""Kernels in Triton for what torch has no fused operation for, on NVIDIA GPUs.
+"""Kernels in Triton for operations that PyTorch doesn't fuse, on NVIDIA GPUs.
 
 Importing this package does not import triton. Elsewhere than on a GPU, and where kernels cannot be used, mixers compute
 the same with torch's operations.
@@ -32,14 +32,7 @@ class Obstacle:
 
 
 def obstacle(device: int) -> Obstacle | None:
-    """Return what keeps kernels from being used on a GPU; None if they are used.
-
-    Args:
-        device: index of the GPU.
-
-    Raises:
-        UsageError: the environment variable ``POSNET_KERNELS`` is neither ``on``, ``off`` nor empty.
-    """
+    """Return what keeps kernels from being used on the GPU of an index; None if they are used."""
     switch = os.environ.get(SWITCH) or "on"
     if switch not in ("on", "off"):
         raise UsageError(f"{SWITCH}={switch}: give on, the default, or off, for torch's operations instead of kernels.")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.kernels import are_used, attention_programs
-from posnet_fairseq.ops.kernels.launching import dense_rows, empty_by_rows, launch, precision, strides
+from posnet_fairseq.ops.kernels.launching import blocks, dense_rows, empty_by_rows, launch, precision, strides
 
 # With these tiles every program needs less than the 99 KiB of fast memory that GPUs for desktops have.
 QUERIES = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}
@@ -42,7 +42,7 @@ def attend(
     causal: bool = False,
     length_ratio: tuple[int, int] = (1, 1),
 ) -> Tensor:
-    """Return Σ_m α_nm v_m, where α is the softmax of q_n·k_m + table[n, index[⌊γn⌋ - m + M - 1]].
+    """Return Σ_m α_nm v_m, (B, H, N, d), where α is the softmax of q_n·k_m + table[n, index[⌊γn⌋ - m + M - 1]].
 
     Args:
         q: (B, H, N, d), already divided by √d.
@@ -54,9 +54,6 @@ def attend(
         drop_probability: with which a weight is dropped.
         causal: whether queries must not see tokens at offsets below 0.
         length_ratio: γ as (source tokens, target tokens).
-
-    Returns:
-        (B, H, N, d).
     """
     seed = torch.randint(2**31, (), device=q.device) if drop_probability else None
     k, v, index = k.to(q.dtype), v.to(q.dtype), index.int()
@@ -76,7 +73,7 @@ def _attend(
     sizes = heads, queries, k.size(2), width, source, target
     steps = *strides(q), *strides(k), *strides(v), *_table_strides(table), *strides(mixed)
     tensors = q, k, v, table, *_optional(index, padding, seed), mixed, statistics
-    grid = batch * heads, _blocks(queries, QUERIES[q.dtype])
+    grid = batch * heads, blocks(queries, QUERIES[q.dtype])
     launch(attention_programs.attend, grid, *tensors, drop, *sizes, *steps, **_constants(q, padding, seed, causal))
     return mixed, statistics
 
@@ -96,10 +93,10 @@ def _gradients(
     q, k, v, table, upstream = (dense_rows(tensor) for tensor in (q, k, v, table, upstream))
     (batch, heads, queries, width), keys = q.shape, k.size(2)
     delta = (mixed.float() * upstream).sum(dim=3)
-    blocks = _blocks(queries, QUERIES[q.dtype])
+    number = blocks(queries, QUERIES[q.dtype])
     # Of a table for all queries, each block of queries has a part of the gradient.
     each = table.size(2) > 1
-    parts = table.new_zeros(batch, heads, queries if each else blocks, table.size(3), dtype=torch.float32)
+    parts = table.new_zeros(batch, heads, queries if each else number, table.size(3), dtype=torch.float32)
     pair_step, row_step = parts.stride(1), parts.stride(2)
     steps_of_parts = (pair_step, 0, row_step) if each else (pair_step, row_step, 0)
     to_q, to_k, to_v = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
@@ -108,9 +105,9 @@ def _gradients(
     numbers: tuple[Any, ...] = drop, heads, queries, keys, width, source, target, *steps
     constants, pairs = _constants(q, padding, seed, causal), batch * heads
     query_arguments = *common, to_q, parts, *numbers, *steps_of_parts
-    launch(attention_programs.query_gradient, (pairs, blocks), *query_arguments, **constants)
+    launch(attention_programs.query_gradient, (pairs, number), *query_arguments, **constants)
     key_arguments = *common, to_k, to_v, *numbers
-    launch(attention_programs.key_gradient, (pairs, _blocks(keys, KEYS)), *key_arguments, **constants)
+    launch(attention_programs.key_gradient, (pairs, blocks(keys, KEYS)), *key_arguments, **constants)
     return to_q, to_k, to_v, parts.sum_to_size(table.shape).to(table.dtype)
 
 
@@ -149,7 +146,3 @@ def _table_strides(table: Tensor) -> tuple[int, ...]:
     """Return the strides of (B or 1, H, N or 1, T) but the last, 0 where all share a row."""
     steps = zip(table.shape, strides(table), strict=False)
     return tuple(0 if size == 1 else step for size, step in steps)
-
-
-def _blocks(size: int, block: int) -> int:
-    return -(-size // block)

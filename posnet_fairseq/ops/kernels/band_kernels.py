@@ -14,7 +14,7 @@ from torch import Tensor
 from posnet_fairseq.ops import band
 from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.kernels import band_programs
-from posnet_fairseq.ops.kernels.launching import dense_rows, empty_by_rows, launch, precision, strides
+from posnet_fairseq.ops.kernels.launching import blocks, dense_rows, empty_by_rows, launch, precision, strides
 
 # A window of 64 queries and R = 16 is 4 blocks of 32 tokens, or 3 of 64.
 QUERIES = 64
@@ -37,7 +37,7 @@ def _mix(weights: Tensor, value: Tensor, clip_distance: int, tails: bool, source
     if tails:
         sums = _sums(value, KEYS)
         before, after = _before(sums), _after(sums)
-    grid = batch * heads, _blocks(queries, QUERIES), _blocks(width, _features(width))
+    grid = batch * heads, blocks(queries, QUERIES), blocks(width, _features(width))
     sizes = heads, queries, keys, width, source, target, *strides(value), *strides(mixed)
     _launch(band_programs.mix, grid, weights, value, before, after, mixed, *sizes, R=clip_distance, TAILS=tails)
     return mixed
@@ -61,7 +61,7 @@ def _to_value(
     if tails:  # the tail on the right is that of the queries on the left
         before = _before(_sums(upstream, QUERIES, weights, 0))
         after = _after(_sums(upstream, QUERIES, weights, 2 * clip_distance))
-    grid = batch * heads, _blocks(keys, KEYS), _blocks(width, _features(width))
+    grid = batch * heads, blocks(keys, KEYS), blocks(width, _features(width))
     sizes = heads, queries, keys, width, source, target, *strides(upstream), *strides(to_value)
     tensors = weights, upstream, before, after, to_value
     _launch(band_programs.mix_transposed, grid, *tensors, *sizes, R=clip_distance, TAILS=tails)
@@ -81,13 +81,13 @@ def _to_weights(upstream: Tensor, value: Tensor, clip_distance: int, tails: bool
     """The gradient of the weights, in float32."""
     upstream, value = dense_rows(upstream), dense_rows(value)
     (batch, heads, keys, width), queries = value.shape, upstream.size(2)
-    groups = _blocks(batch, SENTENCES)
+    groups = blocks(batch, SENTENCES)
     parts = upstream.new_zeros(groups, heads, queries, 2 * clip_distance + 1, dtype=torch.float32)
     before = after = parts
     if tails:
         sums = _sums(value, KEYS)
         before, after = _before(sums), _after(sums)
-    grid = groups, heads, _blocks(queries, QUERIES)
+    grid = groups, heads, blocks(queries, QUERIES)
     sizes = batch, heads, queries, keys, width, source, target, *strides(upstream), *strides(value)
     constants = {"R": clip_distance, "TAILS": tails, "SENTENCES": SENTENCES}
     _launch(band_programs.weight_gradient, grid, upstream, value, before, after, parts, *sizes, **constants)
@@ -126,11 +126,11 @@ def _launch(program: Any, grid: tuple[int, ...], *arguments: Any, **constants: A
 def _sums(x: Tensor, block: int, weights: Tensor | None = None, column: int = -1) -> Tensor:
     """Return sums (B, H, blocks, d) of blocks of rows of ``x``, (B, H, N, d), weighted by a column of the weights."""
     batch, heads, rows, width = x.shape
-    blocks, features = _blocks(rows, block), _features(width)
-    sums = x.new_empty(batch, heads, blocks, width, dtype=torch.float32)
+    number, features = blocks(rows, block), _features(width)
+    sums = x.new_empty(batch, heads, number, width, dtype=torch.float32)
     columns = 0 if weights is None else weights.size(2)
     arguments = x, sums if weights is None else weights, sums, heads, rows, width, *strides(x)
-    grid = batch * heads, blocks, _blocks(width, features)
+    grid = batch * heads, number, blocks(width, features)
     constants = {"COLUMN": column, "COLUMNS": columns, "BLOCK": block, "WIDTH": features}
     launch(band_programs.sum_blocks, grid, *arguments, **constants)
     return sums
@@ -149,7 +149,3 @@ def _after(sums: Tensor) -> Tensor:
 def _features(width: int) -> int:
     """Return how many features a program computes: a power of two that products take."""
     return min(64, max(16, 1 << (width - 1).bit_length()))
-
-
-def _blocks(size: int, block: int) -> int:
-    return -(-size // block)

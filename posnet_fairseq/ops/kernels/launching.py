@@ -17,7 +17,7 @@ def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | float, **co
 
     Raises:
         UsageError: it cannot be compiled for this GPU, or not be run there.
-        RuntimeError: there is not enough memory.
+        RuntimeError: there is not enough memory; fairseq takes a smaller batch then.
     """
     first = arguments[0]
     assert isinstance(first, Tensor)
@@ -25,7 +25,7 @@ def launch(program: Any, grid: tuple[int, ...], *arguments: Tensor | float, **co
         with torch.cuda.device_of(first):
             program[grid](*arguments, **constants)
     except (TritonError, RuntimeError, subprocess.CalledProcessError) as error:
-        if "out of memory" in str(error):  # of torch or of Triton; fairseq takes a smaller batch then
+        if "out of memory" in str(error):  # of torch or of Triton
             raise
         where = torch.cuda.get_device_name(first.device) if first.is_cuda else "this processor"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
@@ -55,3 +55,8 @@ def dense_rows(tensor: Tensor) -> Tensor:
 def empty_by_rows(batch: int, heads: int, rows: int, width: int, like: Tensor) -> Tensor:
     """Return an empty tensor (B, H, N, d) in memory as (B, N, H, d), so that heads are merged without a copy."""
     return like.new_empty(batch, rows, heads, width).transpose(1, 2)
+
+
+def blocks(size: int, block: int) -> int:
+    """Return the number of blocks that hold so many rows."""
+    return -(-size // block)
