@@ -152,7 +152,7 @@ def _study(options: argparse.Namespace, report: ProgressReporter) -> None:
 
 
 @command
-@parsed_by(_parser, prints_result=False)
+@parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-plot."""
     options.draw(options, ProgressReporter())

@@ -19,7 +19,8 @@ import torch
 from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
 from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
-from posnet_fairseq.registry import option_fields
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared.errors import DamagedError, UsageError
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
@@ -51,6 +52,10 @@ def read_checkpoint(path: str | Path) -> State:
     """
     state = load_content(path)
     arch = model_arch(state)
+    if isinstance(state, dict) and arch:
+        common = state["cfg"].get("common")
+        plugin = common.get("user_dir") if isinstance(common, dict) else None
+        check_plugin(path, arch, state["cfg"]["model"], plugin)
     if not isinstance(state, dict) or arch not in (*arch_names(), *gpt_arch_names()):
         other = arch or _legacy_name(state, "model", "arch")
         what = f"the model {other:.100}" if other else "no fairseq model"
@@ -71,6 +76,30 @@ def read_checkpoint(path: str | Path) -> State:
         model_options(state)
         recorded_search(state)
     return state
+
+
+def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
+    """Refuse a model whose mixers are those of a plugin that has not been imported.
+
+    Args:
+        path: of the model.
+        arch: its architecture.
+        options: of the model, by name.
+        plugin: the folder or package that registers its mixers, if it has one.
+
+    Raises:
+        UsageError: the plugin is needed.
+    """
+    known, mixers = (*arch_names(), *gpt_arch_names()), mixer_names()
+    missing = [
+        name for name in map(options.get, PLACE_OPTIONS.values()) if isinstance(name, str) and name not in mixers
+    ]
+    name = Path(plugin).name if isinstance(plugin, str) else ""
+    if (missing or arch not in known) and name not in ("", "posnet_fairseq"):
+        raise UsageError(
+            f"{path} is the model {arch:.100} of the plugin {name:.100}. Give its folder, --user-dir {plugin:.200}; in "
+            f"Python, import {name:.100} first."
+        )
 
 
 def load_content(path: str | Path) -> object:

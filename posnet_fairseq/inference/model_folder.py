@@ -29,6 +29,7 @@ from posnet_fairseq.inference.checkpoints import (
     State,
     Weights,
     about,
+    check_plugin,
     is_language_model,
     known_options,
     model_arch,
@@ -38,6 +39,8 @@ from posnet_fairseq.inference.checkpoints import (
 from posnet_fairseq.inference.recorded_search import ENTRY as SEARCH
 from posnet_fairseq.inference.recorded_search import recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
 from posnet_fairseq.shared.records import digest, sealed
@@ -87,6 +90,7 @@ def _read_folder(folder: Path) -> State:
     known = convert(config, _Config, path, _WHAT, _AGAIN)
     arch, options = known.architecture, known.options
     languages = [config.get(name) for name in _LANGUAGES]
+    check_plugin(folder, arch, options, config.get("plugin"))
     if arch not in (*arch_names(), *gpt_arch_names()):
         raise UsageError(f"{path}: there is no architecture {arch!r:.100}. {_AGAIN}")
     task = dict(zip(_LANGUAGES, languages, strict=True)) | {"data": folder}
@@ -176,6 +180,11 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
     options = model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": model_arch(state)}
+    packages = [
+        get_mixer(options[name]).__module__.partition(".")[0] for name in PLACE_OPTIONS.values() if name in options
+    ]
+    if plugins := [package for package in packages if package != "posnet_fairseq"]:
+        config["plugin"] = plugins[0]
     names = ["dict.txt"]
     if not is_language_model(state):
         languages = languages_of(state, data)
