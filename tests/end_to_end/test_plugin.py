@@ -131,8 +131,8 @@ def test_an_installed_plugin_needs_no_option(plugin, tmp_path):
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (
         2,
-        "posnet-mixers: error: the installed plugin mine of posnet cannot be imported: my_plugin.mixers: ModuleNotFoundError: No "
-        "module named 'nothing_such'. Repair or uninstall its package.\n",
+        "posnet-mixers: error: the installed plugin mine of posnet cannot be imported: my_plugin.mixers: "
+        "ModuleNotFoundError: No module named 'nothing_such'. Repair or uninstall its package.\n",
     )
 
 
