@@ -58,22 +58,6 @@ def restore_long_integers() -> None:
         vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
 
-def merge_large_indexes() -> None:
-    """Let ``fairseq-preprocess`` write more than 2 GiB with several workers under numpy 2.
-
-    When fairseq 0.12.3 merges the files of its workers, it computes file offsets from sizes that are 32-bit integers of
-    numpy. numpy 1 promoted them to 64 bits; with numpy 2 they overflow to negative offsets or raise OverflowError.
-    Remove this when fairseq sums Python integers.
-    """
-    from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
-
-    @_replaces(MMapIndexedDatasetBuilder, "merge_file_")
-    def merge_file(merge: Callable, builder: Any, another_file: str) -> None:
-        before = len(builder._sizes)
-        merge(builder, another_file)
-        builder._sizes[before:] = [int(size) for size in builder._sizes[before:]]
-
-
 def check_data_when_it_is_loaded() -> None:
     """Refuse incomplete binarized text when it is loaded.
 
