@@ -17,7 +17,9 @@ from support.commands import ROOT
 from support.corpus import make_corpus
 
 PAGE = (ROOT / "docs" / "mixers-anywhere.md").read_text()
-OWN_MODEL, STEPS, PLUGIN, _ = [code for _, language, code in documents.blocks(PAGE) if language == "python"]
+OWN_MODEL, STEPS, LAYER, MASKS, PLUGIN, _ = [
+    code for _, language, code in documents.blocks(PAGE) if language == "python"
+]
 
 
 def test_a_block_of_ones_own():
@@ -31,6 +33,15 @@ def test_a_block_of_ones_own():
     exec(compile(STEPS, "steps.py", "exec"), names)
     assert names["y"].shape == (2, 10, 64)
     assert names["state"].beam == 3
+    exec(compile(LAYER, "layer.py", "exec"), names)
+    assert names["y"].shape == (2, 10, 64)
+    exec(compile(MASKS, "masks.py", "exec"), names)
+    one = names["build_mixer"]("shaw", embed_dim=64, num_heads=4, max_positions=256).eval()
+    x = torch.randn(1, 7, 64)
+    torch.testing.assert_close(one(x, attn_mask=names["packed"])[:, :3], one(x[:, :3]))
+    other = torch.cat([x[:, :5], torch.randn(1, 2, 64)], dim=1)
+    seen = names["prefix_of_3"]
+    torch.testing.assert_close(one(x, attn_mask=seen)[:, :5], one(other, attn_mask=seen)[:, :5])
 
 
 @pytest.fixture

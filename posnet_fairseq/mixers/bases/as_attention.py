@@ -93,9 +93,8 @@ class MixerAttention(nn.Module):
         if order is not None and padding is not None:
             padding, memory = reorder(padding, order), reorder(memory, order)
             x = x if is_cross else memory
-            pairs = (
-                None if pairs is None else _reorder_pairs(pairs.expand(len(x), self.num_heads, -1, -1), order, is_cross)
-            )
+            if pairs is not None:
+                pairs = _reorder_pairs(pairs.expand(len(x), self.num_heads, -1, -1), order, is_cross)
         arguments: dict[str, Any] = {"length_ratio": self.length_ratio} if is_cross else {}
         found = self.mixer(
             x,

@@ -131,9 +131,9 @@ class TokenMixer(nn.Module):
             query: (B, N, D).
             memory: (B, M, memory_dim) in cross-attention. Default: `query`, as self-attention has it.
             padding_mask: (B, M) bool, True at padding, which follows the real tokens; None if there is none.
-            attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not mixed,
-                for instance tokens of different documents in one packed sequence. A query with no token left gets a
-                mixture of zeros. The future is hidden without it.
+            attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not
+                mixed, such as tokens of different documents in one packed sequence. A query with no pair left mixes
+                zeros. A causal mixer hides the future without it.
             positions: (P, D) vectors of the queries' positions from 0 on, P ≥ N and P > ⌊γ(N - 1)⌋. Default: those that
                 the mixer owns; needed only where it reads positions.
             memory_positions: (P, memory_dim) vectors of the memory's positions, P ≥ M, in cross-attention.
