@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from posnet_eval.api import score
     from posnet_fairseq.api import load
     from posnet_fairseq.generation import load_language_model
+    from posnet_fairseq.mixers.bases.as_attention import as_attention
     from posnet_fairseq.mixers.bases.building import build_mixer, mixer_names
 
 # Public names by the module that defines them. They are imported when they are used: torch takes a second.
 _PUBLIC = {
+    "as_attention": "posnet_fairseq.mixers.bases.as_attention",
     "build_mixer": "posnet_fairseq.mixers.bases.building",
     "mixer_names": "posnet_fairseq.mixers.bases.building",
     "load": "posnet_fairseq.api",
@@ -30,7 +32,7 @@ _PUBLIC = {
     "score": "posnet_eval.api",
 }
 
-__all__ = ["__version__", "build_mixer", "load", "load_language_model", "mixer_names", "score"]
+__all__ = ["__version__", "as_attention", "build_mixer", "load", "load_language_model", "mixer_names", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,19 +1,17 @@
-"""Text in fairseq's binary form. This is the only module of posnet_data_prep that imports fairseq.
+"""Dictionaries and binary sets, byte for byte those of fairseq-preprocess."""
 
-fairseq takes seconds to import, so that is done where it is called: most runs of posnet-prepare do not need it.
-"""
-
-import contextlib
-import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
-from posnet_data_prep.dataset import SETS
-from posnet_fairseq.shared.processes import apart
 from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.shared.stages import RECORD
+from posnet_fairseq.text.binary_format import read_tokens, write
+from posnet_fairseq.text.dictionary import Dictionary
 
-SECONDS_BETWEEN_LOOKS = 0.5
+MULTIPLE = 8  # of the entries of a dictionary: fairseq's --padding-factor
+_LINES = 10_000  # that are encoded at once
 
 
 def binarize(
@@ -21,55 +19,63 @@ def binarize(
     prefixes: Mapping[str, Path],
     languages: Sequence[str],
     joined: bool,
-    workers: int,
     bar: Bar,
     dictionaries: Sequence[Path] = (),
 ) -> None:
-    """Run fairseq-preprocess on ``PREFIX.LANGUAGE`` of each set; without languages, a prefix is a file."""
-    from posnet_fairseq.fairseq_plugin.repairs import merge_large_indexes
+    """Write dictionaries and the sets in ``PREFIX.LANGUAGE``; without languages, a prefix is a file.
 
-    merge_large_indexes()  # before the next imports: with its module fairseq is imported without scikit-learn
-    from fairseq_cli import preprocess  # noqa: F401 (the process of _preprocess has it then, too)
-
+    The bar advances by the tokens that are written.
+    """
     for left in folder.glob("*"):
         if left.name != RECORD:
             left.unlink()
-    arguments = ["--source-lang", languages[0], "--target-lang", languages[1]] if languages else ["--only-source"]
+    endings = [f".{language}" for language in languages] or [""]
+    training = [Path(f"{prefixes['train']}{ending}") for ending in endings] if "train" in prefixes else []
     if dictionaries:
-        source, target = map(str, dictionaries)
-        arguments += ["--srcdict", source, "--tgtdict", target]
+        chosen = [Dictionary.load(path) for path in dictionaries]
     elif joined:
-        arguments += ["--joined-dictionary"]
-    # fairseq processes the first part itself after its workers have ended; with more parts that takes less time.
-    parts = 2 * workers if workers > 1 else 1
-    arguments += ["--destdir", str(folder), "--workers", str(parts)]
-    for name in SETS:
-        given = [str(prefix) for of, prefix in prefixes.items() if of.startswith(name)]
-        arguments += [f"--{name}pref", ",".join(given)] if given else []
-    logging.getLogger("fairseq_cli.preprocess").propagate = False  # it keeps its own preprocess.log
-    apart(_preprocess, arguments, lambda: bar.move_to(_binary_bytes(folder)), SECONDS_BETWEEN_LOOKS)
-    bar.move_to(_binary_bytes(folder))
-    (folder / "preprocess.log").unlink()  # it has dates and paths, which differ each time
+        chosen = [dictionary_of(training)] * len(endings)
+    else:
+        chosen = [dictionary_of([text]) for text in training]
+    pair = f".{'-'.join(languages)}" if languages else ""
+    for ending, dictionary in zip(endings, chosen, strict=True):
+        dictionary.save(folder / f"dict{ending}.txt")
+        for name, prefix in prefixes.items():
+            sentences = _encoded(Path(f"{prefix}{ending}"), dictionary, bar)
+            write(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
+
+
+def dictionary_of(texts: Iterable[Path]) -> Dictionary:
+    """Return the dictionary of the tokens of texts, most frequent first, filled up to a multiple of 8 entries."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        with text.open(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                counts.update(line.split())
+    dictionary = Dictionary()
+    for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if symbol not in dictionary:
+            dictionary.add_symbol(symbol, count)
+    number = 0
+    while len(dictionary) % MULTIPLE:
+        if (symbol := f"madeupword{number:04d}") not in dictionary:
+            dictionary.add_symbol(symbol, 0)
+        number += 1
+    return dictionary
 
 
 def length_ratio(folder: Path, languages: Sequence[str]) -> float:
     """Return γ, the source tokens per target token of the training set: PosNet (Schmidt and Di Gangi, 2023) Eq. 10."""
-    from posnet_fairseq.fairseq_plugin.measured_length_ratio import measure
-
-    source, target = measure(folder, languages[0], languages[1])
-    return float(source / target)
-
-
-def _preprocess(arguments: list[str]) -> None:
-    from fairseq import options
-    from fairseq_cli import preprocess
-
-    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    source, target = (
+        int(read_tokens(folder / f"train.{'-'.join(languages)}.{language}")[1].sum()) for language in languages
+    )
+    return source / target
 
 
-def _binary_bytes(folder: Path) -> int:
-    total = 0
-    for path in folder.glob("*.bin"):
-        with contextlib.suppress(FileNotFoundError):  # fairseq removes the parts that it has merged
-            total += path.stat().st_size
-    return total
+def _encoded(text: Path, dictionary: Dictionary, bar: Bar) -> Iterator[list[list[int]]]:
+    """Yield the ids of the tokens of each line, end symbol included, of many lines at once."""
+    with text.open(encoding="utf-8", newline="\n") as lines:
+        while part := list(islice(lines, _LINES)):
+            sentences = [[*map(dictionary.index, line.split()), dictionary.eos()] for line in part]
+            yield sentences
+            bar.advance(sum(map(len, sentences)))

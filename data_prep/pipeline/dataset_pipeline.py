@@ -115,8 +115,7 @@ class DatasetPipeline:
         self.split = stage("split", self._divide, division, texts, 0.02)
         self.learnt = stage("learn", self._learn, {"subwords": recipe.subwords} | size, (self.split,), 0.001, package)
         self.text = stage("apply", self._apply, after_split, (*texts, self.split, self.learnt), 2.3, package)
-        fairseq = ("ve-fairseq", "fairseq-fixed")
-        self.goal = stage("binarise", self._binarize, dictionaries, (self.text,), 0.4, fairseq)
+        self.goal = stage("binarise", self._binarize, dictionaries, (self.text,), 0.4)
         self.stages: list[FolderStage] = [*read.after, *texts, self.split, self.learnt, self.text, self.goal]
 
     def _paths(self, folder: Path, name: str) -> list[Path]:
@@ -225,9 +224,9 @@ class DatasetPipeline:
         tokens = sum(of_set.get(name, 0) + of_set["lines"] for of_set in counts.values() for name in self.languages)
         ending, languages = ("", self.languages) if len(self.languages) == 2 else (f".{self.languages[0]}", ())
         prefixes = {name: self.text.folder / f"{name}.bpe{ending}" for name in counts}
-        with report.stage("binarize", "bytes", 2 * tokens) as bar:
+        with report.stage("binarize", "tokens", tokens) as bar:
             given = self._like.dictionaries if self._like else ()
-            binarize(folder, prefixes, languages, self._joined, self._processes, bar, given)
+            binarize(folder, prefixes, languages, self._joined, bar, given)
         return {}
 
 

@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @command
-@parsed_by(_parser)
+@parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-analog."""
     parts = parse_parts("--on", options.on)

@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @command
-@parsed_by(_parser)
+@parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-bench."""
     check_stdout()

@@ -113,7 +113,7 @@ def _study(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]:
 
 
 @command
-@parsed_by(_parser, prints_result=False)
+@parsed_by(_parser, prints_result=False, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-plot."""
     report = ProgressReporter()

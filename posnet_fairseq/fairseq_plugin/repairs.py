@@ -57,20 +57,6 @@ def restore_long_integers() -> None:
         vars(numpy)["compat"] = types.SimpleNamespace(long=int)
 
 
-def merge_large_indexes() -> None:
-    """Let ``fairseq-preprocess`` write more than 2 GiB with several workers under numpy 2.
-
-    fairseq 0.12.3 computes file offsets from sizes that are 32-bit integers of numpy, which numpy 1 promoted to 64 bits
-    and numpy 2 lets overflow. Remove this when fairseq sums Python integers.
-    """
-
-    @_replaces(indexed_dataset.MMapIndexedDatasetBuilder, "merge_file_")
-    def merge_file(merge: Callable, builder: Any, another_file: str) -> None:
-        before = len(builder._sizes)
-        merge(builder, another_file)
-        builder._sizes[before:] = [int(size) for size in builder._sizes[before:]]
-
-
 def check_data_when_it_is_loaded() -> None:
     """Refuse incomplete binarized text when it is loaded.
 

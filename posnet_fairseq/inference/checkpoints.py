@@ -18,7 +18,8 @@ import torch
 
 from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
-from posnet_fairseq.registry import option_fields
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.registry import mixer_names, option_fields
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
@@ -47,6 +48,10 @@ def read_checkpoint(path: str | Path) -> State:
     """
     state = load_content(path)
     arch = model_arch(state)
+    if isinstance(state, dict) and arch:
+        common = state["cfg"].get("common")
+        plugin = common.get("user_dir") if isinstance(common, dict) else None
+        check_plugin(path, arch, state["cfg"]["model"], plugin)
     if not isinstance(state, dict) or arch not in (*arch_names(), *gpt_arch_names()):
         what = f"the model {arch:.100}" if arch else "no model of posnet"
         raise UsageError(f"{path} holds {what}; posnet's commands work with the models of posnet only.")
@@ -56,6 +61,18 @@ def read_checkpoint(path: str | Path) -> State:
         model_options(state)
         recorded_search(state)
     return state
+
+
+def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:
+    """Refuse a model whose mixers are of a plugin that was not imported; `plugin` is its folder or name, or None."""
+    known = arch in (*arch_names(), *gpt_arch_names())
+    mixers = [name for name in map(options.get, PLACE_OPTIONS.values()) if isinstance(name, str)]
+    name = Path(plugin).name if isinstance(plugin, str) else ""
+    if name not in ("", "posnet_fairseq") and not (known and set(mixers) <= set(mixer_names())):
+        raise UsageError(
+            f"{path} is the model {arch:.100} of the plugin {name:.100}. Give its folder, --user-dir {plugin:.200}; in "
+            f"Python, import {name:.100} first."
+        )
 
 
 def load_content(path: str | Path) -> object:

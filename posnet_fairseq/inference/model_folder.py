@@ -28,6 +28,8 @@ from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
 from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
+from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
+from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.files import check_file, read_small, replacing, write_lines
 from posnet_fairseq.shared.records import digest, sealed
@@ -85,6 +87,9 @@ def read_model(path: str | Path) -> State:
             f"folder that posnet-export wrote: it has a {CONFIG}."
         )
     entries = read_json(folder / CONFIG, dict[str, Any], _WHAT, _AGAIN, _LARGEST_CONFIG)
+    arch, options = entries.get("architecture"), entries.get("options")
+    if isinstance(arch, str) and isinstance(options, dict):
+        checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
     config = convert(entries, _Config, folder / CONFIG, _WHAT, _AGAIN)
     weights = _read_weights(folder / WEIGHTS, config.options)
     if config.format > 1 or "files" in entries:
@@ -142,6 +147,10 @@ def write_model(folder: Path, state: State, weights: Weights, data: Path) -> Non
     options = checkpoints.model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
+    for name in filter(None, map(options.get, PLACE_OPTIONS.values())):
+        package = get_mixer(name).__module__.partition(".")[0]
+        if package != "posnet_fairseq":
+            config["plugin"] = package
     names = ["dict.txt"]
     if not is_language_model(state):
         languages = languages_of(state, data)

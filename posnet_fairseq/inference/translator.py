@@ -1,8 +1,8 @@
 """Lines of plain text to translations, or beginnings to whole texts, with a search between them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,13 @@ class Translation:
     source_tokens: tuple[str, ...]
     attention: Tensor | None = field(default=None, compare=False)
     alignment: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes that are not None as plain values, which JSON can have."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.attention is not None:
+            values["attention"] = self.attention.tolist()
+        return {name: value for name, value in values.items() if value is not None}
 
 
 # What a blank line is translated to, without the model.

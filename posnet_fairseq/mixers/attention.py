@@ -31,5 +31,7 @@ class Attention(ContentBasedMixer):
             energy = (q * self.scale) @ k.mT
             return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None
+        if context.hidden is not None:
+            return super().mix(query, memory, context)
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None

@@ -36,6 +36,7 @@ class FourierNet(TokenMixer):
 
     places = ("encoder",)
     static = True
+    hides_pairs = False
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:

@@ -39,8 +39,8 @@ class GPSA(ContentBasedMixer):
         offsets = offsets.to(dtype)
         return (square * offsets**2 + linear * offsets).unsqueeze(0)
 
-    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
+    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
         """The mean of both, weighted by the gate; `index` are the offsets."""
-        content = super().weights(q, k, index, padding_mask, future)
-        position = normalized(self.position_energy(index), padding_mask, future)
+        content = super().weights(q, k, index, padding_mask, hidden)
+        position = normalized(self.position_energy(index), padding_mask, hidden)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])

@@ -28,14 +28,19 @@ def normalized(energy: Tensor, padding_mask: Tensor | None = None, hidden: Tenso
     Args:
         energy: (B, H, N, M), or (1, H, N, M) for all sentences.
         padding_mask: (B, M), True at padding; None without padding.
-        hidden: (N, M), True at pairs that are mixed in no sentence, such as the future; or None.
+        hidden: (N, M) or (B, H or 1, N, M), True at pairs that are not mixed, such as the future; or None.
 
     Returns:
-        Weights (B, H, N, M), or (1, H, N, M) if ``energy`` is shared and there is no padding.
+        Weights (B, H, N, M), or (1, H, N, M) if all that is given is shared. Those of a query all whose keys are hidden
+        are zeros if `hidden` is of sentences.
     """
     energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
     if hidden is not None:
         energy = energy.masked_fill(hidden, masked_energy(energy.dtype))
     if padding_mask is not None:
         energy = energy.masked_fill(padding_mask[:, None, None, :], masked_energy(energy.dtype))
-    return energy.softmax(dim=-1)
+    weights = energy.softmax(dim=-1)
+    if hidden is None or hidden.dim() == 2:
+        return weights
+    unseen = hidden if padding_mask is None else hidden | padding_mask[:, None, None, :]
+    return weights.masked_fill(unseen.all(dim=-1, keepdim=True), 0)

@@ -32,10 +32,7 @@ def parsed_by(
         parser = make_parser()
         what = "print the versions of posnet, torch and fairseq, and exit"
         parser.add_argument("--version", action=_Version, help=what)
-        _add_quiet(parser, False)
-        if has_mixers:
-            about = "folder that registers mixers of your own, as for fairseq-train"
-            parser.add_argument("--user-dir", metavar="FOLDER", help=about)
+        _add_common(parser, has_mixers, {"quiet": False, "user_dir": None})
         return parser
 
     def decorate(main: Callable[[argparse.Namespace], None]) -> Callable[[Sequence[str] | None], None]:
@@ -79,15 +76,25 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _add_quiet(parser: argparse.ArgumentParser, default: object) -> None:
-    """Add ``--quiet`` to a parser and to those of its subcommands."""
+def _add_common(parser: argparse.ArgumentParser, has_mixers: bool, defaults: dict[str, object]) -> None:
+    """Add ``--quiet`` and ``--user-dir`` to a parser and to those of its subcommands."""
     parser.add_argument(
-        "--quiet", action="store_true", default=default, help="print results and errors only, no progress or remarks"
+        "--quiet",
+        action="store_true",
+        default=defaults.get("quiet", argparse.SUPPRESS),
+        help="print results and errors only, no progress or remarks",
     )
+    if has_mixers:
+        parser.add_argument(
+            "--user-dir",
+            metavar="FOLDER",
+            default=defaults.get("user_dir", argparse.SUPPRESS),
+            help="folder that registers mixers of your own, as for fairseq-train",
+        )
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for subcommand in action.choices.values():
-                _add_quiet(subcommand, argparse.SUPPRESS)
+                _add_common(subcommand, has_mixers, {})
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import util
 from multiprocessing.queues import SimpleQueue
@@ -50,19 +50,6 @@ def in_order(
         return
     with _pool(function, processes, start, advice) as pool:
         yield from submitted(pool, _work, items, 3 * processes)
-
-
-def apart(function: Callable[[Item], Result], item: Item, look: Callable[[], None], seconds: float) -> Result:
-    """Return function(item), computed by another process; call ``look`` every so many seconds until it is there.
-
-    For functions of other packages that start processes themselves: when all of them get an interrupt, they may wait
-    for each other forever. Here none of them gets it, and all are killed.
-    """
-    with _pool(function, 1, "fork", FEWER_WORKERS) as pool:
-        result = pool.submit(_work, item)
-        while not wait([result], seconds).done:
-            look()
-        return result.result()
 
 
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:

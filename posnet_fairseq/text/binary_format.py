@@ -1,5 +1,8 @@
-"""Binarized data of fairseq-preprocess, read without fairseq: whether it is whole, its tokens and lengths."""
+"""fairseq's memory-mapped binary form of a text, read and written without fairseq."""
 
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ _TYPES = {
     **{8: np.uint16, 9: np.uint32, 10: np.uint64},
 }
 _SETS = {"train": "training", "valid": "validation"}
+_MOST_IN_16_BITS = 65_500  # entries of a dictionary whose ids fairseq writes as 16-bit numbers
 _HEADER = 26  # bytes of the memory-mapped format: name, version, type of numbers, number of sentences
 
 
@@ -63,6 +67,29 @@ def read_tokens(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
         )
     tokens = np.memmap(f"{path}.bin", kind, "r") if sizes.any() else np.zeros(0, kind)
     return tokens, sizes
+
+
+def write(stem: Path, parts: Iterable[Sequence[Sequence[int]]], words: int) -> None:
+    """Write one side of a set, ``STEM.bin`` and ``STEM.idx``, as fairseq-preprocess does.
+
+    Args:
+        stem: path without ending.
+        parts: of the set: token ids of sentences, each with the end symbol.
+        words: entries of the dictionary.
+    """
+    kind = np.dtype(np.uint16 if words < _MOST_IN_16_BITS else np.uint32)
+    sizes = [np.zeros(0, np.int32)]
+    with Path(f"{stem}.bin").open("wb") as data:
+        for sentences in parts:
+            sizes.append(np.fromiter(map(len, sentences), np.int32, len(sentences)))
+            np.fromiter(chain.from_iterable(sentences), kind, int(sizes[-1].sum())).tofile(data)
+    lengths = np.concatenate(sizes)
+    ends = kind.itemsize * np.cumsum(lengths, dtype=np.int64)
+    code = next(code for code, of_code in _TYPES.items() if of_code == kind)
+    with Path(f"{stem}.idx").open("wb") as index:
+        index.write(_MAPPED + struct.pack("<QBQ", 1, code, len(lengths)))
+        lengths.tofile(index)
+        (ends - kind.itemsize * lengths.astype(np.int64)).tofile(index)
 
 
 def binarized_set(folder: Path, split: str, languages: tuple[str | None, str | None]) -> Path:

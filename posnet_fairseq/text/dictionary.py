@@ -4,13 +4,14 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
-
-import torch
+from typing import TYPE_CHECKING, Self
 
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain_damaged_dictionary
 from posnet_fairseq.shared.files import read_small, write_lines
+
+if TYPE_CHECKING:
+    import torch  # in a second: preparing data makes dictionaries, too
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # the ids 0 to 3, as fairseq numbers them
 _BOS, _PAD, _EOS, _UNK = range(len(SPECIAL))
@@ -108,13 +109,15 @@ class Dictionary:
         """Return the id of ``<unk>``."""
         return _UNK
 
-    def encode_line(self, line: str) -> torch.Tensor:
+    def encode_line(self, line: str) -> "torch.Tensor":
         """Return (M,) ids of the tokens of a line, which spaces separate, and of ``</s>`` at the end."""
+        import torch
+
         return torch.tensor([*map(self.index, line.split()), _EOS])
 
-    def string(self, tokens: Iterable[int] | torch.Tensor) -> str:
+    def string(self, tokens: "Iterable[int] | torch.Tensor") -> str:
         """Return symbols of (N,) token ids between spaces, without ``<s>``, ``<pad>`` and ``</s>``."""
-        indices = tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
+        indices = tokens.tolist() if hasattr(tokens, "tolist") else tokens
         return " ".join(self[index] for index in indices if index not in (_BOS, _PAD, _EOS))
 
 
@@ -137,6 +140,6 @@ class Vocabulary:
         """The dictionaries of source and target."""
         return self.source_dictionary, self.target_dictionary
 
-    def encode(self, tokens: str) -> torch.Tensor:
+    def encode(self, tokens: str) -> "torch.Tensor":
         """Return (M,) ids of tokens of the source language, which spaces separate, and of the end symbol."""
         return self.source_dictionary.encode_line(tokens)

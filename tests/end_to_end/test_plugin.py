@@ -17,7 +17,9 @@ from support.commands import ROOT
 from support.corpus import make_corpus
 
 PAGE = (ROOT / "docs" / "mixers-anywhere.md").read_text()
-OWN_MODEL, STEPS, PLUGIN, CHECK = [code for _, language, code in documents.blocks(PAGE) if language == "python"]
+OWN_MODEL, STEPS, LAYER, MASKS, PLUGIN, _ = [
+    code for _, language, code in documents.blocks(PAGE) if language == "python"
+]
 
 
 def test_a_block_of_ones_own():
@@ -31,6 +33,15 @@ def test_a_block_of_ones_own():
     exec(compile(STEPS, "steps.py", "exec"), names)
     assert names["y"].shape == (2, 10, 64)
     assert names["state"].beam == 3
+    exec(compile(LAYER, "layer.py", "exec"), names)
+    assert names["y"].shape == (2, 10, 64)
+    exec(compile(MASKS, "masks.py", "exec"), names)
+    one = names["build_mixer"]("shaw", embed_dim=64, num_heads=4, max_positions=256).eval()
+    x = torch.randn(1, 7, 64)
+    torch.testing.assert_close(one(x, attn_mask=names["packed"])[:, :3], one(x[:, :3]))
+    other = torch.cat([x[:, :5], torch.randn(1, 2, 64)], dim=1)
+    seen = names["prefix_of_3"]
+    torch.testing.assert_close(one(x, attn_mask=seen)[:, :5], one(other, attn_mask=seen)[:, :5])
 
 
 @pytest.fixture
@@ -41,31 +52,19 @@ def plugin(tmp_path):
 
 
 @pytest.mark.thorough  # 15 s; quick: the laws hold for such mixers
-def test_a_plugin_trains_and_translates_with_a_mixer_of_its_own(plugin, data, tmp_path):
+def test_a_plugin_trains_and_translates_with_mixers_of_its_own(plugin, data, tmp_path):
     def run(command, *arguments):
         argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments), "--user-dir", str(plugin)]
         done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
-    run("train", *commands.train_arguments(data, tmp_path / "run", "--max-update", 3, arch="cosine_tiny"))
+    run("train", *commands.train_arguments(data, tmp_path / "run", "--max-update", 3, arch="decay_tiny"))
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
     state = torch.load(checkpoint, weights_only=True)
-    assert state["cfg"]["model"]["encoder_self_mixer"] == "cosine"
-    output = run(
-        "generate",
-        data,
-        "--path",
-        checkpoint,
-        "--cpu",
-        "--beam",
-        2,
-        "--max-len-b",
-        7,
-        "--no-progress-bar",
-        "--required-batch-size-multiple",
-        1,
-    )
+    assert state["cfg"]["model"]["encoder_self_mixer"] == "decay"
+    search = "--cpu --beam 2 --max-len-b 7 --no-progress-bar --required-batch-size-multiple 1".split()
+    output = run("generate", data, "--path", checkpoint, *search)
     assert len([line for line in output.split("\n") if line.startswith("D-")]) == 61
 
 
@@ -92,27 +91,60 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
 
     own = ("--user-dir", "my_plugin")
     where = ("--data", data, "--runs", "runs", *SMALL, f"--options={NARROW}", *own)
-    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,cosine", *where)
-    assert [line.split()[1] for line in output.splitlines() if line.startswith("cosine ")] == ["none"]  # its gate
-    run = tmp_path / "runs/data/cosine_tiny_s1"
-    assert "cosine_tiny_s1: train is done" in posnet("posnet-run", "corpus", "--mixer", "cosine", *where)
-    words = ("--data", data, "--input", f"{data}/test.xx", "--cpu")
-    alone = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "alone.yy", *own)
-    both = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "both.yy", "--processes", "2", *own)
-    assert "61 sentences" in alone
-    assert "61 sentences" in both
-    assert (tmp_path / "alone.yy").read_text() == (tmp_path / "both.yy").read_text()
-    posnet("posnet-export", run / "averaged.pt", "--data", data, "--out", "folder", *own)
-    from_folder = ("--input", f"{data}/test.xx", "--output", "folder.yy", "--cpu")
-    posnet("posnet-translate", "folder", *from_folder, *own)
-    assert (tmp_path / "alone.yy").read_text() == (tmp_path / "folder.yy").read_text()
-    refused = posnet("posnet-translate", run / "averaged.pt", *words, "--output", "no.yy", code=2)
-    assert "cosine" in refused
-    assert "cosine" in posnet("posnet-mixers", *own)
+    output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,rposnet,shaw,alibi,decay", *where)
+    gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("alibi ", "decay "))]
+    assert gates == [["alibi", "none"], ["decay", "gelu"]]
+    assert "alibi_tiny_s1: train is done" in posnet("posnet-run", "corpus", "--mixer", "alibi", *where)
+
+    trained = tmp_path / "runs/data/decay_tiny_s1/averaged.pt"
+    posnet("posnet-precompute", trained, "--out", "stored.pt", *own)
+    words = ("--input", f"{data}/test.xx", "--cpu")
+
+    def translated(model, *arguments):
+        out = tmp_path / "out.yy"
+        out.unlink(missing_ok=True)
+        assert "61 sentences" in posnet("posnet-translate", model, *words, "--output", out, *arguments, *own)
+        return out.read_text()
+
+    expected = translated(trained, "--data", data)
+    assert translated(trained, "--data", data, "--processes", "2") == expected
+    assert translated("stored.pt", "--data", data) == expected
+    posnet("posnet-export", trained, "--data", data, "--out", "folder", *own)
+    assert translated("folder") == expected
+    assert translated("folder", "--dtype", "int8") == translated(trained, "--data", data, "--dtype", "int8")
+    posnet("posnet-plot", "weights", "folder", "--out", "figures", *own)
+    assert (tmp_path / "figures/weights.html").exists()
+    assert "decay" in posnet("posnet-mixers", *own)
+    for model in (trained, "folder"):
+        refused = posnet("posnet-translate", model, *words, "--output", "no.yy", code=2)
+        assert f"{model} is the model decay_tiny of the plugin my_plugin. Give its folder, --user-dir " in refused
     tuned = ("--lrs", "1e-3", "--dropouts", "0", "--clip-distances", "8")
     narrow = NARROW.removesuffix(" --dropout 0")
-    posnet("posnet-run", "tune", "--mixers", "cosine", *where, *tuned, f"--options={narrow}")
-    assert (tmp_path / "runs/data/tune_cosine_tiny/tuned.txt").read_text() == "cosine cosine --lr 1e-3 --dropout 0\n"
+    posnet("posnet-run", "tune", "--mixers", "alibi", *where, *tuned, f"--options={narrow}")
+    assert (tmp_path / "runs/data/tune_alibi_tiny/tuned.txt").read_text() == "alibi alibi --lr 1e-3 --dropout 0\n"
+
+
+def test_an_installed_plugin_needs_no_option(plugin, tmp_path):
+    """Its entry point names the module that registers mixers; a broken one is named."""
+    module = plugin / "mixers.py"
+    module.write_text(PLUGIN.replace("import posnet_fairseq.models", ""))
+    (plugin / "__init__.py").write_text("")
+    about = tmp_path / "my_plugin-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[posnet.plugins]\nmine = my_plugin.mixers\n")
+    argv = [sys.executable, "-m", "posnet_fairseq", "mixers", "decay"]
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ALiBi without queries and keys" in done.stdout
+    module.write_text("import nothing_such")
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "posnet-mixers: error: the installed plugin mine of posnet cannot be imported: my_plugin.mixers: "
+        "ModuleNotFoundError: No module named 'nothing_such'. Repair or uninstall its package.\n",
+    )
 
 
 def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):
@@ -120,11 +152,11 @@ def test_the_laws_hold_for_it_and_find_what_breaks_them(plugin, monkeypatch):
     monkeypatch.syspath_prepend(plugin.parent)
     monkeypatch.delitem(sys.modules, "my_plugin", raising=False)
     importlib.import_module("my_plugin")
-    check_mixer("cosine")
-    cosine = registry.get_mixer("cosine")
-    monkeypatch.setattr(cosine, "causal", False)
-    with pytest.raises(AssertionError, match="cosine, decoder, gate none: "):
-        check_mixer("cosine")
+    for name in "alibi", "decay":
+        check_mixer(name)
+    monkeypatch.setattr(registry.get_mixer("alibi"), "causal", False)
+    with pytest.raises(AssertionError, match="alibi, decoder, gate none: "):
+        check_mixer("alibi")
 
 
 @pytest.mark.parametrize("name", ["rposnet", "gaussiannet", "shaw", "fouriernet", "translution"])

@@ -1,5 +1,7 @@
 """Arguments that would give wrong numbers are refused."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -56,6 +58,22 @@ def check_call(
         _check_length("memory tokens", memory, padding_mask, max_memory)
     else:
         _check_length("tokens", query, padding_mask, settings.max_positions)
+
+
+def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -> Tensor:
+    """Return an ``attn_mask`` as (B or 1, H or 1, N, M).
+
+    Raises:
+        UsageError: it has another shape or type, or the mixer cannot leave out pairs.
+    """
+    if not mixer.hides_pairs:
+        raise UsageError(f"attn_mask: {mixer.name} mixes all tokens of a sentence. Leave it out.")
+    pairs, batch = (query.size(1), memory.size(1)), query.size(0)
+    shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
+    if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
+        given = f"{tuple(attn_mask.shape)} of {str(attn_mask.dtype).removeprefix('torch.')}"
+        raise UsageError(f"attn_mask {given}: give bool, True at pairs that are not mixed, {pairs} or {shapes[3]}.")
+    return attn_mask.unsqueeze(-3) if attn_mask.dim() < 4 else attn_mask
 
 
 def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: int | None) -> None:

@@ -75,9 +75,12 @@ class ContentBasedMixer(TokenMixer):
         """
         return None
 
-    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, future: Tensor | None) -> Tensor:
-        """Return α, (B, H, N, M), in float32 at least. `future` is True where a key lies after its query, or None."""
-        return normalized(self.energy(q, k, index), padding_mask, future)
+    def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
+        """Return α, (B, H, N, M), in float32 at least.
+
+        `hidden`, (N, M) or (B, H or 1, N, M), is True at pairs that are not mixed; or None.
+        """
+        return normalized(self.energy(q, k, index), padding_mask, hidden)
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Return Σ_m α_nm v_m, (B, H, N, d)."""
@@ -92,7 +95,8 @@ class ContentBasedMixer(TokenMixer):
         q = self.project_queries(query, context) * self.scale
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
-        if context.state is None and not context.need_weights and kernels.are_used(q):
+        plain = context.state is None and context.hidden is None and not context.need_weights
+        if plain and kernels.are_used(q):
             mixed = self._mix_by_kernels(q, k, v, context)
             if mixed is not None:
                 return mixed, None
@@ -105,19 +109,21 @@ class ContentBasedMixer(TokenMixer):
         # The probability of this call also holds where weights are made again in the backward pass.
         drop = functools.partial(dropout, p=self.drop_probability)
 
-        def weigh(q: Tensor, k: Any, padding_mask: Tensor | None) -> Tensor:
-            return self.weights(q, k, index, padding_mask, future).to(v.dtype)
+        def weigh(q: Tensor, k: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
+            unseen = future if hidden is None else hidden if future is None else hidden | future
+            return self.weights(q, k, index, padding_mask, unseen).to(v.dtype)
 
-        def attend(q: Tensor, k: Any, v: Tensor, padding_mask: Tensor | None) -> Tensor:
-            return self.mix_values(drop(weigh(q, k, padding_mask)), v, index)
+        def attend(q: Tensor, k: Any, v: Tensor, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
+            return self.mix_values(drop(weigh(q, k, padding_mask, hidden)), v, index)
 
+        hidden = None if context.hidden is None else context.hidden.expand(len(q), -1, -1, -1)
         if context.need_weights:
-            weights = weigh(q, k, context.padding_mask)
+            weights = weigh(q, k, context.padding_mask, hidden)
             return self.mix_values(drop(weights), v, index), weights
         energies = self.num_heads * q.size(2) * keys
         counted = max(1, energies // self.part_size(len(q) * energies))
         recompute = self.should_recompute(keys)
-        return in_chunks(attend, (q, k, v, context.padding_mask), counted, recompute, module=self), None
+        return in_chunks(attend, (q, k, v, context.padding_mask, hidden), counted, recompute, module=self), None
 
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
         from posnet_fairseq.ops.kernels import attention_kernels  # imports triton

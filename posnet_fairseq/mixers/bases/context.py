@@ -33,6 +33,7 @@ class MixingContext:
     positions: Tensor | None = None
     memory_positions: Tensor | None = None
     padding_mask: Tensor | None = None
+    hidden: Tensor | None = None
     length_ratio: tuple[int, int] = (1, 1)
     need_weights: bool = False
     state: DecodingState | None = None

@@ -65,7 +65,7 @@ class PositionBasedMixer(TokenMixer):
         if context.state is not None:
             return self.mix_step(query, memory, context)
         value = self.value(memory, context)
-        if context.need_weights or (self.drop_probability and not self.shared_dropout):
+        if context.need_weights or context.hidden is not None or (self.drop_probability and not self.shared_dropout):
             return self.mix_each(query, value, context)
         return self._mix_shared(query, value, context)
 
@@ -118,11 +118,12 @@ class PositionBasedMixer(TokenMixer):
             energy = self._energies(query.size(1), value.size(2), context)
         energies = energy[None]
 
-        def weigh(padding_mask: Tensor | None) -> Tensor:
+        def weigh(padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
             if self.softmax:
-                weights = normalized(energies, padding_mask).to(value.dtype)
+                weights = normalized(energies, padding_mask, hidden).to(value.dtype)
             else:
                 weights = without_padding(energies.to(value.dtype), padding_mask)
+                weights = weights if hidden is None else weights.masked_fill(hidden, 0)
             return weights if change is None else change(weights, padding_mask)
 
         # The probability of this call also holds where weights are made again in the backward pass.
@@ -130,14 +131,15 @@ class PositionBasedMixer(TokenMixer):
         # Hypotheses share weights until some are dropped: for each hypothesis others.
         queries = query.size(1) if self.drop_probability else -1
 
-        def attend(value: Tensor, padding_mask: Tensor | None) -> Tensor:
-            return drop(weigh(padding_mask).expand(value.size(0), -1, queries, -1)) @ value
+        def attend(value: Tensor, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
+            return drop(weigh(padding_mask, hidden).expand(value.size(0), -1, queries, -1)) @ value
 
         padding_mask = context.padding_mask
+        hidden = None if context.hidden is None else context.hidden.expand(len(value), -1, -1, -1)
         if context.need_weights:
-            return attend(value, padding_mask), weigh(padding_mask)
+            return attend(value, padding_mask, hidden), weigh(padding_mask, hidden)
         recompute = self.should_recompute(energies.size(3))
-        return in_chunks(attend, (value, padding_mask), energies[0].numel(), recompute), None
+        return in_chunks(attend, (value, padding_mask, hidden), energies[0].numel(), recompute), None
 
     def memory_positions(self, context: MixingContext) -> Tensor | None:
         """Return (P, D) vectors of the memory's positions, or None."""

@@ -5,7 +5,13 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases.call_checks import check_call, check_length_ratio, check_state, check_step
+from posnet_fairseq.mixers.bases.call_checks import (
+    check_call,
+    check_length_ratio,
+    check_state,
+    check_step,
+    hidden_pairs,
+)
 from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.energies import enough
@@ -36,6 +42,7 @@ class TokenMixer(nn.Module):
         reads_memory_positions: whether it reads vectors of the memory's positions in cross-attention.
         reads_length_ratio: whether cross-attention depends on γ.
         static: whether the mixing weights depend on positions only, not on tokens.
+        hides_pairs: whether :meth:`forward` takes an ``attn_mask``.
         arch_options: options that architectures of every size set, and to what, where it is not the default.
         operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
             options, as a sum of products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``;
@@ -53,6 +60,7 @@ class TokenMixer(nn.Module):
     reads_memory_positions: ClassVar[bool] = False
     reads_length_ratio: ClassVar[bool] = False
     static: ClassVar[bool] = False
+    hides_pairs: ClassVar[bool] = True
     arch_options: ClassVar[dict[str, Any]] = {}
     operations_formula: ClassVar[str | None] = None
     stored_operations_formula: ClassVar[str | None] = None
@@ -106,6 +114,7 @@ class TokenMixer(nn.Module):
         memory: Tensor | None = None,
         *,
         padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
         positions: Tensor | None = None,
         memory_positions: Tensor | None = None,
         length_ratio: tuple[int, int] = (1, 1),
@@ -117,6 +126,9 @@ class TokenMixer(nn.Module):
             query: (B, N, D).
             memory: (B, M, memory_dim) in cross-attention. Default: `query`, as self-attention has it.
             padding_mask: (B, M) bool, True at padding, which follows the real tokens; None if there is none.
+            attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not
+                mixed, such as tokens of different documents in one packed sequence. A query with no pair left mixes
+                zeros. A causal mixer hides the future without it.
             positions: (P, D) vectors of the queries' positions from 0 on, P ≥ N and P > ⌊γ(N - 1)⌋. Default: those that
                 the mixer owns; needed only where it reads positions.
             memory_positions: (P, memory_dim) vectors of the memory's positions, P ≥ M, in cross-attention.
@@ -136,12 +148,13 @@ class TokenMixer(nn.Module):
                 raise UsageError("memory is missing: a mixer for cross-attention needs the tokens that it mixes.")
             memory = query
         check_call(self.settings, self.max_memory(), query, memory, padding_mask)
+        hidden = None if attn_mask is None else hidden_pairs(self, attn_mask, query, memory)
         check_length_ratio(self.place, length_ratio)
         positions = self._positions(positions, query.size(1), query.size(1), length_ratio)
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         context = MixingContext(
-            positions, memory_positions, padding_mask, length_ratio, need_weights, device=query.device
+            positions, memory_positions, padding_mask, hidden, length_ratio, need_weights, device=query.device
         )
         mixed, weights = self.mix_and_project(query, memory, context)
         return (mixed, weights) if need_weights else mixed
@@ -200,7 +213,7 @@ class TokenMixer(nn.Module):
         rows = rows or table_rows(state.position, self.max_positions)
         positions = self._positions(positions, state.position + 1, rows, state.length_ratio)
         memory = query if state.sentences is None else state.memory
-        given = positions, state.memory_positions, state.padding_mask, state.length_ratio, need_weights
+        given = positions, state.memory_positions, state.padding_mask, None, state.length_ratio, need_weights
         context = MixingContext(*given, state, rows, query.device)
         mix = self._mix_hypotheses if state.beam > 1 else self.mix_and_project
         mixed, weights = mix(query, memory, context)
