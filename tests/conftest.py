@@ -9,6 +9,8 @@ import torch
 import posnet_fairseq.models  # noqa: F401  (registers the plugin)
 from support.building import Case, usual_gate
 
+# Commands of hostile use that take seconds: in a process of their own, or drawing every head.
+SLOW_ROWS = ("fairseq-", "posnet-plot weights")
 # Files that take minutes without a slow test.
 LONG = ("test_first_hour", "test_documented_commands", "test_gpu_check", "test_simulated", "test_runs")
 
@@ -17,12 +19,15 @@ LONG = ("test_first_hour", "test_documented_commands", "test_gpu_check", "test_s
 def pytest_collection_modifyitems(items):
     """Mark what is thorough by its parameters, and put files that take minutes first, so that no worker ends with one.
 
-    Of a mixer's cases those with its usual gate and options are quick; of tests with ``quick_cases(n)`` the first n.
+    Of a mixer's cases those with its usual gate and options are quick; of tests with ``quick_cases(n)`` the first n; of
+    rows of hostile use those of fast commands.
     """
     seen = Counter()
     for item in items:
-        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        case, command = params.get("case"), getattr(params.get("row"), "command", "")
         unusual = isinstance(case, Case) and (case.options or case.gate != usual_gate(case))
+        unusual = unusual or command.startswith(SLOW_ROWS)
         marker = item.get_closest_marker("quick_cases")
         seen[item.path, item.originalname] += marker is not None
         if unusual or (marker and seen[item.path, item.originalname] > marker.args[0]):

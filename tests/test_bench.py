@@ -20,6 +20,7 @@ def test_interleaved_runs_forwards_and_backwards_and_leaves_the_warm_up_out():
     assert seconds == {"a": [1, 1], "b": [1, 1]}
 
 
+@pytest.mark.thorough  # 3 s
 def test_every_mixer_is_measured():
     results = models.run(mixer_names(), sentences=2, length=3, beam=2, rounds=1, words=50)
     assert len(results) == 1 + len(mixer_names())

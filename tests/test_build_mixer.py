@@ -48,6 +48,7 @@ def test_it_learns_in_a_plain_training_loop(name, place):
     assert losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.thorough  # 6 s and more
 def test_compiled_without_a_break_with_padding():
     """All mixers: test_compiled_layers."""
     mixer, (x, memory, mask) = build("rposnet", "encoder").eval(), batch("encoder")

@@ -76,6 +76,7 @@ def test_steps_have_graphs_for_all_positions(graphs, path):
     assert len(graphs) == before < steps / 2
 
 
+@pytest.mark.thorough  # 8 s
 def test_the_command_compiles(graphs, path, tmp_path, capsys):
     source, output = tmp_path / "in", tmp_path / "out"
     source.write_text("".join(f"{line}\n" for line in LINES))

@@ -120,6 +120,7 @@ def test_options_are_shown_with_defaults_and_equation(name, capsys):
     assert f"--gate none | gelu | glu   default: {get_mixer(name).default_gate}" in shown
 
 
+@pytest.mark.thorough  # 3 s
 def test_memory_of_a_training_step(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shape = {"words": 500, "length": 10, "precision": "fp16"}

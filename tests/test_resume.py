@@ -175,6 +175,7 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
     assert "done before" in run("--resume")
 
 
+@pytest.mark.thorough  # 2 s
 def test_other_processes_pack_weights_as_this_one(model):
     load = LoadOptions(pretokenized=True)
     work = translating._SearchElsewhere([str(model)], load, (SearchSettings(beam=1), 1, False), 2, 1234.5)

@@ -54,6 +54,7 @@ print(mebibytes() - first)
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 @pytest.mark.parametrize("kind", ["training", "packed"])
+@pytest.mark.thorough  # 3 s each
 def test_products_of_ever_other_sizes_take_no_more_memory(kind):
     """oneDNN would keep code for each size: 320 MiB and more."""
     assert int(run(PRODUCTS, kind)[0]) < 160

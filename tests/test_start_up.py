@@ -47,6 +47,7 @@ def test_options_are_read_before_anything_slow_is_imported(name, argument):
     assert not SLOW & {module.partition(".")[0] for module in imported}
 
 
+@pytest.mark.thorough  # 4 s
 def test_fairseq_is_imported_without_what_posnet_never_uses():
     imported, found, scores = run(
         "import json, sys\n"

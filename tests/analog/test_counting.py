@@ -103,6 +103,7 @@ def test_energy_is_only_what_is_given():
     assert found.joules({"adc": 2e-12, "digital": 1e-12}) == pytest.approx(2.001e-8)
 
 
+@pytest.mark.thorough  # 4 s
 def test_table_and_json(capsys):
     mixers.main("rposnet --crossbars --size tiny --tile-size 64 --joules adc=1e-12".split())
     assert "joules" in capsys.readouterr().out

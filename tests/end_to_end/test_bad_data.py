@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
 from fairseq import options
 from fairseq_cli import preprocess
 
 from support.commands import fairseq_fails, train_arguments
+
+pytestmark = pytest.mark.thorough  # 8 s
 
 
 def test_sides_of_unequal_length(tmp_path):

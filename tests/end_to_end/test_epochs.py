@@ -116,6 +116,7 @@ def test_resuming_a_language_model_changes_nothing(monkeypatch, data, tmp_path):
     assert_same_weights(tmp_path / "whole/checkpoint_last.pt", tmp_path / "cut/checkpoint_last.pt", rtol=0, atol=0)
 
 
+@pytest.mark.thorough  # 2 s
 def test_a_checkpoint_at_the_end_of_an_epoch_begins_the_next(monkeypatch, data, tmp_path):
     """Whichever file it is resumed from."""
     train(monkeypatch, data, tmp_path, 8, *FOUR, *SAVING, "4")

@@ -39,6 +39,7 @@ def train(monkeypatch, data, run, mixer, updates, *more):
 
 
 @pytest.mark.parametrize("mixer", ["attention", "alpha_translution", "translution"])
+@pytest.mark.quick_cases(1)
 def test_text_to_perplexity(monkeypatch, caplog, data, tmp_path, mixer):
     train(monkeypatch, data, tmp_path, mixer, 100)
     checkpoint = tmp_path / "checkpoint_last.pt"
@@ -59,6 +60,7 @@ def test_training_resumes_to_the_same_weights(monkeypatch, data, tmp_path):
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
+@pytest.mark.thorough  # 4 s; quick: test_posnet_generate_continues_texts
 def test_continues_a_text(monkeypatch, capsys, data, tmp_path):
     """fairseq-interactive decodes step by step."""
     train(monkeypatch, data, tmp_path, "translution", 100)

@@ -122,6 +122,7 @@ def refused_after_showing(capsys, *arguments):
     return capsys.readouterr().err
 
 
+@pytest.mark.thorough  # 4 s: two processes
 def test_two_runs_into_one_folder(data):
     """Both end well, and leave one whole report."""
     code = "import sys; from posnet_eval.score import main; main(sys.argv[1:])"

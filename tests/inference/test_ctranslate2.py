@@ -26,6 +26,7 @@ def words(tokens):
     [{}, {"position_embedding": "learned"}, {"activation_fn": "gelu", "share_all_embeddings": False}],
     ids=["as they are", "learned positions", "GELU, two embeddings"],
 )
+@pytest.mark.quick_cases(1)
 def test_translations_are_those_of_posnets_search(tmp_path, options):
     model, _ = trained_model("attention", 300, **options)
     folder = tmp_path / "a folder"

@@ -89,6 +89,7 @@ def test_a_length_ratio_that_is_none(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model"])
+@pytest.mark.quick_cases(1)
 def test_translating_loads_torch_and_nothing_else_that_is_large(tmp_path, name):
     from posnet_fairseq.cli import export
 

@@ -89,6 +89,7 @@ def rows_of_steps(monkeypatch, model):
     return rows
 
 
+@pytest.mark.thorough  # 6 s
 def test_finished_sentences_leave_the_batch(monkeypatch):
     model = trained("rposnet")
     rows = rows_of_steps(monkeypatch, model)

@@ -74,6 +74,7 @@ def test_processes_find_the_same(translated):
     assert translated(*options, "--processes", "2") == translated(*options)
 
 
+@pytest.mark.thorough  # 2 s
 def test_only_the_processes_that_translate_need_a_device_for_the_precision(translated, tmp_path, monkeypatch):
     """As with two GPUs, and nothing to translate: CPUs do not compile models in bf16."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -153,6 +153,7 @@ def _saving_and_loading(model):
         ("decoder", _with_one_position_less, laws.steps_equal_the_full_pass),
     ],
 )
+@pytest.mark.quick_cases(6)
 def test_law_fails(monkeypatch, place, breakage, law):
     law(build_case(Case("rposnet", place, "gelu")))
     breakage(monkeypatch)

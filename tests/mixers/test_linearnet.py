@@ -14,6 +14,7 @@ def test_equals_formula(place):
 
 
 @every_place
+@pytest.mark.quick_cases(1)
 def test_gradcheck(place):
     reference.assert_gradcheck(build_mixer("linearnet", place, "gelu", embed_dim=4))
 

@@ -70,6 +70,7 @@ def test_weights_of_a_sentence(capsys, tmp_path):
     )
 
 
+@pytest.mark.thorough  # 3 s
 def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path):
     model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
     for path in model.parent.glob("dict.*"):
@@ -82,6 +83,7 @@ def test_static_weights_need_no_sentence_and_no_data(capsys, tmp_path):
     assert set(encoder["shown"]) == {"mixing weights α", "energies before the softmax"}, "gates need tokens"
 
 
+@pytest.mark.thorough  # 3 s; quick: test_weights_of_a_sentence
 def test_gates_of_a_sentence(capsys, tmp_path):
     model = checkpoint(tmp_path / "model" / "model.pt", "rposnet", **SMALL)
     plot(capsys, "gates", model, "--sentence", "w3 w4", "--pretokenized", "--out", tmp_path / "f")
@@ -254,6 +256,7 @@ def test_figures_of_columns(fact, number):
     assert comparison._number(fact) == number
 
 
+@pytest.mark.thorough  # 3 s
 def test_long_chinese_sentences_and_many_heads(tmp_path):
     """100 tokens: axes name every tenth position instead of printing names over each other."""
     tokens = [f"第{index}$个" for index in range(100)]

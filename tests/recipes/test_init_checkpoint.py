@@ -15,7 +15,10 @@ from support import commands
 from support.corpus import make_corpus
 
 # As loading on the meta device is: it tells that names and shapes fit.
-pytestmark = pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter"),
+    pytest.mark.thorough,  # 20 s: trains a model
+]
 
 SIZES = (
     "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-ffn-embed-dim 32 "
@@ -65,7 +68,6 @@ def check(folder, path, *more, data="special", arch="rposnet_tiny"):
     before_training.check_beginning(path, model, cfg)
 
 
-@pytest.mark.thorough  # 15 s: a training, after that of the fixture
 def test_fine_tuning_begins_with_the_weights(world):
     """With a learning rate of nearly nothing, it ends with them as well."""
     averaged = model_of(world)

@@ -211,6 +211,7 @@ def test_folders_of_runs_and_data_can_be_moved(world, one):
     assert output.count(" is done") == 5
 
 
+@pytest.mark.thorough  # 8 s
 def test_two_test_sets_are_translated_and_scored_separately(world, one):
     data, run = world / "two tests", world / "two" / "two tests" / one.name
     shutil.copytree(world / "tiny corpus", data)
@@ -236,6 +237,7 @@ def test_two_test_sets_are_translated_and_scored_separately(world, one):
     assert [test_set["size"] for test_set in json.loads(report.read_text())["test_sets"]] == [61, 20]
 
 
+@pytest.mark.thorough  # 2 s
 def test_other_data_is_refused(world, one):
     shutil.copytree(world / "tiny corpus", world / "other" / "tiny corpus")
     path = world / "other" / "tiny corpus" / "dataset.json"
@@ -384,6 +386,7 @@ def test_comparison(world, one):
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough  # 20 s: a training, twice
 def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world):
     """With so small a learning rate no perplexity after update 2 is better: those at 3 (an epoch's end), 4 and 6."""
     still = {"lr": "1e-9", "patience": 3}
