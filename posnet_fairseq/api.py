@@ -116,6 +116,7 @@ def load(
     sentencepiece_model: str | Path | None = None,
     shortlist: str | Path | None = None,
     compile: bool = False,
+    onnx: bool = False,
 ) -> TranslationModel:
     """Load a trained translation model.
 
@@ -136,6 +137,7 @@ def load(
         shortlist: file that posnet-export wrote: search among the target words that the source words were seen with.
         compile: compile the layers with ``torch.compile``, for GPUs: the first sentences take minutes. On CPUs with
             ``float32`` and ``fp16`` only, in which weights are then not packed.
+        onnx: translate with the graphs that ``posnet-export --onnx`` wrote into the folder, by onnxruntime.
 
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
@@ -157,5 +159,6 @@ def load(
             sentencepiece_model=sentencepiece_model,
             shortlist=shortlist,
             compile=compile,
+            onnx=onnx,
         )
         return TranslationModel(several, options)

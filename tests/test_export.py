@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import random
 import shutil
 import stat
 
@@ -14,16 +15,18 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import export as command
+from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
 from posnet_fairseq.inference.models import build_model, load_models
 from posnet_fairseq.inference.onnx import write
-from posnet_fairseq.inference.onnx_export import greedy
-from posnet_fairseq.inference.onnx_translator import OnnxTranslator
+from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
-from support.building import MAX_POSITIONS, pad, sentences
+from support.building import MAX_POSITIONS, WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model
 from support.building import build_model as fairseq_model
 from support.checkpoints import checkpoint, language_model_checkpoint, precomputed
@@ -234,10 +237,17 @@ def test_graphs_translate_as_the_model(tmp_path, options):
     model = fairseq_model(**options)
     precompute(model)
     write(model, tmp_path)
-    graphs = OnnxTranslator(tmp_path)
+    graphs = OnnxModel(tmp_path)
     for lengths in ((5, 9, 1), (MAX_POSITIONS,), (2, 2)):
-        sources = pad(sentences(*lengths))
-        assert graphs.translate(sources.numpy(), MAX_POSITIONS) == greedy(model, sources)
+        sources = sentences(*lengths)
+        for settings in (SearchSettings(beam=1), SearchSettings(beam=3, max_len_b=9), SearchSettings(sampling=True)):
+            expected, found = (
+                BeamSearch([each], synthetic.dictionary(WORDS), settings, settings.beam)(sources)
+                for each in (model, graphs)
+            )
+            for ours, theirs in zip(found, expected, strict=True):
+                assert [each.tokens.tolist() for each in ours] == [each.tokens.tolist() for each in theirs]
+                assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
 
 
 @pytest.mark.thorough  # 20 s: traces a model twice
@@ -259,7 +269,23 @@ def test_graphs_in_the_folder(data, capsys):
     shapes = {weight.name: list(weight.dims) for weight in step.initializer}
     products = [shapes.get(node.input[1]) for node in step.node if node.op_type == "MatMulInteger"]
     assert [16, 1000] in products, "the output projection is no product with an 8-bit weight as it is stored"
-    assert api.load(folder).translate(LINES, **SEARCH) == api.load(path).translate(LINES, **SEARCH)
+    model, graphs = api.load(folder), api.load(folder, onnx=True)
+    assert model.translate(LINES, **SEARCH) == api.load(path).translate(LINES, **SEARCH)
+    random.seed(1)
+    lines = [" ".join(f"w{random.randrange(900)}" for _ in range(random.randrange(1, 12))) for _ in range(300)]
+    for settings in ({"beam": 1}, {"beam": 5, "lenpen": 0.6}):
+        assert graphs.translate(lines, **settings, max_len_b=10) == model.translate(lines, **settings, max_len_b=10)
+    assert graphs.translate(lines[0], prefix="w5", max_len_b=10).startswith("w5")
+    int8 = api.load(folder, onnx=True, dtype="int8")
+    assert len(int8.translate(lines, beam=2, max_len_b=10)) == 300
+    for options, says in (
+        ({"paths": [folder, folder]}, "onnx True: it takes one folder, on the CPU, without fast and compile"),
+        ({"fast": True}, "onnx True: it takes one folder"),
+        ({"dtype": "bf16"}, "onnx True and dtype bf16: the graphs have float32 and int8"),
+        ({"paths": path}, "graphs.json: there is no such file"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            api.load(**{"paths": folder, "onnx": True} | options)
 
 
 def damage_graphs(folder):
@@ -275,13 +301,13 @@ def damage_graphs(folder):
     ):
         change()
         with pytest.raises(UsageError, match=says):
-            OnnxTranslator(folder)
+            OnnxModel(folder)
         for path, content in whole.items():
             path.write_bytes(content)
     facts.write_text(json.dumps(old))
-    OnnxTranslator(folder)  # of posnet 0.2.0
+    OnnxModel(folder)  # of posnet 0.2.0
     facts.write_bytes(whole[facts])
-    OnnxTranslator(folder, int8=True)
+    OnnxModel(folder, int8=True)
 
 
 @pytest.mark.thorough  # 10 s: traces a model
@@ -289,7 +315,7 @@ def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
     monkeypatch.setattr(onnx_export, "greedy", lambda *_: [[2]] * 8)
     monkeypatch.setattr(onnx_export, "write_int8", lambda model, folder: None)
-    monkeypatch.setattr(onnx_export, "OnnxTranslator", lambda folder, int8: OnnxTranslator(folder))
+    monkeypatch.setattr(onnx_export, "OnnxModel", lambda folder, int8: OnnxModel(folder))
     line = fails(capsys, command.main, path, "--out", data.parent / "model", "--onnx")
     assert "translated otherwise by onnxruntime" in line
     assert names(data.parent) == ["data"]

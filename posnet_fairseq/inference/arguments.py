@@ -33,3 +33,4 @@ class LoadOptions:
     sentencepiece_model: str | Path | None = None
     shortlist: str | Path | None = None
     compile: bool = False
+    onnx: bool = False

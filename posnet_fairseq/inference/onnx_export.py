@@ -3,6 +3,7 @@
 import json
 import logging
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.inference import onnx
-from posnet_fairseq.inference.onnx_translator import OnnxTranslator, until
+from posnet_fairseq.inference.onnx_model import OnnxModel
+from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console
 from posnet_fairseq.shared.records import digest, sealed
 from posnet_fairseq.text.dictionary import Dictionary
-from posnet_fairseq.transformer.causal import DecoderState
 
 SENTENCES, STEPS = 8, 40
 
@@ -32,10 +34,10 @@ def write_checked(model: Any, folder: Path, name: str) -> None:
         onnx.write(model, folder)
         write_int8(model, folder)
     sources = random_sources(model)
-    expected, steps = greedy(model, sources), min(STEPS, model.decoder.max_positions())
+    words = model.decoder.embed_tokens.num_embeddings
+    expected = greedy(model, sources, words)
     same, same_int8 = (
-        sum(map(list.__eq__, OnnxTranslator(folder, int8).translate(sources.numpy(), steps), expected))
-        for int8 in (False, True)
+        sum(map(list.__eq__, greedy(OnnxModel(folder, int8), sources, words), expected)) for int8 in (False, True)
     )
     if same < SENTENCES:
         raise UsageError(
@@ -69,28 +71,18 @@ def write_int8(model: Any, folder: Path) -> None:
             quantize_dynamic(graph, quantized, per_channel=True, weight_type=QuantType.QInt8)
 
 
-def greedy(model: Any, sources: Tensor) -> list[list[int]]:
-    """Return token ids of the model's greedy translation of each source (B, M), the end symbols included."""
-    pad, eos = Dictionary().pad(), Dictionary().eos()
-    encoded, state = model.encoder.encode(sources), DecoderState()
-    tokens = [torch.full((len(sources), 1), eos)]
-    for _ in range(min(STEPS, model.decoder.max_positions())):
-        scores = model.decoder.output_layer(model.decoder.features(tokens[-1], encoded, state).x)
-        if not scores.isfinite().all():
-            raise UsageError("the model's scores are infinite or no numbers. Take an earlier checkpoint.")
-        scores[..., pad] = -torch.inf
-        tokens.append(scores.argmax(dim=-1))
-    return [until(row, eos) for row in torch.cat(tokens[1:], dim=1).tolist()]
+def greedy(model: Any, sources: Sequence[Tensor], words: int) -> list[list[int]]:
+    """Return token ids of the model's greedy translation of each source, the end symbols included."""
+    dictionary = Dictionary(map(str, range(words - Dictionary.nspecial)))
+    search = BeamSearch([model], dictionary, SearchSettings(beam=1, max_len_b=STEPS))
+    return [best.tokens.tolist() for best, *_ in search(sources)]
 
 
-def random_sources(model: Any) -> Tensor:
-    """Return (B, M) token ids of sentences of random words and lengths, padded on the right."""
-    pad, eos = Dictionary().pad(), Dictionary().eos()
-    longest = min(STEPS, model.encoder.max_positions())
+def random_sources(model: Any) -> list[Tensor]:
+    """Return token ids of sentences of random words and lengths, (M,) each, with end symbols."""
+    eos, longest = Dictionary().eos(), min(STEPS, model.encoder.max_positions())
     generator = torch.Generator().manual_seed(1)
     words = model.encoder.embed_tokens.num_embeddings
     sources = torch.randint(min(eos + 2, words - 1), words, (SENTENCES, longest), generator=generator)
-    for row, length in zip(sources, torch.randint(1, longest + 1, (SENTENCES,), generator=generator), strict=True):
-        row[length - 1] = eos
-        row[length:] = pad
-    return sources
+    lengths = torch.randint(1, longest + 1, (SENTENCES,), generator=generator)
+    return [torch.cat([row[: length - 1], torch.tensor([eos])]) for row, length in zip(sources, lengths, strict=True)]

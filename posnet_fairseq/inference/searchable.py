@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
+from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.models import load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.settings import SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import BLANK, Batches, TextGenerator, Translator
+from posnet_fairseq.inference.vocabularies import read_vocabulary
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -67,12 +69,18 @@ class SearchableModel:
         self.paths, self.options = paths, replace(options, dtype=resolve_dtype(options.dtype, device.type))
         if options.compile and device.type != "meta":  # where nothing is computed
             check_compile(self.options.dtype, device.type)
-        loaded = load_models(paths, options.data, self.generates)
-        models, self.vocabulary, self.folder, self.recorded_search = loaded
+        models: list[Any]
+        if options.onnx:
+            models, state = [_graphs(paths, self.options)], read_model(paths[0])
+            self.vocabulary, self.folder = read_vocabulary(state, options.data)
+            self.recorded_search = recorded_search(state)
+        else:
+            loaded = load_models(paths, options.data, self.generates)
+            models, self.vocabulary, self.folder, self.recorded_search = loaded
         text = (options.pretokenized, options.bpe_codes, options.sentencepiece_model)
         self._pipeline = choose_pipeline(self.folder, self.vocabulary.languages, *text)
         how = (device, self.options.dtype, options.fast, options.compile)
-        self._models: list[Any] = [prepare_for_inference(model, *how) for model in models]
+        self._models = models if options.onnx else [prepare_for_inference(model, *how) for model in models]
         self._shortlist = None
         if options.shortlist is not None:
             self._shortlist = Shortlist.load(options.shortlist, self.vocabulary)
@@ -95,6 +103,17 @@ class SearchableModel:
             return TextGenerator(search, self.vocabulary, self._pipeline, longest, settings.max_len_b)
         longest = min(model.encoder.max_positions() for model in self._models)
         return Translator(search, self.vocabulary, self._pipeline, longest)
+
+
+def _graphs(paths: Sequence[str | Path], options: LoadOptions) -> Any:
+    """Return the graphs in a model folder as a model; refuse options that they don't have."""
+    from posnet_fairseq.inference.onnx_model import OnnxModel
+
+    if len(paths) > 1 or options.fast or options.compile or str(options.device) != "cpu":
+        raise UsageError("onnx True: it takes one folder, on the CPU, without fast and compile. Leave the others out.")
+    if options.dtype not in ("float32", "int8"):
+        raise UsageError(f"onnx True and dtype {options.dtype}: the graphs have float32 and int8. Give one of them.")
+    return OnnxModel(paths[0], options.dtype == "int8")
 
 
 class SearchableLanguageModel(SearchableModel):

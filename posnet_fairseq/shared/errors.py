@@ -41,23 +41,6 @@ def called_from_python(**arguments: str) -> Iterator[None]:
         _arguments.reset(token)
 
 
-def name_arguments(sentence: str, arguments: Mapping[str, str] | None = None) -> str:
-    """A sentence about flags in the words of Python: ``clip_distance 0`` for ``--clip-distance 0``.
-
-    Only whole words are replaced, so that names of files keep their dashes.
-
-    Args:
-        sentence: of an error.
-        arguments: {flag: argument}; other flags stay. Default: every flag becomes a name with underscores.
-    """
-
-    def argument(flag: re.Match[str]) -> str:
-        name = flag[0]
-        return name[2:].replace("-", "_") if arguments is None else arguments.get(name, name)
-
-    return re.sub(r"(?<![\w./-])--[a-z0-9][a-z0-9-]*[a-z0-9](?![\w/-]|\.\w)", argument, sentence)
-
-
 def last_error(text: str) -> str:
     """Return the last error in what a program has printed, with all lines that belong to it; "" if there is none."""
     found = re.findall(r"^.*?(?<!\w)error: (.*(?:\n  .*)*)", text, re.MULTILINE)

@@ -1,5 +1,6 @@
 """A model that decodes a batch step by step, and several that decode it together."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,7 +72,9 @@ class Ensemble:
         temperature: float = 1.0,
         allowed: Tensor | None = None,
     ) -> None:
-        self._members = [Decoding(model, sources, need_attention, allowed) for model in models]
+        # Graphs of other engines have a decoding of their own.
+        kinds = [getattr(model, "decoding", functools.partial(Decoding, model)) for model in models]
+        self._members = [kind(sources, need_attention, allowed) for kind in kinds]
         self._temperature = temperature
 
     def step(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
