@@ -52,13 +52,14 @@ class Target:
 
     def read(self, name: str, words: list[str]) -> Settings:
         """Return the settings that words of the command line give."""
-        return self._imported(self.settings).read(name, words, self.about, self.defaults)
+        return self.imported(self.settings).read(name, words, self.about, self.defaults)
 
     def run(self, settings: Settings) -> None:
         """Do it."""
-        self._imported(self.function)(settings)
+        self.imported(self.function)(settings)
 
-    def _imported(self, name: str) -> Any:
+    def imported(self, name: str) -> Any:
+        """Return what has a name in its module."""
         return getattr(importlib.import_module(f"posnet_fairseq.{self.module}"), name)
 
 

@@ -28,8 +28,7 @@ from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.rules import write_rules
 
-# Tables of energies are stored unless they make the weights larger than this.
-GROWTH = 1.5
+GROWTH = 1.5  # tables of energies are stored unless they make the weights larger than this
 # What an option needs: its packages, and the extra of posnet's that has them.
 _PACKAGES = {"onnx": (("onnx", "onnxscript", "onnxruntime"), "export"), "ctranslate2": (("ctranslate2",), "bench")}
 

@@ -192,7 +192,8 @@ def test_help_has_every_setting(capsys, target):
     with pytest.raises(SystemExit):
         main([target, "--help"])
     shown = capsys.readouterr().out
-    assert all(flag(name) in shown for name in find_target(target).settings_class().flags())
+    named = find_target(target)
+    assert all(flag(name) in shown for name in named.imported(named.settings).flags())
 
 
 def test_help_has_every_target(capsys):
@@ -204,7 +205,8 @@ def test_help_has_every_target(capsys):
 
 def test_settings_are_looked_up_without_torch_and_fairseq():
     """Whatever is mistyped is said at once."""
-    script = "import sys; from posnet_fairseq.cli.run import TARGETS; [t.settings_class() for t in TARGETS.values()]; "
+    script = "import sys; from posnet_fairseq.cli.run import TARGETS; "
+    script += "[each.imported(each.settings) for each in TARGETS.values()]; "
     script += "sys.exit(' '.join({'torch', 'fairseq', 'omegaconf', 'matplotlib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stderr, done.returncode) == ("\n", 1)
