@@ -272,10 +272,10 @@ def test_graphs_in_the_folder(data, capsys):
     model, graphs = api.load(folder), api.load(folder, onnx=True)
     assert model.translate(LINES, **SEARCH) == api.load(path).translate(LINES, **SEARCH)
     random.seed(1)
-    lines = [" ".join(f"w{random.randrange(900)}" for _ in range(random.randrange(1, 12))) for _ in range(300)]
+    lines = [" ".join(random.choices("w1 w2 w3 w10 w11 w12".split(), k=random.randrange(1, 9))) for _ in range(300)]
     for settings in ({"beam": 1}, {"beam": 5, "lenpen": 0.6}):
         assert graphs.translate(lines, **settings, max_len_b=10) == model.translate(lines, **settings, max_len_b=10)
-    assert graphs.translate(lines[0], prefix="w5", max_len_b=10).startswith("w5")
+    assert graphs.translate(lines[0], prefix="w3", max_len_b=10).startswith("w3")
     int8 = api.load(folder, onnx=True, dtype="int8")
     assert len(int8.translate(lines, beam=2, max_len_b=10)) == 300
     for options, says in (
@@ -313,7 +313,7 @@ def damage_graphs(folder):
 @pytest.mark.thorough  # 10 s: traces a model
 def test_graphs_that_differ_are_not_kept(data, capsys, monkeypatch):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
-    monkeypatch.setattr(onnx_export, "greedy", lambda *_: [[2]] * 8)
+    monkeypatch.setattr(onnx_export, "greedy", lambda model, *_: [[isinstance(model, OnnxModel)]] * 8)
     monkeypatch.setattr(onnx_export, "write_int8", lambda model, folder: None)
     monkeypatch.setattr(onnx_export, "OnnxModel", lambda folder, int8: OnnxModel(folder))
     line = fails(capsys, command.main, path, "--out", data.parent / "model", "--onnx")

@@ -71,6 +71,7 @@ def test_json_of_its_type(tmp_path):
     [
         ("seed: [", " is not YAML in line 1: expected the node content, but found '<stream end>'."),
         ("seed: 1\nsize: big\nseed: 1", " is not YAML in line 3: 'seed' is there twice."),
+        ("scores: &a {x: *a}", " is not YAML in line 1: found unconstructable recursive node."),
         ("[" * 5000, " is not YAML: it is nested too deeply."),
         ("seed: one", ": seed is 'one', it should be a whole number."),
         (f"seed: {'9' * 400}", f": seed is '{'9' * 49}, it should be a whole number <= 9."),

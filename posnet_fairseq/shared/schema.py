@@ -61,8 +61,11 @@ def _number(text: str) -> int | float:
     raise ValueError(f"{text:.50} is no finite number of at most {_MOST_DIGITS} digits")
 
 
-class _StrictComposer(yaml.composer.Composer):
-    """Mixin for a loader that refuses duplicate keys, of which YAML would take the last one."""
+class _Strict(yaml.composer.Composer, yaml.constructor.BaseConstructor):
+    """Mixin for a loader that refuses values within themselves and duplicate keys, of which YAML takes the last."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        return super().construct_object(node, deep=True)  # a list would be filled later, and could be its own member
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)  # keys that come from << may be there again
@@ -74,11 +77,11 @@ class _StrictComposer(yaml.composer.Composer):
         return node
 
 
-class TextLoader(_StrictComposer, yaml.BaseLoader):
+class TextLoader(_Strict, yaml.BaseLoader):
     """Loader that leaves all scalars as they are written: 7e-4, off."""
 
 
-class PlainLoader(_StrictComposer, yaml.SafeLoader):
+class PlainLoader(_Strict, yaml.SafeLoader):
     """Loader of plain data: texts, numbers, switches, lists and mappings. Times and dates are texts."""
 
     def number_or_text(self, node: yaml.ScalarNode) -> object:
