@@ -16,7 +16,7 @@ from typing import Literal, Unpack, overload
 import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translator import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
@@ -84,8 +84,8 @@ class TranslationModel(SearchableModel):
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".
-            **settings: of the search, see :class:`posnet_fairseq.inference.search.settings.SearchSettings`. Defaults:
-                those that the model records, then those of the class.
+            **settings: of the search, see :class:`posnet_fairseq.inference.search.search_settings.SearchSettings`.
+                Defaults: those that the model records, then those of the class.
 
         Returns:
             for a line: its text, or with `nbest` a list of its translations, best first. For a sequence: a list of

@@ -16,7 +16,7 @@ from typing import Unpack, overload
 import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
-from posnet_fairseq.inference.search.settings import OF_TEXTS
+from posnet_fairseq.inference.search.search_settings import OF_TEXTS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translator import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python

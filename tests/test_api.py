@@ -11,7 +11,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import export
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
 from support.building import build_language_model

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from posnet_fairseq.bench import decode, layers, length, models, timing, translution
-from posnet_fairseq.bench.tables import as_json, table
+from posnet_fairseq.bench import decode_speed, layers_speed, length_speed, models_speed, timing, translution_speed
+from posnet_fairseq.bench.printed_tables import as_json, table
 from posnet_fairseq.cli import bench
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
@@ -22,56 +22,56 @@ def test_interleaved_runs_forwards_and_backwards_and_leaves_the_warm_up_out():
 
 @pytest.mark.thorough  # 3 s
 def test_every_mixer_is_measured():
-    results = models.run(mixer_names(), sentences=2, length=3, beam=2, rounds=1, words=50)
+    results = models_speed.run(mixer_names(), sentences=2, length=3, beam=2, rounds=1, words=50)
     assert len(results) == 1 + len(mixer_names())
     assert all(time > 0 for of_model in results.values() for times in of_model for time in times)
-    assert results[models.BASELINE][0].ratio == pytest.approx(1)
+    assert results[models_speed.BASELINE][0].ratio == pytest.approx(1)
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder"])
 def test_every_layer_is_measured(place):
     names = [name for name in mixer_names() if place in get_mixer(name).places]
-    results = layers.run(names, 5, size="tiny", tokens=15, place=place, padded=True, rounds=1)
+    results = layers_speed.run(names, 5, size="tiny", tokens=15, place=place, padded=True, rounds=1)
     assert set(results) == set(names)
     assert all(min(*once, *training, peak) > 0 for once, training, peak in results.values())
 
 
 def test_layers_take_options_after_plus_signs():
-    assert "shaw+shaw_values" in layers.run(["shaw+shaw_values"], 4, size="tiny", tokens=8, rounds=1)
+    assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers shaw\+values: the options of shaw are clip_distance, shaw_values"):
-        layers.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
+        layers_speed.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
     for variant, sentence in {
         "irpe+irpe_on=x": "--irpe-on x: choose one of k, q, v, qk",
         "shaw+clip_distance": "--clip-distance True: give a whole number",
         "shaw+shaw_values=False": "--shaw-values False: choose one of False, True",
     }.items():
         with pytest.raises(UsageError, match=sentence):
-            layers.run([variant], 4, size="tiny", tokens=8, rounds=1)
+            layers_speed.run([variant], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
-        layers.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
+        layers_speed.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
 def test_formula_written_out_equals_the_mixer(name):
-    mixer = layers.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()
+    mixer = layers_speed.build(name, "decoder", embed_dim=8, num_heads=2, length=7).double()
     x = torch.randn(2, 7, 8, dtype=torch.float64, requires_grad=True)
     inputs, upstream = [x, *mixer.parameters()], torch.randn_like(x)
-    ours, theirs = mixer(x, x), translution.written_out(mixer, x)
+    ours, theirs = mixer(x, x), translution_speed.written_out(mixer, x)
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad(output, inputs, upstream) for output in (ours, theirs)]
     torch.testing.assert_close(*gradients)
 
 
 def test_translution_is_measured_against_its_formula(monkeypatch):
-    results = translution.run(["alpha_translution"], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
+    results = translution_speed.run(["alpha_translution"], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
     names = {"translution", "alpha_translution"}
     assert set(results) == {"attention", *names, *(f"{name} written out" for name in names)}
     assert all(figures["seconds"] > 0 for figures in results.values())
     assert results["translution"]["products"] > 0
-    monkeypatch.setattr(translution, "available_bytes", lambda: 1000)
-    results = translution.run([], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
+    monkeypatch.setattr(translution_speed, "available_bytes", lambda: 1000)
+    results = translution_speed.run([], 5, sentences=2, embed_dim=8, num_heads=2, rounds=1)
     assert results["translution written out"] == {"needs": 4 * (6 * 40**2 + 12 * 2 * 25 * 8)}
-    assert set(translution.run([], 5, 2, 8, 2, rounds=1, compare=False)) == {"attention", "translution"}
+    assert set(translution_speed.run([], 5, 2, 8, 2, rounds=1, compare=False)) == {"attention", "translution"}
 
 
 @pytest.mark.parametrize("name", ["translution", "alpha_translution"])
@@ -79,10 +79,10 @@ def test_translution_is_measured_against_its_formula(monkeypatch):
 def test_no_vector_of_a_pair_exists(name, clip):
     """Beyond the gradients of parameters, a few times the tokens and the energies are allocated."""
     batch, tokens, width, heads = 4, 64, 64, 2
-    mixer = layers.build(name, "decoder", width, heads, tokens, translution_clip=clip)
+    mixer = layers_speed.build(name, "decoder", width, heads, tokens, translution_clip=clip)
     x = torch.randn(batch, tokens, width, requires_grad=True)
     gradients = sum(parameter.nbytes for parameter in mixer.parameters())
-    peak = timing.peak_bytes(layers.training(mixer, x))
+    peak = timing.peak_bytes(layers_speed.training(mixer, x))
     unit, vectors_of_pairs = x.nbytes + 4 * batch * heads * tokens**2, 4 * batch * tokens**2 * width
     assert peak - gradients < 8 * unit < vectors_of_pairs / 2
 
@@ -104,48 +104,48 @@ def test_peak_of_the_process_is_that_of_one_call():
 
 def test_exponent_is_fitted_to_long_sentences():
     lengths = [64, 512, 1024, 4096]
-    assert length.exponent(lengths, [9.0, 512.0, 1024.0, 4096.0]) == pytest.approx(1)
-    assert length.exponent(lengths, [0.1, *(n**2 for n in lengths[1:])]) == pytest.approx(2)
-    assert length.exponent([64, 512], [1.0, 2.0]) is None
+    assert length_speed.exponent(lengths, [9.0, 512.0, 1024.0, 4096.0]) == pytest.approx(1)
+    assert length_speed.exponent(lengths, [0.1, *(n**2 for n in lengths[1:])]) == pytest.approx(2)
+    assert length_speed.exponent([64, 512], [1.0, 2.0]) is None
 
 
 def test_state_grows_with_the_sentence_or_is_constant():
-    sizes = {n: length.decoder_step(["rposnet", "lightconv", "aposnet"], n, "tiny", rounds=1) for n in (40, 80)}
+    sizes = {n: length_speed.decoder_step(["rposnet", "lightconv", "aposnet"], n, "tiny", rounds=1) for n in (40, 80)}
     shrunk = {name: sizes[40][name][1] / sizes[80][name][1] for name in sizes[40]}
     assert shrunk["rposnet"] == shrunk["lightconv"] == 1
-    for growing in ("attention", "aposnet", length.FAIRSEQ):
+    for growing in ("attention", "aposnet", length_speed.FAIRSEQ):
         assert shrunk[growing] == pytest.approx(40 / 80, abs=0.01)
 
 
 def test_every_engine_translates_to_the_given_length(monkeypatch):
     made = {}
-    models, task = decode.build(["rposnet"], [], "tiny", words=50, longest=7)
+    models, task = decode_speed.build(["rposnet"], [], "tiny", words=50, longest=7)
 
     def run_once(engines, rounds, **_):
         made.update({name: engine() for name, engine in engines.items()})
         return {name: [1.0] for name in engines}
 
-    monkeypatch.setattr(decode, "interleaved", run_once)
-    results = decode.run(models, task, "tiny", beam=2, length=7, sentences=3, rounds=1)
+    monkeypatch.setattr(decode_speed, "interleaved", run_once)
+    results = decode_speed.run(models, task, "tiny", beam=2, length=7, sentences=3, rounds=1)
     for name, translations in made.items():
         if "CTranslate2" in name:
             assert [len(each.hypotheses[0]) + 1 for each in translations] == [7] * 3
         else:
-            tokens = [each[0]["tokens"] if name == decode.BASELINE else each[0].tokens for each in translations]
+            tokens = [each[0]["tokens"] if name == decode_speed.BASELINE else each[0].tokens for each in translations]
             assert list(map(len, tokens)) == [7] * 3
         assert results[name]["sentences"] == 3
     assert {"CTranslate2, int8", "rposnet_tiny, float32", "rposnet_tiny, int8"} <= set(made)
     assert results["CTranslate2, int8"]["peer"] == 1
-    assert math.isnan(results[decode.BASELINE]["peer"])
+    assert math.isnan(results[decode_speed.BASELINE]["peer"])
 
 
 def test_converted_transformer_translates_as_the_original():
     torch.manual_seed(3)
-    models, task = decode.build([], [], "tiny", words=50, longest=12)
-    sample = decode.random_sample(task.source_dictionary, 4, 12)
+    models, task = decode_speed.build([], [], "tiny", words=50, longest=12)
+    sample = decode_speed.random_sample(task.source_dictionary, 4, 12)
     with torch.inference_mode():
-        ours = decode.beam_search(models[decode.BASELINE], task, sample, 1, 11)()
-        theirs = decode.converted(models[decode.BASELINE], task, sample, 1, 12, "tiny", "float32")()
+        ours = decode_speed.beam_search(models[decode_speed.BASELINE], task, sample, 1, 11)()
+        theirs = decode_speed.converted(models[decode_speed.BASELINE], task, sample, 1, 12, "tiny", "float32")()
     words = task.source_dictionary.string
     assert [words(each[0]["tokens"][:-1]) for each in ours] == [" ".join(each.hypotheses[0]) for each in theirs]
 

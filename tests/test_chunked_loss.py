@@ -13,7 +13,7 @@ from fairseq.models.fairseq_encoder import FairseqEncoder
 from fairseq.models.fairseq_model import FairseqEncoderDecoderModel
 from omegaconf import open_dict
 
-from posnet_fairseq.bench.models import fairseq_transformer, random_sample
+from posnet_fairseq.bench.models_speed import fairseq_transformer, random_sample
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.ops import output_loss

@@ -19,12 +19,12 @@ from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
-from posnet_fairseq.inference.models import build_model, load_models
+from posnet_fairseq.inference.model_loading import build_model, load_models
 from posnet_fairseq.inference.onnx import write
 from posnet_fairseq.inference.onnx_model import OnnxModel
-from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.shared.errors import UsageError
 from support.building import MAX_POSITIONS, WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model

@@ -5,7 +5,7 @@ import torch
 
 import posnet_fairseq as posnet
 from posnet_fairseq.cli import generate, precompute
-from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.shared.errors import UsageError
 from support.building import MAX_POSITIONS, WORDS, build_language_model
 from support.checkpoints import language_model_checkpoint

@@ -9,7 +9,7 @@ from posnet_fairseq.bench import mixer_tables
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
 from posnet_fairseq.costs.training_memory import training_memory
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer, mixer_names, option_fields
 
 every_mixer = pytest.mark.parametrize("name", mixer_names())

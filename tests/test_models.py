@@ -3,7 +3,7 @@ import torch
 
 from posnet_fairseq.costs import counting
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError

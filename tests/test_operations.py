@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from posnet_fairseq.costs.counting import multiplications
-from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.inference.stored_energies import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names

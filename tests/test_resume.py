@@ -12,7 +12,7 @@ from posnet_fairseq.inference import outputs, translating
 from posnet_fairseq.inference.arguments import LoadOptions
 from posnet_fairseq.inference.outputs import FinishedWindows
 from posnet_fairseq.inference.packing import pack
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint

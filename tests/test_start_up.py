@@ -13,7 +13,7 @@ from torch import nn
 import posnet_fairseq as posnet
 from posnet_fairseq.cli import export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.packing import pack as packing
 from support.checkpoints import checkpoint
 from support.commands import COMMANDS

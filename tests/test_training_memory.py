@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
 
-from posnet_fairseq.bench.models import random_sample
+from posnet_fairseq.bench.models_speed import random_sample
 from posnet_fairseq.bench.timing import peak_bytes
 from posnet_fairseq.costs.training_memory import Simulation, training_memory
 from posnet_fairseq.fairseq_plugin import synthetic

@@ -7,7 +7,7 @@ from posnet_fairseq.analog.crossbar_matrix import on_crossbars
 from posnet_fairseq.analog.crossbar_parts import linears
 from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.analog.mixing import StoredMixing, put_mixing_on_crossbars
-from posnet_fairseq.inference.precompute import mixers_with_energies
+from posnet_fairseq.inference.stored_energies import mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.energies import StoredEnergy
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer

@@ -12,9 +12,9 @@ from typing import Any
 from posnet_eval.api import Result, score
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
+from posnet_fairseq.analog.crossbar_translation import CrossbarTranslation, Experiment
 from posnet_fairseq.analog.hardware import seconds
-from posnet_fairseq.analog.translating import CrossbarTranslation, Experiment
-from posnet_fairseq.inference.search.settings import RECORDED
+from posnet_fairseq.inference.search.search_settings import RECORDED
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, write_lines
 from posnet_fairseq.shared.progress import ProgressReporter

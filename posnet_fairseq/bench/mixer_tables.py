@@ -218,7 +218,7 @@ def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
 
 
 def _show_crossbars(options: argparse.Namespace, mixers: Sequence[str]) -> None:
-    from posnet_fairseq.bench.crossbars import count
+    from posnet_fairseq.bench.crossbar_counts import count
 
     tile_size, prices = options.tile_size or 256, options.joules
     rows = []

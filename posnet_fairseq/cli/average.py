@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from posnet_fairseq.inference.search.settings import ENTRY, RECORDED, SETTINGS, SearchSettings
+from posnet_fairseq.inference.search.search_settings import ENTRY, RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag

@@ -83,9 +83,9 @@ def main(options: argparse.Namespace) -> None:
     import torch
 
     import posnet_fairseq.mixers  # noqa: F401  (registers them)
-    from posnet_fairseq.bench.tables import as_json
+    from posnet_fairseq.bench.printed_tables import as_json
 
-    benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}")
+    benchmark = importlib.import_module(f"posnet_fairseq.bench.{options.what}_speed")
     if options.json:
         setting = {"threads": torch.get_num_threads(), "torch": torch.__version__, "seed": 1}
         print(json.dumps(as_json(benchmark.tables(options)) | setting, ensure_ascii=False, indent=1))

@@ -3,7 +3,7 @@
 import argparse
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS
-from posnet_fairseq.inference.search.settings import OF_TEXTS
+from posnet_fairseq.inference.search.search_settings import OF_TEXTS
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by

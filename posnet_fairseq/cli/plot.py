@@ -69,7 +69,7 @@ def _of_model(options: argparse.Namespace, report: ProgressReporter) -> Iterable
     else:
         from posnet_fairseq.inference.checkpoints import is_language_model
         from posnet_fairseq.inference.model_folder import read_model
-        from posnet_fairseq.inference.models import load_models
+        from posnet_fairseq.inference.model_loading import load_models
         from posnet_fairseq.text.pipeline import choose_pipeline
 
         title = f"{options.checkpoint}: {options.sentence}"
@@ -88,22 +88,22 @@ def _of_model(options: argparse.Namespace, report: ProgressReporter) -> Iterable
 
 
 def _picture(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]:
-    from posnet_fairseq.plots import crossbars, curves
+    from posnet_fairseq.plots import crossbar_pictures, curves
 
     if options.out.endswith("/"):
         raise UsageError(f"--out {options.out} is the name of a folder. Give that of a picture.")
     place = Path(options.out)
     place = place.with_suffix("") if place.suffix in (".png", ".svg") else place
     if options.what == "analog":
-        return crossbars.draw(options.inputs, place)
+        return crossbar_pictures.draw(options.inputs, place)
     return curves.draw(curves.logs_of(options.inputs), place)
 
 
 def _compare(options: argparse.Namespace, report: ProgressReporter) -> Iterable[Path]:
-    from posnet_fairseq.plots import comparison
+    from posnet_fairseq.plots import score_pictures
 
     check_folder(options.out)
-    return comparison.draw(options.report, options.out, report)
+    return score_pictures.draw(options.report, options.out, report)
 
 
 def _study(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from posnet_fairseq.inference.models import NoRandomNumbers
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.model_loading import NoRandomNumbers
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch

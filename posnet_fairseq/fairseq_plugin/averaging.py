@@ -16,7 +16,7 @@ from posnet_fairseq.inference.checkpoints import (
     model_options,
     read_checkpoint,
 )
-from posnet_fairseq.inference.precompute import has_tables
+from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite
 from posnet_fairseq.shared.errors import UsageError

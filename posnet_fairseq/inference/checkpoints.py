@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import torch
 
-from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
+from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import mixer_names, option_fields

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from posnet_fairseq import __version__
-from posnet_fairseq.inference import checkpoints, ctranslate2_export, precompute
+from posnet_fairseq.inference import checkpoints, ctranslate2_export, stored_energies
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
 from posnet_fairseq.inference.model_folder import read_model, write_model
-from posnet_fairseq.inference.models import build_model, weights_of
+from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
@@ -89,11 +89,11 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
     """Return the model, with stored energies unless they are too large, and a sentence on that or ""."""
     with about(path):
         model = build_model(state, vocabulary)
-    if precompute.is_precomputed(model) or not precompute.mixers_with_energies(model):
+    if stored_energies.is_precomputed(model) or not stored_energies.mixers_with_energies(model):
         return model, ""
-    before = precompute.parameter_count(model)
-    precompute.precompute(model)
-    growth = precompute.parameter_count(model) / before
+    before = stored_energies.parameter_count(model)
+    stored_energies.precompute(model)
+    growth = stored_energies.parameter_count(model) / before
     if growth <= GROWTH:
         return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
     return build_model(state, vocabulary), (
@@ -134,7 +134,7 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
     each = {weight.data_ptr(): weight for weight in weights.values()}.values()
     (dtype,) = {str(weight.dtype) for weight in each if weight.is_floating_point()}
     yield "weights", f"{sum(weight.numel() for weight in each):,}, {dtype.removeprefix('torch.')}"
-    if precompute.has_tables(weights):
+    if stored_energies.has_tables(weights):
         yield "energies of positions", "stored as tables: the model cannot be trained any more"
     yield "longest sentence", f"{options.get('max_source_positions') or options['max_target_positions']} tokens"
     names = [language or "text" for language in vocabulary.languages]

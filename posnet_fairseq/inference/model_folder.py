@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from posnet_fairseq import __version__
 from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights, is_language_model
-from posnet_fairseq.inference.search.settings import ENTRY, recorded_search
+from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_search
 from posnet_fairseq.inference.vocabularies import languages_of
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import get_mixer

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from posnet_fairseq._version import __version__
-from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies
+from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.energies import StoredEnergy

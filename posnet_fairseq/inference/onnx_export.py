@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from posnet_fairseq.inference import onnx
 from posnet_fairseq.inference.onnx_model import OnnxModel
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import console

@@ -7,7 +7,7 @@ from torch import nn
 
 from posnet_fairseq.inference.arguments import AUTO, DTYPES
 from posnet_fairseq.inference.packing.pack import pack
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.transformer.compiling import CompilableLayer, check_compiler, compile_layer

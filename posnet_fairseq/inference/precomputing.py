@@ -7,8 +7,8 @@ from typing import Any
 
 from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import POSITION_LIMITS, State, about, is_language_model
-from posnet_fairseq.inference.models import build_model, weights_of
-from posnet_fairseq.inference.precompute import is_precomputed, mixers_with_energies, parameter_count, precompute
+from posnet_fairseq.inference.model_loading import build_model, weights_of
+from posnet_fairseq.inference.stored_energies import is_precomputed, mixers_with_energies, parameter_count, precompute
 from posnet_fairseq.inference.weights import without_mixer_versions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.shared.errors import UsageError, flag

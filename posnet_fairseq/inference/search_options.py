@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posnet_fairseq.inference.arguments import AUTO, DTYPES, MAX_TOKENS
-from posnet_fairseq.inference.search.settings import RECORDED, SETTINGS, SearchSettings
+from posnet_fairseq.inference.search.search_settings import RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, TypedDict
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings, recorded_search
+from posnet_fairseq.inference.search.search_settings import SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import BLANK, Batches, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary

@@ -25,7 +25,7 @@ from posnet_fairseq.inference.packing.pack import (
     weights_are_packed,
 )
 from posnet_fairseq.inference.precision import resolve_dtype
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
 from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator

@@ -14,7 +14,7 @@ from posnet_fairseq.fairseq_plugin import measured_length_ratio
 from posnet_fairseq.fairseq_plugin.flags import MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.interface import MixerDecoder, MixerEncoder
 from posnet_fairseq.fairseq_plugin.loading import ExplainedLoading
-from posnet_fairseq.inference.precompute import is_precomputed
+from posnet_fairseq.inference.stored_energies import is_precomputed
 from posnet_fairseq.inference.weights import refuse_other_length_ratio
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import get_mixer, mixer_names

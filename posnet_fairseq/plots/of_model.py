@@ -14,9 +14,9 @@ from torch import Tensor
 
 from posnet_fairseq.inference.checkpoints import about
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.plots import matrices, style
 from posnet_fairseq.plots.inspection import Mixing, observe
 from posnet_fairseq.registry import get_mixer

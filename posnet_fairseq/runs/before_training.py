@@ -197,7 +197,7 @@ def damage(checkpoint: Path) -> str:
 def check_beginning(path: Path, model: torch.nn.Module, cfg: Any) -> None:
     """Refuse a checkpoint whose weights are not those of a training's model, on the meta device, which is changed."""
     from posnet_fairseq.inference.checkpoints import about, known_options, model_arch, read_checkpoint
-    from posnet_fairseq.inference.precompute import has_tables
+    from posnet_fairseq.inference.stored_energies import has_tables
     from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries
 
     state, folder = read_checkpoint(path), Path(cfg.task.data)

@@ -11,9 +11,9 @@ from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
-from posnet_fairseq.runs.run import check_metrics, prepare_data
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
+from posnet_fairseq.runs.single_run import check_metrics, prepare_data
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import shown

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from posnet_fairseq.runs.command_stage import DONE, Work
 from posnet_fairseq.runs.devices import Share
-from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.single_run import run
 from posnet_fairseq.runs.training import progress
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain

@@ -16,9 +16,9 @@ from posnet_fairseq.runs.commands import USER_DIR, prepare
 from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import gpus
 from posnet_fairseq.runs.parsers import folder, one_of, several, whole_number
-from posnet_fairseq.runs.run import run_attached
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
+from posnet_fairseq.runs.single_run import run_attached
 from posnet_fairseq.runs.training import Training, train
 from posnet_fairseq.runs.training_log import best_validation, training_speed
 from posnet_fairseq.shared.errors import UsageError

@@ -18,9 +18,9 @@ from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import find_device, shares
 from posnet_fairseq.runs.jobs import RunJob, do_all
 from posnet_fairseq.runs.parsers import check_known, folder, names, seed_numbers, switch, whole_number
-from posnet_fairseq.runs.run import Run, prepare_data, run_attached, stage_of
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.settings import Settings, given, setting
+from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, stage_of
 from posnet_fairseq.runs.training_log import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder

@@ -8,7 +8,7 @@ import pytest
 from posnet_fairseq.analog import hardware
 from posnet_fairseq.analog.hardware import PARTS
 from posnet_fairseq.cli import analog, translate
-from posnet_fairseq.plots import crossbars
+from posnet_fairseq.plots import crossbar_pictures
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.tokenizers import Tokenizer
 from support.checkpoints import checkpoint, precomputed
@@ -205,7 +205,7 @@ NOISE = sorted((ROOT / "results" / "crossbars" / "noise").iterdir())
 
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_committed_reports_are_drawn(tmp_path, kind):
-    made = crossbars.draw(list(map(str, FOLDERS[kind])), tmp_path / kind)
+    made = crossbar_pictures.draw(list(map(str, FOLDERS[kind])), tmp_path / kind)
     assert {path.name for path in made} == {f"{kind}.png", f"{kind}.svg"}
 
 

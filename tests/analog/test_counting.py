@@ -9,11 +9,11 @@ from aihwkit.simulator.tiles.analog_mvm import AnalogMVM
 
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import PARTS, Hardware
-from posnet_fairseq.bench.crossbars import Count, count, mixing
+from posnet_fairseq.bench.crossbar_counts import Count, count, mixing
 from posnet_fairseq.cli import mixers
 from posnet_fairseq.costs import counting
-from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search.ensemble import Decoding
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.transformer.sizes import SIZES

@@ -5,9 +5,9 @@ import itertools
 import torch
 
 from posnet_fairseq.analog.convert import put_on_crossbars
+from posnet_fairseq.analog.crossbar_translation import let_drift, program, tiles
 from posnet_fairseq.analog.hardware import Hardware
-from posnet_fairseq.analog.translating import let_drift, program, tiles
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from support.building import Case, build_case
 
 

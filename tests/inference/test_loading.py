@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from support.building import WORDS, pad, sentences

@@ -7,7 +7,7 @@ import torch
 
 import posnet_fairseq as posnet
 from posnet_fairseq.cli import average, export, translate
-from posnet_fairseq.inference.search.settings import recorded_search
+from posnet_fairseq.inference.search.search_settings import recorded_search
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint, precomputed
 from support.commands import fails

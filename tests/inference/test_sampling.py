@@ -5,7 +5,7 @@ import torch
 from scipy.stats import chisquare
 
 from posnet_fairseq.inference.search.candidates import Sampler
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from support.building import build_model
 from support.searching import assert_same, search, sentences
 

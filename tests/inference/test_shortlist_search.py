@@ -9,7 +9,7 @@ from torch import nn
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.transformer.model import build_transformer

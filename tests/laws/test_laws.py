@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import band, chunks

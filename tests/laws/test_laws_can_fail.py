@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from posnet_fairseq.inference import precompute
+from posnet_fairseq.inference import stored_energies
 from posnet_fairseq.mixers.bases import banded, context, decoding_state, position_based, positions
 from posnet_fairseq.mixers.rposnet import RelativeEnergy, RPosNet
 from posnet_fairseq.ops import static_mixing
@@ -113,13 +113,13 @@ def _compiled_to_something_else(monkeypatch):
 
 
 def _storing_another_table(monkeypatch):
-    where = precompute._where
+    where = stored_energies._where
 
     def shifted(*arguments):
         queries, keys, context = where(*arguments)
         return queries, keys, dataclasses.replace(context, positions=context.positions.roll(1, dims=0))
 
-    monkeypatch.setattr(precompute, "_where", shifted)
+    monkeypatch.setattr(stored_energies, "_where", shifted)
 
 
 def _storing(model):

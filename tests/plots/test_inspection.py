@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.plots.inspection import observe
 from support.building import build_case, build_language_model, build_model, mixer_cases

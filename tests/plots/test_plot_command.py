@@ -11,7 +11,7 @@ from PIL import Image
 
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.fairseq_plugin import synthetic
-from posnet_fairseq.plots import comparison, curves, matrices, of_model, style
+from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
 from posnet_fairseq.plots.inspection import Mixing
 from support.building import WORDS, build_language_model, language_model_options
 from support.checkpoints import checkpoint
@@ -253,7 +253,7 @@ def test_nothing_to_draw_scores_against(capsys, tmp_path):
     [("3.10M", 3.1e6), ("3,100", 3100), (2815, 2815), (1.5, 1.5), ("1.2 GiB", None), ("–", None), ("1.2.3", None)],
 )
 def test_figures_of_columns(fact, number):
-    assert comparison._number(fact) == number
+    assert score_pictures._number(fact) == number
 
 
 @pytest.mark.thorough  # 3 s

@@ -320,7 +320,7 @@ from posnet_fairseq.cli.run import end_by_signals
 from posnet_fairseq.runs.command_stage import CommandStage, do
 from posnet_fairseq.runs.jobs import JobPool
 from posnet_fairseq.runs.devices import Share
-from posnet_fairseq.runs.run import run_attached
+from posnet_fairseq.runs.single_run import run_attached
 end_by_signals()
 """
 

@@ -13,8 +13,8 @@ import pytest
 from posnet_eval.metrics.comet import Comet
 from posnet_fairseq.cli.run import main
 from posnet_fairseq.runs import devices
-from posnet_fairseq.runs.run import run
 from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.single_run import run
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.hostile import contents

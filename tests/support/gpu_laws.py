@@ -9,10 +9,10 @@ from unittest import mock
 
 import torch
 
-from posnet_fairseq.inference.precompute import precompute
 from posnet_fairseq.inference.search import beam
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.plots.inspection import observe
 from support.building import build_case, build_language_model, pad, sentences
 from support.laws import decode

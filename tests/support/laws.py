@@ -5,7 +5,7 @@ import io
 
 import torch
 
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from support.building import MAX_POSITIONS, pad, replaced, sentences
 
 TOLERANCE = {"rtol": 0, "atol": 1e-5}

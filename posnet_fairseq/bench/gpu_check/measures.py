@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from posnet_fairseq.bench.tables import table
+from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.shared.errors import UsageError
 

@@ -11,7 +11,7 @@ from posnet_fairseq.inference.search.candidates import Sampler, best_candidates
 from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
 from posnet_fairseq.inference.search.restrictions import Restrictions, check_restrictions
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary

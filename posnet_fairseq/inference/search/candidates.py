@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 
 # Of a vocabulary, whose best entries are looked for in the blocks with the highest maxima.
 BLOCK = 128

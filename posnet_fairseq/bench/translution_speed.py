@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from rich.table import Table
 
-from posnet_fairseq.bench import layers
-from posnet_fairseq.bench.tables import table
+from posnet_fairseq.bench import layers_speed
+from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio, peak_resident
 from posnet_fairseq.mixers.alpha_translution import AlphaTranslution
 from posnet_fairseq.mixers.translution import Translution
@@ -105,24 +105,24 @@ def run(
     device = default_device()
     x = torch.randn(sentences, length, embed_dim, device=device, requires_grad=True)
     built = {
-        name: layers.build(name, "decoder", embed_dim, num_heads, length).to(device)
-        for name in dict.fromkeys([layers.BASELINE, NAME, *mixers])
+        name: layers_speed.build(name, "decoder", embed_dim, num_heads, length).to(device)
+        for name in dict.fromkeys([layers_speed.BASELINE, NAME, *mixers])
     }
     positions = torch.randn(length, embed_dim, device=device, requires_grad=True)
-    calls = {name: layers.training(mixer, x, positions=positions) for name, mixer in built.items()}
+    calls = {name: layers_speed.training(mixer, x, positions=positions) for name, mixer in built.items()}
     seconds = interleaved(calls | {"products": products(length, sentences, embed_dim)}, rounds)
     results: dict[str, dict[str, float]] = {}
     for name, call in calls.items():
         results[name] = {
             "seconds": statistics.median(seconds[name]),
-            "ratio": median_ratio(seconds[name], seconds[layers.BASELINE]),
+            "ratio": median_ratio(seconds[name], seconds[layers_speed.BASELINE]),
             "resident": peak_resident(call),
         }
     results[NAME]["products"] = median_ratio(seconds[NAME], seconds["products"])
     for name in (NAME, NARROW):
         mixer = built.get(name)
         if compare and isinstance(mixer, Translution | AlphaTranslution):
-            results[f"{name} written out"] = _written_out(mixer, x, results[layers.BASELINE]["seconds"])
+            results[f"{name} written out"] = _written_out(mixer, x, results[layers_speed.BASELINE]["seconds"])
     return results
 
 

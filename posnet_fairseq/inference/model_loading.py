@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from posnet_fairseq.inference import checkpoints
 from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.search.settings import recorded_search
+from posnet_fairseq.inference.search.search_settings import recorded_search
 from posnet_fairseq.inference.vocabularies import read_vocabulary, refuse_other_dictionaries, refuse_other_tasks
 from posnet_fairseq.inference.weights import fitting_weights, refuse_other_length_ratio
 from posnet_fairseq.shared.errors import UsageError

@@ -15,9 +15,9 @@ from torch import nn
 from posnet_fairseq.analog.convert import put_on_crossbars
 from posnet_fairseq.analog.hardware import Hardware
 from posnet_fairseq.inference.model_folder import WEIGHTS
-from posnet_fairseq.inference.models import load_models
+from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.translator import BLANK, Batches, Translator
 from posnet_fairseq.shared.records import digest, installed_versions
 from posnet_fairseq.text.card import CARD, DatasetCard

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from rich.table import Table
 
-from posnet_fairseq.bench.tables import mebibytes, table
+from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import Time, compared, default_device, peak_bytes
 from posnet_fairseq.mixers.bases.mixer_options import configure
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings

@@ -13,10 +13,10 @@ import torch
 from fairseq.modules import MultiheadAttention
 from rich.table import Table
 
-from posnet_fairseq.bench.layers import BASELINE, build_of_size, forward
-from posnet_fairseq.bench.tables import mebibytes, table
+from posnet_fairseq.bench.layers_speed import BASELINE, build_of_size, forward
+from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import Time, compared, peak_bytes
-from posnet_fairseq.inference.precompute import store
+from posnet_fairseq.inference.stored_energies import store
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.mixers.bases.position_based import PositionBasedMixer
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer

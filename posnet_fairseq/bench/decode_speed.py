@@ -15,15 +15,21 @@ import torch
 from rich.table import Table
 from torch import nn
 
-from posnet_fairseq.bench.models import BASELINE, beam_search, fairseq_transformer, mixer_transformer, random_sample
-from posnet_fairseq.bench.tables import mebibytes, table
+from posnet_fairseq.bench.models_speed import (
+    BASELINE,
+    beam_search,
+    fairseq_transformer,
+    mixer_transformer,
+    random_sample,
+)
+from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
 from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
-from posnet_fairseq.inference.models import build_model
+from posnet_fairseq.inference.model_loading import build_model
 from posnet_fairseq.inference.precision import prepare_for_inference
-from posnet_fairseq.inference.precompute import precompute
+from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.optional_dependencies import how_to_install
