@@ -65,7 +65,7 @@ class Target:
 
 TARGETS = {
     "corpus": Target(
-        *("runs.run", "RunSettings", "run"),
+        *("runs.single_run", "RunSettings", "run"),
         "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
         "of the training and the search follow from the size, unless they are given.",
     ),
