@@ -77,7 +77,7 @@ def test_memory_of_another_width():
     [
         ("rposnett", {}, "name rposnett: there is no such mixer. .* Did you mean rposnet"),
         ("rposnet", {"gate": "sigmoid"}, "gate sigmoid: choose one of none, gelu, glu"),
-        ("rposnet", {"num_heads": 3}, "num_heads 3: the width 16 of the encoder does not divide by it"),
+        ("rposnet", {"num_heads": 3}, r"num_heads 3 must divide embed_dim 16\. Change one of the two"),
         ("rposnet", {"memory_dim": 8}, "memory_dim 8: self-attention mixes its queries"),
         ("rposnet", {"clip_distanc": 4}, "clip_distanc 4: rposnet does not read it; .* Did you mean clip_distance"),
         ("attention", {"clip_distance": 4}, "clip_distance 4: attention does not read it; it has no options"),

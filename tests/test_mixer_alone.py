@@ -27,7 +27,7 @@ def test_every_mixer_refuses_a_place_where_it_cannot_stand():
         ({"gate": "sigmoid"}, "--gate sigmoid: choose one of none, gelu, glu"),
         ({"gate": None}, "--gate None: choose one of"),
         ({"embed_dim": 0}, "--encoder-embed-dim 0: give 1 or more"),
-        ({"embed_dim": 7}, "--encoder-attention-heads 2: the width 7 of the encoder does not divide by it"),
+        ({"embed_dim": 7}, r"--encoder-attention-heads 2 must divide --encoder-embed-dim 7\."),
         ({"embed_dim": 8.0}, r"--encoder-embed-dim 8\.0: give a whole number"),
         ({"num_heads": 0}, "--encoder-attention-heads 0: give 1 or more"),
         ({"num_heads": -2}, "--encoder-attention-heads -2"),

@@ -109,7 +109,7 @@ def test_bad_options_are_refused():
     refused(r"--position-embedding none: rposnet computes its weights from", mixer="rposnet", position_embedding="none")
     refused(r"--gate glu: with --fourier-2d there are no values", mixer="fouriernet", gate="glu", fourier_2d=True)
     refused(r"--clip-distance 0: give 1 or more", mixer="rposnet", clip_distance=0)
-    refused(r"--encoder-attention-heads 3: the width 16 .*does not divide", encoder_attention_heads=3)
+    refused(r"--encoder-attention-heads 3 must divide --encoder-embed-dim 16\. Change", encoder_attention_heads=3)
     refused(r"--encoder-layers 0: give 1 or more", encoder_layers=0)
     refused(r"--dropout 1.5: give 0 or more and less than 1", dropout=1.5)
     refused(r"the encoder is 32 wide and the decoder 16", encoder_embed_dim=32)

@@ -83,18 +83,18 @@ def remarks(
     """
     usual, at_home = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
-        "empty": lambda line, reference, source: is_blank(line),
-        "copies of the source": lambda line, reference, source: line and line == source != reference,
-        "mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
-        "equal to the reference but for spaces": lambda line, reference, source: (
+        "{are} empty": lambda line, reference, source: is_blank(line),
+        "{are copies} of the source": lambda line, reference, source: line and line == source != reference,
+        "{are} mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
+        "{differ} from the reference by spaces only": lambda line, reference, source: (
             line != reference
             and (words := line.split()) != reference.split()
             and "".join(words) == "".join(reference.split())
         ),
-        f"with something said {OFTEN} times or more in a row": _not_in_reference(_repeats),
-        "with marks of subwords": _not_in_reference(_SUBWORDS.search),
-        "with HTML entities": _not_in_reference(_ENTITIES.search),
-        f"more than {OUTLIER} times as long or as short as the reference": _is_outlier,
+        f"{{repeat}} a phrase {OFTEN} times or more": _not_in_reference(_repeats),
+        "{have} marks of subwords": _not_in_reference(_SUBWORDS.search),
+        "{have} HTML entities": _not_in_reference(_ENTITIES.search),
+        f"{{are}} more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
     originals: Sequence[str | None] = sources or [None] * len(lines)
     triples = list(zip(lines, references, originals, strict=True))
@@ -102,7 +102,7 @@ def remarks(
     for text, check in checks.items():
         odd = [number for number, triple in enumerate(triples, 1) if check(*triple)]
         if odd:
-            found.append(Remark(system, f"{_count(odd)} {text}", tuple(odd[:SHOWN])))
+            found.append(Remark(system, f"{_count(odd)} {_agreeing(text, len(odd))}", tuple(odd[:SHOWN])))
     return found + [Remark(system, text) for text in _of_the_whole(lines, references, lowercase)]
 
 
@@ -116,6 +116,12 @@ def _is_outlier(line: str, reference: str, source: str | None) -> bool:
     return longer - shorter > SHORT and longer > OUTLIER * shorter and not is_blank(line)
 
 
+def _agreeing(text: str, count: int) -> str:
+    """Return a text whose verbs in braces agree with the number of lines."""
+    singular = {"are": "is", "are copies": "is a copy", "differ": "differs", "have": "has", "repeat": "repeats"}
+    return text.format_map(singular if count == 1 else {verb: verb for verb in singular})
+
+
 def _count(lines: Sequence[str | int]) -> str:
     return f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
 
@@ -125,8 +131,8 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
         yield "all lines are those of the reference"
     elif looks_misaligned(lines, references):
         yield (
-            "its lines are no more like their own references than like other lines': is it the output for another test "
-            "set, or in another order?"
+            "translations do not match their references: is it another test set or another order, or is the model "
+            "untrained?"
         )
     for form in ("NFC", "NFKC"):
         odd, usual = (sum(not unicodedata.is_normalized(form, line) for line in text) for text in (lines, references))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "bf16", "fp16", "int8")
+ALIASES = {"fp32": "float32"}
 AUTO = "auto"  # bf16 on GPUs that compute in it, else float32
 # Source tokens in a batch.
 MAX_TOKENS = 2000

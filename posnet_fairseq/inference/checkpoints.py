@@ -6,6 +6,7 @@ the checkpoint's tensors and the plain values of its own options, and from nothi
 
 import contextlib
 import dataclasses
+import re
 import warnings
 import zipfile
 from argparse import Namespace
@@ -99,11 +100,20 @@ def load_content(path: str | Path) -> object:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         sentence = explain_unreadable(error, path)
+        if sentence is not None and _is_text(path):
+            raise UsageError(f"{path} is a text, not a checkpoint. Text to translate is given by --input.") from error
         if sentence is not None:
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
             raise unreadable(path, error) from error
         raise
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a file begins without control characters, as text does."""
+    with path.open("rb") as file:
+        head = file.read(1000)
+    return bool(head) and not re.search(rb"[\x00-\x08\x0e-\x1f]", head)
 
 
 def data_types() -> list[Any]:

@@ -5,7 +5,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from posnet_fairseq.inference.arguments import AUTO, DTYPES
+from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES
 from posnet_fairseq.inference.packing.pack import pack
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.offset_matrices import OffsetMixer
@@ -19,6 +19,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 def resolve_dtype(dtype: str, device: str) -> str:
     """Return the precision to compute in on a type of device: as asked for, for ``auto`` bf16 on GPUs that have it."""
+    dtype = ALIASES.get(dtype, dtype)
     has_bf16 = device != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if dtype == AUTO:
         return "bf16" if device == "cuda" and has_bf16 else "float32"

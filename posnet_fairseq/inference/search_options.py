@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from posnet_fairseq.inference.arguments import AUTO, DTYPES, MAX_TOKENS
+from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES, MAX_TOKENS
 from posnet_fairseq.inference.search.search_settings import RECORDED, SETTINGS, SearchSettings
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
@@ -80,6 +80,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
     parser.add_argument(
         "--dtype",
+        type=lambda name: ALIASES.get(name, name),
         choices=(*DTYPES, AUTO),
         default="float32",
         help="precision (default: float32). The others are faster where the hardware has them, and less exact; int8 is "

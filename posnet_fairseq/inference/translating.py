@@ -65,7 +65,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
     if recorded := unless_given(options, model.recorded_search):
-        say(f"{recorded}, which the model records")
+        say(f"search settings from the model: {recorded}")
     settings = settings_of(options, model.recorded_search)
     search = 1 if options.nbest is None else options.nbest, options.print_alignment
     translator = model.translator(settings, *search)
@@ -103,7 +103,7 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if lines:
         new = "new " * options.generates
         rates = f", {lines / seconds:.1f} {unit} and {tokens / seconds:.1f} {new}tokens a second"
-    say(f"{lines} {unit} in {seconds:.1f} s{rates}")
+    say(f"{lines} {unit.removesuffix('s') if lines == 1 else unit} in {seconds:.1f} s{rates}")
 
 
 def _load(options: argparse.Namespace, device: str, dtype: str) -> SearchableModel:

@@ -45,7 +45,7 @@ def gate(run: Path) -> str:
 
 def decoding_speed(run: Path, stage: str = "translate") -> float | None:
     """Return sentences a second, as posnet-translate reported them; None if it had none to translate."""
-    rates = re.findall(r"sentences in .* s, ([\d.]+) sentences", last_attempt(run / f"{stage}.log"))
+    rates = re.findall(r"sentences? in .* s, ([\d.]+) sentences", last_attempt(run / f"{stage}.log"))
     return float(rates[0]) if rates else None
 
 

@@ -98,13 +98,9 @@ class JobPool:
                     self._updates |= {job: job.updates for job in self._running.copy()}
                     bar.move_to(sum(self._updates.values()))
             except BaseException:
-                ended = sum(outcome.done() for outcome in outcomes.values())
                 self._stopped.set()
                 pool.shutdown(cancel_futures=True)
-                self._report.say(
-                    f"interrupted: {ended} of {len(self._jobs)} runs have ended; all is kept. The same command goes on "
-                    "where they were."
-                )
+                self._report.say("interrupted; progress is saved. Run the same command to continue.")
                 raise
         return {job: why for job, outcome in outcomes.items() if (why := outcome.result())}
 

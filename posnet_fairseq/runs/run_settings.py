@@ -110,7 +110,12 @@ class TrainingSettings(Settings):
         """Return the texts with the hyperparameters of the size, but for the batch, which depends on the device."""
         size = texts.get("size", "base")
         defaults = hyperparameters(size) if size in SIZES else {}
-        return {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
+        whole = {name: text for name, text in defaults.items() if name != "max_tokens"} | texts
+        numbers = [whole.get(name, "") for name in ("updates", "average", "interval")]
+        if "interval" not in texts and all(map(str.isdigit, numbers)):
+            updates, average, interval = map(int, numbers)  # a short training has the checkpoints to average
+            whole["interval"] = str(max(1, min(interval, updates // max(1, average))))
+        return whole
 
     def check(self) -> None:
         """Refuse settings that do not fit together, and places where data and runs cannot be."""

@@ -68,12 +68,14 @@ def test_a_model_is_searched_with_its_own_settings_unless_others_are_given(avera
         export.main([str(averaged), "--out", str(model), "--pretokenized"])
         assert json.loads((model / "config.json").read_text())["search"] == SEARCH
     out, err = translated(model)
-    assert "posnet-translate: --beam 3 --lenpen 0.5 --max-len-a 1.5 --max-len-b 2, which the model records" in err
+    assert (
+        "posnet-translate: search settings from the model: --beam 3 --lenpen 0.5 --max-len-a 1.5 --max-len-b 2" in err
+    )
     expected, said = translated(model, *OPTIONS)
     assert out == expected
     assert "records" not in said
     greedy, said = translated(model, "--beam", "1", "--max-len-b", "9")
-    assert "posnet-translate: --lenpen 0.5 --max-len-a 1.5, which the model records" in said
+    assert "posnet-translate: search settings from the model: --lenpen 0.5 --max-len-a 1.5" in said
     assert greedy == translated(model, "--beam", "1", "--lenpen", "0.5", "--max-len-a", "1.5", "--max-len-b", "9").out
     assert greedy != out
     loaded = posnet.load(model, pretokenized=True)
@@ -93,7 +95,7 @@ def test_an_ensemble_is_searched_as_its_first_model(averaged, translated, tmp_pa
     average.main([str(tmp_path / "run"), "--num", "1", "--out", str(tmp_path / "plain.pt")])
     models = [averaged, tmp_path / "plain.pt"]
     out, err = translated(models)
-    assert "which the model records" in err
+    assert "search settings from the model" in err
     assert out == translated(models, *OPTIONS).out
     out, err = translated(models[::-1], "--max-len-b", "6")
     assert "records" not in err

@@ -98,7 +98,7 @@ def test_averaged_and_raw_checkpoints_are_taken(world, name):
         ("precomputed.pt", {}, "it has stored energies, which cannot be trained. Give the averaged.pt beside it."),
         ("averaged.pt", {"data": "other"}, "differs from .*other/dict.xx.txt. .* corpus --like .*general"),
         ("averaged.pt", {"arch": "shaw_tiny"}, "--arch: rposnet_tiny there, shaw_tiny here"),
-        ("train.json", {}, "train.json is damaged or no checkpoint"),
+        ("train.json", {}, "train.json is a text, not a checkpoint"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_training(world, name, more, sentence):

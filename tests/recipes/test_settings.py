@@ -62,6 +62,14 @@ def test_file_has_the_settings_that_no_flag_gives(folder):
     assert (found.stages, found.tensorboard, found.beam) == (("train", "score"), False, 5)
 
 
+def test_a_short_training_has_the_checkpoints_that_are_averaged(folder):
+    short = read("--data", "data", "--size", "iwslt", "--updates", "100")
+    assert (short.updates, short.interval) == (100, 100 // short.average)
+    assert read("--data", "data", "--size", "iwslt", "--updates", "100", "--average", "2").interval == 50
+    usual = read("--data", "data", "--size", "iwslt")
+    assert read("--data", "data", "--size", "iwslt", "--updates", "90000").interval == usual.interval
+
+
 @pytest.mark.parametrize("word", ["off", "no", "False", "0"])
 def test_a_switch_that_is_off_in_a_file_is_off(folder, word):
     (folder / "run.yaml").write_text(f"dry_run: {word}\n")
@@ -147,7 +155,7 @@ def test_values(parse, good, bad):
         (["compare", "--dataset", "wmt14.en-de"], "--mixers: give one file of systems"),
         (["wmt14.en-de", "--config", "x.yaml"], "x.yaml: No such file or directory"),
         (["wmt14.en-de", "--gpus", "1", "--cpus", "1"], "--gpus 1: give that or --cpus 1."),
-        (["wmt14.en-de", "--updates", "3000"], "--average 7: 3000 .* Set a smaller --average or --interval"),
+        (["wmt14.en-de", "--updates", "5"], "--average 7: 5 .* Set a smaller --average or --interval"),
         (["multi30k.en-de", "--patience", "2"], "--patience 2: .* 10 in all, .* for 9 validations at least"),
         (["wmt14.en-de", "--options=--seed 3"], "--seed has an option of its own \\(--mixer, --size"),
         (["wmt14.en-de", "--options=--x 'a b'"], "quotes are not understood there"),

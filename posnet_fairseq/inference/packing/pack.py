@@ -120,8 +120,8 @@ def weights_are_packed() -> bool:
 def describe_packing() -> str:
     """Return what was measured, and what follows from it, as a clause."""
     speedup = packing_speedup()
-    choice = "are packed" if weights_are_packed() else "stay unpacked"
-    return f"weights {choice}: packed ones are {speedup:.1f} times as fast on this processor"
+    choice = "packed" if weights_are_packed() else "not packed"
+    return f"weights {choice} for oneDNN ({speedup:.1f} times as fast here)"
 
 
 @torch.inference_mode()

@@ -67,8 +67,8 @@ class MixerSettings:
         check_count(limit, self.max_positions, MOST["positions"])
         if self.embed_dim % self.num_heads:
             raise UsageError(
-                f"{option(heads)} {self.num_heads}: the width {self.embed_dim} of the {side} does not divide by it. "
-                f"Choose a number of heads that does, or change {option(f'{side}_embed_dim')}."
+                f"{option(heads)} {self.num_heads} must divide {option(f'{side}_embed_dim')} {self.embed_dim}. Change "
+                "one of the two."
             )
         if self.place != "cross" and self.memory_dim != self.embed_dim:
             raise UsageError(
