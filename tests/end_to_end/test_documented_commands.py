@@ -18,6 +18,7 @@ EXCEPTIONS = {
     r"bash recipes/quickstart\.sh$": "trains for minutes on downloads; its parts: tests/data_prep/test_quickstart.py, "
     "tests/recipes/test_runs.py",
     r"posnet-prepare (debian|study)\.": "downloads with apt; tests/data_prep/test_debian.py has made-up indexes",
+    r"python serve\.py |curl ": "tests/docs/test_serving.py",
     r"sbatch ": "needs SLURM; tests/recipes/test_shell.py::test_slurm_starts_the_training_on_every_machine",
     r"bash recipes/lm\.sh": "trains for minutes on downloads; its parts: tests/end_to_end/test_language_modeling.py",
     r"bash recipes/gpu_check\.sh": "tests/gpu/test_gpu_check.py::test_it_runs_to_its_end_on_the_simulated_device",
