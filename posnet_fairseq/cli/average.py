@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> None:
     if is_name_of_training(out.name) and out.parent.is_dir() and out.parent.samefile(folder):
         raise UsageError(f"--out {out} is the name of a checkpoint of the training itself. Give another name.")
     run = numbered_checkpoints(folder)
-    check_output(out, "--out", [checkpoint.path for checkpoint in run])
+    check_output(options.out, "--out", [checkpoint.path for checkpoint in run])
     chosen = choose(run, options.num)
     last = copy_in(folder, "last") if chosen[-1] is run[-1] else None
     notes = [lost_best(run, copy_in(folder, "best")), gap(chosen, last), *doubts(chosen)]

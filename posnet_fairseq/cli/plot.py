@@ -33,10 +33,10 @@ def _parser() -> argparse.ArgumentParser:
 
     lines = what.add_parser("curves", help="loss, perplexity, learning rate and speed of trainings")
     lines.add_argument(
-        "inputs", type=path_text, nargs="+", help="folders of runs, or logs of fairseq-train with --log-format json"
+        "runs", type=path_text, nargs="+", help="folders of runs, or logs of fairseq-train with --log-format json"
     )
     analog = what.add_parser("analog", help="scores of posnet-analog against time and bits of converters")
-    analog.add_argument("inputs", type=path_text, nargs="+", help="folders of posnet-analog, one for each line")
+    analog.add_argument("folders", type=path_text, nargs="+", help="folders of posnet-analog, one for each line")
     for one, name in ((lines, "curves"), (analog, "analog")):
         one.add_argument("--out", type=path_text, default=name, help=f"where to, .png and .svg (default: {name})")
         one.set_defaults(draw=_picture)
@@ -95,8 +95,8 @@ def _picture(options: argparse.Namespace, _: ProgressReporter) -> Iterable[Path]
     place = Path(options.out)
     place = place.with_suffix("") if place.suffix in (".png", ".svg") else place
     if options.what == "analog":
-        return crossbar_pictures.draw(options.inputs, place)
-    return curves.draw(curves.logs_of(options.inputs), place)
+        return crossbar_pictures.draw(options.folders, place)
+    return curves.draw(curves.logs_of(options.runs), place)
 
 
 def _compare(options: argparse.Namespace, report: ProgressReporter) -> Iterable[Path]:

@@ -100,7 +100,7 @@ LINE = ["eine Zeile"]
         (LINE, {"references": ["我们今天读这本书"]}, "Give the pair of languages (language_pair; "),
         (LINE, {"metrics": "comet"}, "COMET reads the source, of which test has none. Give sources."),
         (LINE, {"resamples": "x"}, "resamples 'x': give a whole number."),
-        (LINE, {"workers": "x"}, "workers x: give 1 or more"),
+        (LINE, {"workers": "x"}, "workers 'x': give a whole number"),
         (LINE, {"cached_only": True}, "Run without cached_only."),
         (LINE, {"cache": "/dev/null"}, "cache /dev/null: no regular file. Choose another place with cache;"),
         (LINE, {"metrics": "comet", "sources": LINE, "comet_model": "a/b/c"}, "Give comet_model a folder that holds"),
