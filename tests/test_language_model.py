@@ -111,7 +111,7 @@ def test_bad_options_are_refused():
     for message, given in {
         r"--decoder-self-mixer fouriernet: this mixer cannot stand there": {"decoder_self_mixer": "fouriernet"},
         r"--clip-distance 4: none of the chosen mixers \(attention\) reads it": {"clip_distance": 4},
-        r"--decoder-attention-heads 5: the width 192": {"decoder_attention_heads": 5},
+        r"--decoder-attention-heads 5 must divide --decoder-embed-dim 192": {"decoder_attention_heads": 5},
         r"--max-target-positions 0: give 1 or more": {"max_target_positions": 0},
         r"--tokens-per-sample 0: give 1 or more": {"tokens_per_sample": 0},
         r"--arch gpt_a_attention is a language model, which --task translation cannot train": {

@@ -101,7 +101,7 @@ def load_content(path: str | Path) -> object:
     except Exception as error:
         sentence = explain_unreadable(error, path)
         if sentence is not None and _is_text(path):
-            raise UsageError(f"{path} is a text, not a checkpoint. Text to translate is given by --input.") from error
+            raise DamagedError(f"{path} is a text, not a checkpoint. Text to translate is given by --input.") from error
         if sentence is not None:
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the other scripts: puts .venv at the repository root in front of PATH, and makes it if it is not there.
 # An environment that posnet has made has a mark in it: it is finished if it was cut short, made again if it broke, and
-# brought up to date when setup.py has changed. A foreign one is used if it has all that is needed, and never touched.
+# brought up to date when setup.py or the version has changed. A foreign one is used if it has all that is needed, and never touched.
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
 posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
@@ -14,7 +14,7 @@ posnet_environment() {
         posnet_cannot "works on Linux, this is $(uname -s). On Windows, run it inside WSL 2."
         return 2
     fi
-    stamp="$venv/posnet-$(cat "$root/setup.py" "$root/recipes/lib/environment.sh" | sha256sum | cut -c1-16)"
+    stamp="$venv/posnet-$(cat "$root"/{setup.py,posnet_fairseq/_version.py,recipes/lib/environment.sh} | sha256sum | cut -c1-16)"
     if posnet_is_foreign "$venv"; then
         posnet_serves "$root" "$venv" "$@" || return 2
     elif ! posnet_is_ready "$venv" "$stamp" "$@"; then

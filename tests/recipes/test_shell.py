@@ -277,7 +277,8 @@ def test_bad_card_is_one_sentence(shown, tmp_path, text, sentence):
 
 def test_of_two_first_recipes_one_makes_the_environment(tmp_path):
     venv = tmp_path / ".venv"
-    for path in (tmp_path / "setup.py", tmp_path / "recipes/lib/environment.sh", venv / "posnet-begun"):
+    sources = [tmp_path / name for name in ("setup.py", "posnet_fairseq/_version.py", "recipes/lib/environment.sh")]
+    for path in (*sources, venv / "posnet-begun"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     stubs = "posnet_is_whole() { :; }; posnet_suits() { :; }; posnet_install() { sleep 0.5; echo installed; }"
