@@ -100,9 +100,9 @@ def load_content(path: str | Path) -> object:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         sentence = explain_unreadable(error, path)
-        if sentence is not None and _is_text(path):
-            raise DamagedError(f"{path} is a text, not a checkpoint. Text to translate is given by --input.") from error
         if sentence is not None:
+            if _is_text(path):
+                sentence = f"{path} is a text, not a checkpoint. Text to translate is given by --input."
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
             raise unreadable(path, error) from error

@@ -21,8 +21,8 @@ class Attention(ContentBasedMixer):
         return q @ k.mT
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
-        """By torch's own kernel, unless the weights are asked for, which it keeps to itself."""
-        if context.need_weights:
+        """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
+        if context.need_weights or context.hidden is not None:
             return super().mix(query, memory, context)
         q, k, v = self.project_queries(query, context), self.keys(memory, context), self.value(memory, context)
         mask = padding_energy(context.padding_mask, q.dtype)
@@ -31,7 +31,5 @@ class Attention(ContentBasedMixer):
             energy = (q * self.scale) @ k.mT
             return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None
-        if context.hidden is not None:
-            return super().mix(query, memory, context)
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None

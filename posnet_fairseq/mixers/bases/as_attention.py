@@ -1,7 +1,5 @@
 """A mixer with the call of :class:`torch.nn.MultiheadAttention`, for models that are written for it."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -95,14 +93,13 @@ class MixerAttention(nn.Module):
             x = x if is_cross else memory
             if pairs is not None:
                 pairs = _reorder_pairs(pairs.expand(len(x), self.num_heads, -1, -1), order, is_cross)
-        arguments: dict[str, Any] = {"length_ratio": self.length_ratio} if is_cross else {}
         found = self.mixer(
             x,
             memory if is_cross else None,
             padding_mask=padding,
             attn_mask=pairs,
+            length_ratio=self.length_ratio if is_cross else (1, 1),
             need_weights=need_weights,
-            **arguments,
         )
         mixed, weights = found if need_weights else (found, None)
         back = inverse(order)
