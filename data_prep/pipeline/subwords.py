@@ -75,7 +75,7 @@ class _CountingFile:
 
 
 def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int) -> dict[str, int]:
-    """Learn a sentencepiece BPE model from lines that another file assigns to ``train``, of which there are so many."""
+    """Learn a sentencepiece BPE model from the `lines` lines that another file assigns to ``train``."""
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))
     texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")

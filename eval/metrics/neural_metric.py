@@ -130,7 +130,7 @@ class NeuralMetric(MeanMetric):
     def batches(self, encoded: Mapping[str, Sequence[Sequence[int]]], tokens: Mapping[str, int]) -> Batches:
         """Return batches of texts of similar length, the longest first: a lack of memory shows at once.
 
-        With padding, a batch has at most so many tokens, by type of device; a longer text is a batch of its own.
+        The limit on a batch's tokens, padding included, depends on the device; a longer text is a batch of its own.
         """
         most = tokens[self.networks[0].device.type]
         lengths = [len(ids) for ids in encoded["input_ids"]]

@@ -64,7 +64,7 @@ def run(
     padded: bool = False,
     rounds: int = 7,
 ) -> dict[str, tuple[Time, Time, int]]:
-    """Time mixers in turn on a batch of so many tokens, in sentences of a length.
+    """Time mixers in turn on a batch of `tokens` tokens, in sentences of one length.
 
     With padding, the last tenth of the sentences, at least one, are padded by a tenth of their length.
 

@@ -98,9 +98,10 @@ def training_memory(
 ) -> int:
     """Return the bytes of all tensors at the peak of a training step, in fairseq with ``fused_adam``.
 
-    A GPU needs more: its context, and what its allocator leaves between tensors. The batch has so many tokens on either
-    side, padding counted, in sentences of a length; a tenth of the sources have one token less. With ``gpu`` attention
-    has a kernel with dropout and chunks of energies are larger. Distributed, legacy_ddp sends gradients from a buffer.
+    A GPU needs more: its context, and what its allocator leaves between tensors. Each side of the batch has `tokens`
+    tokens, padding counted, in sentences of one length; a tenth of the sources have one token less. With ``gpu``,
+    attention has a kernel with dropout and chunks of energies are larger. Distributed, legacy_ddp sends gradients from
+    a buffer.
     """
     dtype, state_bytes = PRECISIONS[precision]
     positions = {f"max_{side}_positions": max(length, 128) for side in ("source", "target")}

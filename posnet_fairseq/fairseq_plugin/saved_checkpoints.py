@@ -107,7 +107,7 @@ def _has_file_of_epoch(position: object, settings: dict[str, Any]) -> bool:
 
 
 def _same_step(path: Path, other_path: Path) -> bool:
-    """Return whether checkpoints of as many updates have equal weights: an update changes all biases and gains."""
+    """Return whether two checkpoints of one update number have equal weights: updates change all biases and gains."""
     model, other = (read_checkpoint(each)["model"] for each in (path, other_path))
     small = {name: tensor for name, tensor in model.items() if tensor.dim() == 1}
     return all(name in other and torch.equal(small[name].nan_to_num(), other[name].nan_to_num()) for name in small)

@@ -173,7 +173,7 @@ class _Window:
 
 
 def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> Iterator[_Window]:
-    """Yield lines as they are taken, with as many prefixes, if there are any."""
+    """Yield windows of lines, each with the prefixes of its lines, if there are any."""
     first = 0
     while True:
         some = take()

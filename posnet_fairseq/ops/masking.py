@@ -31,8 +31,8 @@ def normalized(energy: Tensor, padding_mask: Tensor | None = None, hidden: Tenso
         hidden: (N, M) or (B, H or 1, N, M), True at pairs that are not mixed, such as the future; or None.
 
     Returns:
-        Weights (B, H, N, M), or (1, H, N, M) if all that is given is shared. Those of a query all whose keys are hidden
-        are zeros if `hidden` is of sentences.
+        Weights (B, H, N, M), or (1, H, N, M) if all arguments are shared by the sentences. With `hidden` of four
+        dimensions, the weights of a query whose keys are all hidden are zeros.
     """
     energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
     if hidden is not None:

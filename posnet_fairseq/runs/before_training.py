@@ -234,7 +234,7 @@ def refuse_other_schedule(before: Mapping[str, Any], cfg: Any) -> None:
 
 
 def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence[Path] = ()) -> None:
-    """Refuse a training with so many checkpoints at a time that they would not fit on the disk.
+    """Refuse a training whose checkpoints, `checkpoints` at a time, don't fit on the disk.
 
     Others, folders of checkpoints of runs whose training has not ended, are taken to need equal room.
     """

@@ -77,7 +77,7 @@ def _number(value: Any) -> Any:
 
 
 def most_kept(average: int, numbered: int) -> int:
-    """Return the most checkpoints, copies counted, that a training with so many numbered ones keeps at a time."""
+    """Return the largest number of checkpoints, copies included, that a training keeps at a time."""
     return min(2 * average + 1, numbered) + COPIES
 
 

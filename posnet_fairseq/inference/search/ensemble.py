@@ -53,7 +53,7 @@ class Decoding:
         return self._project(features.x).squeeze(1), attention
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
-        """Continue with the hypotheses `order`, (R',), as many for each sentence; `sentences` that stay, None: all."""
+        """Continue with the hypotheses `order`, (R',), equally many per sentence; keep `sentences` only (None: all)."""
         self._state.reorder(order)
         if sentences is not None:
             self._sentences = sentences.size(0)

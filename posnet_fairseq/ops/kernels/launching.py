@@ -58,5 +58,5 @@ def empty_by_rows(batch: int, heads: int, rows: int, width: int, like: Tensor) -
 
 
 def blocks(size: int, block: int) -> int:
-    """Return the number of blocks that hold so many rows."""
+    """Return the number of blocks that cover `size` rows."""
     return -(-size // block)
