@@ -132,7 +132,7 @@ ROWS = [
     scored("as it should be", r"a +\d+\.\d ±", before=outputs),
     # empty lines, bytes that are no text, what ends lines
     *(
-        scored(f"a line of U+{ord(sign):04X}", r"note: a on test: 1 line empty \(3\)", before=replaced(2, sign * 2))
+        scored(f"a line of U+{ord(sign):04X}", r"note: a on test: 1 line is empty \(3\)", before=replaced(2, sign * 2))
         for sign in "\u200b\u00ad\ufeff\u2060\u200e\u3164"
     ),
     scored("what ends lines elsewhere", "test, yy, 12 lines", before=replaced(2, "b1\u2028b\x0bb\x85b4\rb5 \ufeffb6")),
