@@ -4,7 +4,7 @@ import dataclasses
 import types
 
 import pytest
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
 
@@ -102,3 +102,11 @@ def test_options_of_other_models_override_nothing(tmp_path):
             checkpoint_utils.load_checkpoint_to_cpu(path, {name: "0"})
     state = checkpoint_utils.load_checkpoint_to_cpu(path, {"dropout": 0.5, "data": "elsewhere", "unknown": 1})
     assert (state["cfg"].model.dropout, state["cfg"].task.data) == (0.5, "elsewhere")
+
+
+@pytest.mark.parametrize(("has_gpu", "is_on_tpu"), [(True, False), (False, True)])
+def test_bf16_on_a_gpu_is_no_request_for_tpus(monkeypatch, has_gpu, is_on_tpu):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+    arguments = ["--bf16", "--arch", "rposnet_base", "data"]
+    read = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    assert (read.bf16, read.tpu) == (True, is_on_tpu)

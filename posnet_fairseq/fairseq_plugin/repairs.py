@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, optim
+from fairseq import checkpoint_utils, optim, options
 from fairseq.data import indexed_dataset
 from fairseq.optim import composite
 from fairseq.tasks import FairseqTask
@@ -189,6 +189,22 @@ def check_options_of_trainings() -> None:
     def check_and_initialize(initialize: Callable, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
         check_training_options(cfg)
         initialize(trainer, cfg, *args, **kwargs)
+
+
+def train_in_bf16_on_gpus() -> None:
+    """Let ``--bf16`` train on GPUs.
+
+    fairseq 0.12.3 takes it for a request to train on TPUs, and fails without torch_xla. Remove this when fairseq does
+    not.
+    """
+
+    @_replaces(options, "parse_args_and_arch")
+    def parse_args_and_arch(parse: Callable, *args: Any, **kwargs: Any) -> Any:
+        parsed = parse(*args, **kwargs)
+        known = parsed[0] if isinstance(parsed, tuple) else parsed
+        if known.bf16 and torch.cuda.is_available():
+            known.tpu = False
+        return parsed
 
 
 def exempt_from_weight_decay() -> None:

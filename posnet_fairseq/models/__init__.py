@@ -4,6 +4,7 @@ from posnet_fairseq.fairseq_plugin import repairs as compat
 
 compat.allow_checkpoint_types()
 compat.restore_long_integers()
+compat.train_in_bf16_on_gpus()
 compat.exempt_from_weight_decay()
 compat.save_at_ends_of_epochs()
 compat.resume_with_the_same_batches()

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
+from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
 
 GIB = 2**30
@@ -79,9 +81,15 @@ def memory(scratch: Path) -> None:
     Console(highlight=False).print(shown)
 
 
-if __name__ == "__main__":
-    what, path, *given = sys.argv[1:]
+@command
+def main(arguments: Sequence[str] | None) -> None:
+    """Write text or print the table of memory."""
+    what, path, *given = sys.argv[1:] if arguments is None else arguments
     if what == "text":
         write_text(Path(path), int(given[0]), words=99, length=12, seed=len(path))
     else:
         memory(Path(path))
+
+
+if __name__ == "__main__":
+    main()
