@@ -54,6 +54,15 @@ class StudySystem(Struct, frozen=True):
     seeds: tuple[int, ...]
 
 
+class Published(Struct, frozen=True):
+    """A system that was trained elsewhere, or otherwise: BLEU as in the literature, by test set, and what is known."""
+
+    says: str
+    bleu: dict[str, float]
+    updates: int | None = None
+    perplexity: float | None = None
+
+
 class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A protocol, as its YAML file has it.
 
@@ -62,6 +71,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         beams: sizes, of which each run takes the one with the highest BLEU on the validation set.
         test_sets: what they have, by name.
         literature: settings of the tokenizer that the literature scores with; None: there is none.
+        published: systems that those of the study are shown beside.
         claims: that are tested, on the first test set.
         margin: differences in BLEU below it mean that systems are equally good.
     """
@@ -73,6 +83,7 @@ class Study(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     systems: dict[str, StudySystem]
     test_sets: dict[str, str]
     literature: dict[str, bool] | None = None
+    published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...]
     margin: float
 

@@ -226,7 +226,7 @@ def training_of(run: Path) -> dict[str, Any]:
         "best_update": best,
         "best_perplexity": perplexity,
         "seconds": content["seconds"],
-        "cpu_seconds_per_update": cpu_seconds_per_update(log),
+        "cpu_seconds_per_update": cpu_seconds_per_update(log) if "--cpu" in last["command"] else None,
         "attempts": len(content["attempts"]),
         "tokens_per_second": training_speed(log),
         "peak_memory_bytes": peak_memory(run),

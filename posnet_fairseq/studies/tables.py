@@ -7,7 +7,7 @@ from posnet_eval.inputs.plan import SYMBOLS
 from posnet_eval.report.formats import GAP, decimal, signed
 from posnet_eval.statistics.seeds import Contrast
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
-from posnet_fairseq.studies.protocol import Claim
+from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
 from posnet_fairseq.studies.results import PRECISIONS, Result
 
 PARTS = 4  # of the trainings, at whose ends perplexities are compared
@@ -60,8 +60,21 @@ def _scores(analysis: Analysis, test_set: str) -> str:
             spread = "" if score.deviation is None else f" σ{score.deviation:.1f}"
             row.append(f"{decimal(score.value)} ±{score.half_width:.1f}{spread} {marks}".strip())
         rows.append(row)
+    rows += _published(analysis, test_set)
     labels = [metric.label for metric in analysis.metrics.values()]
     return _table(["", "seeds", "parameters", "updates", "CPU h", "perplexity", *labels], rows)
+
+
+def _published(analysis: Analysis, test_set: str) -> list[list[str]]:
+    rows = []
+    for other in analysis.study.published:
+        if test_set in other.bleu:
+            scores = [
+                _number(other.bleu[test_set] if name == LiteratureBleu.name else None) for name in analysis.metrics
+            ]
+            known = [_number(other.updates, "{:,}"), GAP, _number(other.perplexity, "{:.2f}")]
+            rows.append([other.says, GAP, GAP, *known, *scores])
+    return rows
 
 
 def _about_scores(analysis: Analysis, test_set: str) -> str:

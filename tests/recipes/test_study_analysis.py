@@ -202,6 +202,16 @@ def test_a_system_of_unknown_cost_has_gaps(found, tmp_path):
     assert row.split(" | ")[4] == "–"
 
 
+def test_published_systems_stand_below_on_their_test_sets(found):
+    other = protocol.Published(says="Elsewhere", bleu={"test": 41.02}, updates=4810)
+    found.study = msgspec.structs.replace(found.study, published=(other,))
+    (row,) = [line for line in tables.markdown(found).splitlines() if line.startswith("| Elsewhere")]
+    assert row == "| Elsewhere | – | – | 4,810 | – | – | – | – |"
+    found.metrics["bleu_literature"] = found.metrics["bleu"]
+    assert tables._published(found, "test") == [["Elsewhere", "–", "–", "4,810", "–", "–", "–", "–", "41.0"]]
+    assert tables._published(found, "more") == []
+
+
 def test_the_baseline_costs_what_it_costs(found):
     """What was measured of it against itself is noise."""
     assert found.results["base"][2].training.cost.relative == pytest.approx(1.4)
