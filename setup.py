@@ -7,10 +7,10 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-if not (3, 11) <= sys.version_info[:2] <= (3, 12) or platform.system() != "Linux":
+if not (3, 11) <= sys.version_info[:2] <= (3, 14) or platform.system() != "Linux":
     sys.exit(
         f"posnet does not install on Python {platform.python_version()} on {platform.system()}: it works with "
-        "Python 3.11 and 3.12 on Linux (on Windows, inside WSL 2). Make an environment with one of these and "
+        "Python 3.11 to 3.14 on Linux (on Windows, inside WSL 2). Make an environment with one of these and "
         "install again."
     )
 
@@ -22,6 +22,10 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py
 # eval/ and data_prep/ are installed under names that collide with nobody's.
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
+# Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code repaired,
+# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either.
+HAS_WHEEL = "platform_machine == 'x86_64' and python_version < '3.13'"
+TRAIN = ["fairseq-fixed==0.12.3.1; platform_machine != 'x86_64' or python_version >= '3.13'"]
 ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
 COMET = ["unbabel-comet==2.2.7", "huggingface_hub", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
@@ -44,12 +48,14 @@ setup(
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",
     ],
     license="MIT",
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.11,<3.15",
     packages=find_packages(include=["posnet_fairseq", "posnet_fairseq.*"])
     + [
         package.replace(folder, installed, 1)
@@ -67,10 +73,7 @@ setup(
         "posnet_fairseq.studies": ["*.yaml"],
     },
     install_requires=[
-        # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code
-        # repaired, with wheels for x86-64; fairseq-fixed is its twin to compile elsewhere.
-        "ve-fairseq==0.12.3; platform_machine == 'x86_64'",
-        "fairseq-fixed==0.12.3.1; platform_machine != 'x86_64'",
+        f"ve-fairseq==0.12.3; {HAS_WHEEL}",
         "omegaconf",  # fairseq's configuration
         "numpy",
         "regex",
@@ -93,6 +96,7 @@ setup(
         "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
+        "train": TRAIN,
         "analog": ANALOG,
         "completion": ["shtab"],  # of the commands' options in shells
         "comet": COMET,
@@ -102,6 +106,7 @@ setup(
         "export": EXPORT,
         "kernels": ["triton; platform_machine == 'x86_64'"],  # comes with torch's builds for GPUs
         "dev": [
+            *TRAIN,
             *BENCH,
             *DOCS,
             *EXPORT,

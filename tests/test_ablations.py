@@ -4,8 +4,8 @@ import pytest
 import torch
 from fairseq import options
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.text import synthetic
 from support import documents
 from support.commands import USER_DIR
 

@@ -14,10 +14,10 @@ from fairseq.models.fairseq_model import FairseqEncoderDecoderModel
 from omegaconf import open_dict
 
 from posnet_fairseq.bench.models_speed import fairseq_transformer, random_sample
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.ops import output_loss
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from support.building import WORDS, build_language_model, build_model
 
 OPTIONS = {

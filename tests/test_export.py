@@ -15,7 +15,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import export as command
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference import exporting, onnx_export
 from posnet_fairseq.inference.checkpoints import read_checkpoint
 from posnet_fairseq.inference.model_folder import read_model, write_config
@@ -26,6 +25,7 @@ from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from support.building import MAX_POSITIONS, WORDS, pad, sentences
 from support.building import build_language_model as fairseq_language_model
 from support.building import build_model as fairseq_model

@@ -8,12 +8,12 @@ from fairseq import checkpoint_utils, options
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig, MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.repairs import options_of_transformers
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 from support.building import WORDS, language_model_options
 from support.checkpoints import checkpoint

@@ -7,10 +7,10 @@ import torch
 from fairseq.data import MonolingualDataset, TokenBlockDataset
 
 from posnet_fairseq.costs import counting
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import apply_gpt_arch, gpt_arch_names
 from support.building import MAX_POSITIONS, WORDS, build_language_model, pad, replaced, sentences
 

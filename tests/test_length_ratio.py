@@ -9,10 +9,11 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import preprocess
 
 from posnet_fairseq.cli import length_ratio as command
-from posnet_fairseq.fairseq_plugin import measured_length_ratio, synthetic
+from posnet_fairseq.inference import measured_length_ratio
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.length_ratio_option import parse
 from support import commands
 from support.building import MAX_POSITIONS, WORDS, build_model, model_options, pad, sentences
@@ -27,9 +28,10 @@ def data(tmp_path_factory):
     (folder / "text.yy").write_text("a b\na\n")
     (folder / "more.xx").write_text("a b c\n")
     (folder / "more.yy").write_text("a b c\n")
-    for name, prefix in (("one", "text"), ("two", "more")):
+    for name, prefix, form in (("one", "text", "mmap"), ("two", "more", "mmap"), ("old", "text", "lazy")):
         arguments = (
-            f"-s xx -t yy --joined-dictionary --workers 1 --destdir {folder}/{name} --trainpref {folder}/{prefix}"
+            f"-s xx -t yy --joined-dictionary --workers 1 --destdir {folder}/{name} --trainpref {folder}/{prefix} "
+            f"--dataset-impl {form}"
         )
         preprocess.main(options.get_preprocessing_parser().parse_args(arguments.split()))
     return folder
@@ -39,6 +41,7 @@ def test_is_measured_with_end_symbols(data):
     assert measured_length_ratio.measure(data / "one") == (8, 5)
     assert measured_length_ratio.measure(data / "one", "yy", "xx") == (5, 8)
     assert measured_length_ratio.measure(f"{data}/one:{data}/two") == (12, 9)
+    assert measured_length_ratio.measure(data / "old") == (8, 5)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from posnet_fairseq.costs import counting
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from support.building import WORDS, build_model, model_options
 
 # Parameters of the Base model in millions, with a dictionary of 43,650 words and 128 positions, tables stored:

@@ -9,12 +9,12 @@ from fairseq.criterions import CRITERION_REGISTRY
 from posnet_fairseq.bench.models_speed import random_sample
 from posnet_fairseq.bench.timing import peak_bytes
 from posnet_fairseq.costs.training_memory import Simulation, training_memory
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.mixers import fouriernet
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.registry import mixer_names
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import apply_arch
 
 

@@ -24,7 +24,6 @@ from posnet_fairseq.bench.models_speed import (
 )
 from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.bench.timing import default_device, device_clock, interleaved, median_ratio, peak_resident
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.checkpoints import about, refuse_other_kind
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import build_model
@@ -34,6 +33,7 @@ from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.schema import check_range
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.sizes import SIZES
 
 CTRANSLATE2 = ("float32", "int8")

@@ -19,12 +19,13 @@ from torch import nn
 
 from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.bench.timing import Time, compared, default_device
-from posnet_fairseq.fairseq_plugin import chunked_loss, synthetic
+from posnet_fairseq.fairseq_plugin import chunked_loss
 from posnet_fairseq.fairseq_plugin.fused_adam import FusedAdam
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import apply_arch
 from posnet_fairseq.transformer.model import Transformer
 from posnet_fairseq.transformer.sizes import SIZES

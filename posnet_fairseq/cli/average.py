@@ -33,15 +33,15 @@ def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-average."""
     import torch
 
-    from posnet_fairseq.fairseq_plugin.averaging import average, choose, doubts
-    from posnet_fairseq.fairseq_plugin.saved_checkpoints import (
+    from posnet_fairseq.inference.averaging import average, choose, doubts
+    from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
+    from posnet_fairseq.inference.saved_checkpoints import (
         copy_in,
         gap,
         is_name_of_training,
         lost_best,
         numbered_checkpoints,
     )
-    from posnet_fairseq.inference.checkpoints import check_output, write_checkpoint
 
     given = {name: getattr(options, name) for name in RECORDED if getattr(options, name) is not None}
     SearchSettings(**given).check()

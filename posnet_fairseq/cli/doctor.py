@@ -44,8 +44,8 @@ class Finding:
 def examine() -> Iterator[Finding]:
     """Yield all findings, the needed ones first."""
     version = platform.python_version()
-    good = (3, 11) <= sys.version_info[:2] <= (3, 12) and sys.platform.startswith("linux")
-    yield Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 or 3.12 on Linux")
+    good = (3, 11) <= sys.version_info[:2] <= (3, 14) and sys.platform.startswith("linux")
+    yield Finding("Python", good, f"{version} on {platform.system()}", "use Python 3.11 to 3.14 on Linux")
     for what, examined, fix in (
         ("fairseq", _fairseq, "pip install ve-fairseq==0.12.3"),
         ("posnet", _posnet, "pip install -e . in the posnet folder"),
@@ -62,6 +62,9 @@ def examine() -> Iterator[Finding]:
 
 
 def _fairseq() -> Finding:
+    if importlib.util.find_spec("fairseq") is None:
+        fix = "pip install 'posnet[train]'"
+        return Finding("fairseq", False, "not installed: posnet does everything but train", fix, needed=False)
     from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 
     return Finding("fairseq", True, f"imports, from {Path(str(import_fairseq().__file__)).parent}")
@@ -71,8 +74,9 @@ def _posnet() -> Finding:
     from posnet_fairseq.transformer.architectures import arch_names
 
     # Beside itself fairseq looks for what is not in the working directory.
-    beside = Path(str(importlib.import_module("fairseq").__file__)).parents[1] / USER_DIR.name
-    user_dir = USER_DIR.name if beside.exists() and beside.samefile(USER_DIR) else USER_DIR
+    fairseq = importlib.util.find_spec("fairseq")
+    beside = Path(str(fairseq.origin)).parents[1] / USER_DIR.name if fairseq else USER_DIR
+    user_dir = USER_DIR.name if fairseq and beside.exists() and beside.samefile(USER_DIR) else USER_DIR
     return Finding("posnet", True, f"{__version__}, {len(arch_names())} architectures; --user-dir {user_dir}")
 
 

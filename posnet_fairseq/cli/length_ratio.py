@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-length-ratio."""
     check_stdout()
-    from posnet_fairseq.fairseq_plugin import measured_length_ratio
+    from posnet_fairseq.inference import measured_length_ratio
 
     languages = options.source_lang, options.target_lang
     source, target = measured_length_ratio.measure(options.data, *languages, options.train_subset)

@@ -42,6 +42,8 @@ def import_fairseq() -> ModuleType:
     try:
         return importlib.import_module("fairseq")
     except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
+        if getattr(error, "name", None) == "fairseq":  # it is not installed
+            raise
         raise ImportError(
             f"fairseq does not import on Python {sys.version.split()[0]} ({type(error).__name__}: {error}). "
             "posnet needs a fairseq fixed for Python 3.11: pip install ve-fairseq==0.12.3"

@@ -19,6 +19,12 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 DIVERGED = "the training diverged"
 
+NO_FAIRSEQ = (
+    "this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: pip install ve-fairseq==0.12.3. "
+    "Elsewhere: pip install 'posnet[train]', which compiles it with a C++ compiler and Python's headers (on Debian and "
+    "Ubuntu: g++ and python3-dev)."
+)
+
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"
 
 # Texts of errors that fairseq raises, as regular expressions, and the sentences shown instead.
@@ -114,6 +120,8 @@ def explain(error: BaseException) -> str | None:
             f"--best-checkpoint-metric {error.args[0]}: the validation does not measure it. Choose loss, nll_loss or "
             "ppl, or bleu with --eval-bleu."
         )
+    if isinstance(error, ModuleNotFoundError) and error.name in ("fairseq", "fairseq_cli"):
+        return NO_FAIRSEQ
     if isinstance(error, ImportError):
         return None
     for package, function, argument, explain_file in (

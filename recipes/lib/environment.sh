@@ -4,12 +4,13 @@
 # brought up to date when setup.py or the version has changed. A foreign one is used if it has all that is needed, and never touched.
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
-posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'
+posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'
 
-# posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance.
+# posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance; all recipes train.
 posnet_environment() {
     local root=$1 venv=$1/.venv stamp
     shift
+    set -- train "$@"
     if [ "$(uname -s)" != Linux ]; then
         posnet_cannot "works on Linux, this is $(uname -s). On Windows, run it inside WSL 2."
         return 2
@@ -52,7 +53,7 @@ posnet_serves() {
     elif ! "$venv/bin/python" -c '' 2>/dev/null; then
         lacks="is no environment whose Python runs"
     elif ! "$venv/bin/python" -c "$posnet_versions" 2>/dev/null; then
-        lacks="is of $("$venv/bin/python" --version 2>&1), posnet needs 3.11 or 3.12"
+        lacks="is of $("$venv/bin/python" --version 2>&1), posnet needs 3.11 to 3.14"
     else
         lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" "$@" 2>/dev/null) ||
             lacks="is damaged"
@@ -101,7 +102,7 @@ posnet_make() {
     if posnet_is_whole "$venv"; then
         python=$venv/bin/python
         if ! posnet_suits "$python"; then
-            posnet_cannot "$venv is of $("$python" --version), posnet needs 3.11 or 3.12. Remove it and run again."
+            posnet_cannot "$venv is of $("$python" --version), posnet needs 3.11 to 3.14. Remove it and run again."
             return 2
         fi
     else
@@ -150,13 +151,14 @@ posnet_suits() {
 
 posnet_python() {
     local candidate
-    for candidate in python3.12 python3.11 python3 python; do
+    # On 3.13 and later, fairseq has to be compiled.
+    for candidate in python3.12 python3.11 python3.13 python3.14 python3 python; do
         if posnet_suits "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    posnet_cannot "needs Python 3.11 or 3.12 with venv, found $(python3 --version 2>&1 || echo none)." \
+    posnet_cannot "needs Python 3.11 to 3.14 with venv, found $(python3 --version 2>&1 || echo none)." \
         "Install one (on Debian and Ubuntu also its -venv package) and run again."
     return 2
 }

@@ -107,7 +107,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
         raise AssertionError("something was done first")
 
     for place in (
-        *("posnet_fairseq.fairseq_plugin.averaging.average", "posnet_fairseq.inference.precomputing.precompute"),
+        *("posnet_fairseq.inference.averaging.average", "posnet_fairseq.inference.precomputing.precompute"),
         *("posnet_fairseq.inference.translating.SearchableModel", "posnet_eval.score.compare"),
         "posnet_data_prep.prepare.preparation",
     ):

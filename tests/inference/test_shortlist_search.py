@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model import build_transformer
 from support.building import model_options, sentences
 

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from posnet_fairseq.cli.plot import main
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.plots import curves, matrices, of_model, score_pictures, style
 from posnet_fairseq.plots.inspection import Mixing
+from posnet_fairseq.text import synthetic
 from support.building import WORDS, build_language_model, language_model_options
 from support.checkpoints import checkpoint
 from support.commands import fails

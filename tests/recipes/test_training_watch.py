@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posnet_fairseq.fairseq_plugin.averaging import choose
-from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
+from posnet_fairseq.inference.averaging import choose
+from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.runs import before_training
 from posnet_fairseq.runs.before_training import repair
 from posnet_fairseq.runs.training_log import COPIES, most_kept, records, remove_old

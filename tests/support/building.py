@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.mixers.bases.banded import BandedMixer
 from posnet_fairseq.mixers.bases.gating import GATES
 from posnet_fairseq.mixers.bases.mixer_options import choices
@@ -15,6 +14,7 @@ from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.architectures import apply_arch, apply_gpt_arch
 
 MAX_POSITIONS = 24

@@ -5,8 +5,8 @@ from argparse import Namespace
 import torch
 
 from posnet_fairseq.cli import precompute
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.models.mixer_transformer import MixerTransformer
+from posnet_fairseq.text import synthetic
 from support.building import WORDS, language_model_options, model_options
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from posnet_fairseq.fairseq_plugin import synthetic
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
 from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.text import synthetic
 from support.building import WORDS, build_model, pad, sentences
 
 DICTIONARY = synthetic.dictionary(WORDS)

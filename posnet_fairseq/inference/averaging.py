@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from posnet_fairseq.fairseq_plugin.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.inference.checkpoints import (
     State,
     Weights,
@@ -16,6 +15,7 @@ from posnet_fairseq.inference.checkpoints import (
     model_options,
     read_checkpoint,
 )
+from posnet_fairseq.inference.saved_checkpoints import SavedCheckpoint
 from posnet_fairseq.inference.stored_energies import has_tables
 from posnet_fairseq.inference.vocabularies import data_folder, languages_of
 from posnet_fairseq.inference.weights import refuse_not_finite

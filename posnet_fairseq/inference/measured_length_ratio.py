@@ -4,12 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from fairseq.data.data_utils import load_indexed_dataset
-
 from posnet_fairseq.inference.vocabularies import infer_languages
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.text.binary_format import binarized_set, check
+from posnet_fairseq.text.binary_format import binarized_set, sentence_sizes
 from posnet_fairseq.transformer.length_ratio_option import UNKNOWN, Ratio, parse
 
 
@@ -76,12 +73,3 @@ def of_model(cfg: Any, task: Any) -> Ratio:
         return measure(data.data, *languages, data.train_subset, max(1, data.upsample_primary), longest)
     except UsageError:
         return UNKNOWN
-
-
-def sentence_sizes(path: str) -> np.ndarray:
-    """Return (N,) lengths in tokens of one side of a set, end symbols included; `path` has no ending .idx or .bin."""
-    sizes, _ = check(path)
-    if sizes is not None:
-        return sizes
-    dataset = load_indexed_dataset(path, combine=True)  # its sizes are gone when it is
-    return dataset.sizes.copy()
