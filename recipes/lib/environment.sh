@@ -5,12 +5,15 @@
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
 posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'
+posnet_has_wheel='import platform, sys; sys.exit(platform.machine() != "x86_64" or sys.version_info >= (3, 13))'
+posnet_has_compiler='import os, shutil, sys, sysconfig
+headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+sys.exit(not (headers and (shutil.which("c++") or shutil.which("g++"))))'
 
-# posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance; all recipes train.
+# posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance.
 posnet_environment() {
     local root=$1 venv=$1/.venv stamp
     shift
-    set -- train "$@"
     if [ "$(uname -s)" != Linux ]; then
         posnet_cannot "works on Linux, this is $(uname -s). On Windows, run it inside WSL 2."
         return 2
@@ -113,6 +116,12 @@ posnet_make() {
             return 2
         fi
     fi
+    if ! "$python" -c "$posnet_has_wheel" && ! "$python" -c "$posnet_has_compiler"; then
+        posnet_cannot "trains with fairseq, which has to be compiled for $("$python" --version) on $(uname -m): that takes" \
+            "g++ and Python's headers (on Debian and Ubuntu: g++ and python3-dev). Install them, or Python 3.11 or 3.12" \
+            "on x86-64, and run again. Everything but training works without: pip install '$root'."
+        return 2
+    fi
     # What was there is kept. Until all is installed it counts as unfinished: pip may have left half of a package.
     installed=$(posnet_marks "$venv" -exec cat {} +)
     mapfile -t extras < <(printf '%s\n' "$installed" "$@" | grep . | sort -u)
@@ -174,6 +183,11 @@ posnet_install() {
             extra=(--extra-index-url "$index")
         fi
         posnet_pip "$python" "${extra[@]}" torch==2.13.0 || return
+    fi
+    if ! "$python" -c "$posnet_has_wheel"; then
+        # With pip's own environment for builds, a second torch would be fetched.
+        posnet_pip "$python" torch==2.13.0 numpy cython wheel "setuptools<81" &&
+            posnet_pip "$python" --no-build-isolation "$(grep -o 'fairseq-fixed==[0-9.]*' "${package%%[*}/setup.py")" || return
     fi
     posnet_pip "$python" torch==2.13.0 -e "$package"
 }

@@ -14,7 +14,7 @@ from support.hostile import contents
 STUBS = """
 posnet_python() { echo make; }
 make() {
-    if [ "$1" != --version ]; then
+    if [ "$1" = -m ]; then
         mkdir -p "$3/bin"
         printf '#!/bin/sh\\nexit 0\\n' >"$3/bin/python"
         printf '#!%s/bin/python\\n' "$3" >"$3/bin/pip"
@@ -129,6 +129,15 @@ def test_what_does_not_serve_is_refused_and_left_as_it_is(root, tmp_path, make, 
     before = contents(tmp_path)
     assert sentence in environment(root, code=2)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_fairseq_without_a_wheel_takes_a_compiler(root, compiler):
+    answers = f'case "${{2-}}" in "$posnet_has_wheel") false ;; "$posnet_has_compiler") {str(compiler).lower()} ;; esac'
+    stubs = STUBS.replace("    fi\n}", f"    fi\n    {answers}\n}}", 1)
+    said = environment(root, code=0 if compiler else 2, stubs=stubs)
+    assert ("installed" in said) == compiler
+    assert compiler or "Install them, or Python 3.11 or 3.12 on x86-64, and run again" in said
 
 
 @pytest.mark.parametrize("there", [False, True])
