@@ -297,15 +297,13 @@ def test_bad_arguments_are_one_sentence(found, tmp_path, monkeypatch, capsys, wo
     assert sentence in fails(capsys, main, "study", *words)
 
 
-def test_committed_results_are_redrawn(tmp_path):
+@pytest.mark.parametrize("study", ["convergence", "multi30k"])
+def test_committed_results_are_redrawn(tmp_path, study):
     """The tables in RESULTS.md are those of the results that are committed."""
-    folder = ROOT / "results" / "convergence"
-    if not folder.exists():
-        pytest.skip("no results of this study are committed yet")
-    main(["study", "convergence", "--results", str(folder), "--out", str(tmp_path)])
+    main(["study", study, "--results", str(ROOT / "results" / study), "--out", str(tmp_path)])
     shown = Path(ROOT, "RESULTS.md").read_text(encoding="utf-8")
-    begin, end = "<!-- tables of posnet-plot study convergence -->", "<!-- end of tables -->"
-    made = (tmp_path / "convergence.md").read_text(encoding="utf-8")
+    begin, end = f"<!-- tables of posnet-plot study {study} -->", "<!-- end of tables -->"
+    made = (tmp_path / f"{study}.md").read_text(encoding="utf-8")
     assert shown.partition(begin)[2].partition(end)[0].strip() == made.partition("-->")[2].strip()
 
 
