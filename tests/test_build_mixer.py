@@ -117,14 +117,17 @@ def test_wrong_calls_are_told():
     with pytest.raises(UsageError, match=r"\(2, 5, 8\): give tokens of sentences, \(B, N, 16\)"):
         build("rposnet", "encoder")(x[..., :8])
     left = torch.tensor([[True, False, False, False, False]] * 2)
-    with pytest.raises(UsageError, match="there is padding before tokens"):
+    sentence = (
+        r"padding before tokens\. Move it behind them with front_order and reorder of posnet_fairseq\.ops\.layout"
+    )
+    with pytest.raises(UsageError, match=sentence):
         build("rposnet", "encoder")(x, padding_mask=left)
     with pytest.raises(UsageError, match="memory is missing"):
         build("rposnet", "cross")(x)
     with pytest.raises(UsageError, match="40 tokens: this mixer was built for 32 positions"):
         build("rposnet", "encoder")(torch.randn(1, 40, 16))
-    with pytest.raises(UsageError, match="batch_size 0: give the number of hypotheses"):
-        build("rposnet", "decoder").init_state(0)
+    with pytest.raises(UsageError, match="batch_size -1: give the number of hypotheses, 0 or more"):
+        build("rposnet", "decoder").init_state(-1)
     with pytest.raises(UsageError, match="order: give the numbers of hypotheses"):
         build("rposnet", "decoder").init_state(2).reorder(torch.tensor([0.0, 1.0]))
     with pytest.raises(UsageError, match="3 hypotheses for a memory of 2 sentences"):
