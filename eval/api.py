@@ -57,6 +57,7 @@ def score(
     skip_missing: bool = False,
     cached_only: bool = False,
     cache: str | PathLike[str] | None = None,
+    device: str | None = None,
     cpu: bool = False,
     workers: int = 1,
     progress: bool = False,
@@ -82,6 +83,9 @@ def score(
         trials: number of trials of approximate randomization.
         seed: seed of both.
         cache: file of cached statistics; default: as posnet-score, ``~/.cache/posnet/scores.sqlite``.
+        device: of COMET and BLEURT: "cpu", "cuda" for all GPUs, or one of them, as "cuda:1"; default: all GPUs, or the
+            CPU if there are none.
+        cpu: the same as the device "cpu".
         workers: number of processes that count n-grams and edits.
         progress: report progress on standard error.
 
@@ -92,7 +96,7 @@ def score(
         UsageError: an argument or a file is wrong, or a metric cannot run.
     """
     given = locals()
-    settings = {name: given[name] for name in (*SETTINGS, *RUNNING)}
+    settings = {name: given[name] for name in (*SETTINGS, *RUNNING)} | ({"device": "cpu"} if cpu else {})
     with called_from_python(**_RENAMED):
         settings |= {"metrics": _names(metrics), "cache": None if cache is None else Path(cache)}
         plan = plan_of_one_test_set(

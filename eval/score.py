@@ -20,7 +20,7 @@ from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.common_options import add_device_option, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, check_stdout
 from posnet_fairseq.shared.processes import cores
@@ -101,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--cached-only", action="store_true", help="take all statistics from the cache and compute none"
     )
     parser.add_argument("--cache", type=a_path, help=f"file of cached statistics (default: {default_path()})")
-    parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
+    add_device_option(parser)
     parser.add_argument("--workers", type=int, default=cores(), help="number of processes (default: one for each core)")
     return parser
 

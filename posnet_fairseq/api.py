@@ -16,10 +16,10 @@ from typing import Literal, Unpack, overload
 import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
-from posnet_fairseq.inference.search.search_settings import SearchSettings
+from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translator import Translation
-from posnet_fairseq.shared.errors import UsageError, called_from_python, option
+from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
 
 __all__ = ["Translation", "TranslationModel", "load"]
 
@@ -61,6 +61,7 @@ class TranslationModel(SearchableModel):
         self, lines: Sequence[str], *, nbest: int, attention: bool = False, **settings: Unpack[_Settings]
     ) -> list[list[Translation]]: ...
 
+    @refuse_unknown_arguments(SETTINGS)
     @torch.inference_mode()
     def translate(
         self,
@@ -104,6 +105,7 @@ class TranslationModel(SearchableModel):
             return results(lines, translator, nbest, max_tokens, on_long, prefix)
 
 
+@refuse_unknown_arguments()
 def load(
     paths: str | Path | Sequence[str | Path],
     data: str | Path | None = None,
@@ -142,7 +144,7 @@ def load(
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    with called_from_python():
+    with called_from_python(input="translate"):
         several = [paths] if isinstance(paths, str | Path) else paths
         is_list = isinstance(several, Sequence) and all(isinstance(path, str | Path) for path in several)
         if not is_list or not several:

@@ -16,10 +16,10 @@ from typing import Unpack, overload
 import torch
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
-from posnet_fairseq.inference.search.search_settings import OF_TEXTS
+from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, refuse_no_path, results
 from posnet_fairseq.inference.translator import Translation
-from posnet_fairseq.shared.errors import UsageError, called_from_python
+from posnet_fairseq.shared.errors import UsageError, called_from_python, refuse_unknown_arguments
 
 __all__ = ["TextModel", "load_language_model"]
 
@@ -48,6 +48,7 @@ class TextModel(SearchableLanguageModel):
         self, lines: Sequence[str], *, nbest: int, max_tokens: int = ..., **settings: Unpack[SearchArguments]
     ) -> list[list[Translation]]: ...
 
+    @refuse_unknown_arguments(SETTINGS)
     @torch.inference_mode()
     def generate(
         self,
@@ -79,6 +80,7 @@ class TextModel(SearchableLanguageModel):
             return results(lines, translator, nbest, max_tokens)
 
 
+@refuse_unknown_arguments()
 def load_language_model(
     path: str | Path,
     data: str | Path | None = None,
@@ -96,7 +98,7 @@ def load_language_model(
     Raises:
         UsageError: a file is missing, damaged or of another model, or an argument is not allowed.
     """
-    with called_from_python():
+    with called_from_python(input="generate"):
         if not isinstance(path, str | Path):
             raise UsageError(f"path {path!r:.50}: give the path of a checkpoint or model folder.")
         refuse_no_path(data, "data", "a directory")

@@ -1,11 +1,10 @@
 """The token mixers by name. Their architectures, flags and tests follow from being registered."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from typing import Any
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, nearest
 
 _MIXERS: dict[str, Any] = {}
 _BASE = "posnet_fairseq.mixers.bases.token_mixer.TokenMixer"  # by name: mixers import this module
@@ -60,9 +59,8 @@ def get_mixer(name: str, option: str = "mixer") -> Any:
     """Return the class registered as `name`, or refuse a name of none, which was given with `option`."""
     if isinstance(name, str) and name in _MIXERS:
         return _MIXERS[name]
-    nearest = difflib.get_close_matches(str(name), _MIXERS, n=1)
-    hint = f" Did you mean {nearest[0]}?" if nearest else ""
-    raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {', '.join(mixer_names())}.{hint}")
+    names, hint = ", ".join(mixer_names()), nearest(str(name), _MIXERS)
+    raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {names}.{hint}")
 
 
 def option_fields() -> dict[str, dataclasses.Field]:

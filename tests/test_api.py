@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from typing import get_type_hints
@@ -11,6 +12,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import export
+from posnet_fairseq.generation import load_language_model
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
 from support import documents
@@ -47,6 +49,15 @@ def test_importing_it_imports_no_fairseq():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_printing_says_what_it_is(model, path, tmp_path):
+    assert repr(model) == "TranslationModel(rposnet_tiny, xx-yy, float32 on cpu, beam 12)"
+    ensemble = repr(api.load([path, path], dtype="bf16"))
+    assert ensemble == "TranslationModel(rposnet_tiny + rposnet_tiny, xx-yy, bf16 on cpu, beam 12)"
+    of_texts = language_model_checkpoint(tmp_path / "lm.pt", "rposnet", build_language_model("rposnet"))
+    found = repr(load_language_model(of_texts, pretokenized=True))
+    assert re.fullmatch(r"TextModel\(gpt_\w+, float32 on cpu, beam 1\)", found), found
 
 
 def test_text_in_and_text_out(model):
@@ -133,7 +144,8 @@ def test_precisions(path, arguments):
         ({"lines": b"w1"}, "lines is b'w1', not text"),
         ({"lines": ["w1", 2]}, "line 2 is 2, not text"),
         ({"lines": ["w1", "w2 \ud83d"]}, r"line 2 has half of a surrogate pair, '\\ud83d'"),
-        ({"lines": "w1 " * 24}, r"line 1 has .* choose on_long truncate or on_long skip"),
+        ({"on_lang": "skip"}, r"translate has no argument on_lang, it has nbest, .* seed\. Did you mean on_long\?"),
+        ({"lines": "w1 " * 24}, r"line 1 has .* choose on_long='truncate' or on_long='skip'"),
     ],
 )
 def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
@@ -151,6 +163,8 @@ def test_errors_of_translating_are_one_sentence(model, arguments, sentence):
         ({"dtype": "fp8"}, "dtype fp8: choose one of float32, bf16, fp16, int8"),
         ({"dtype": "int8", "device": "meta"}, "dtype int8: torch multiplies 8-bit numbers on CPUs only"),
         ({"device": "nonsense"}, "device nonsense cannot be used"),
+        ({"devise": "cpu"}, r"load has no argument devise, it has device, .* onnx\. Did you mean device\?"),
+        ({"paths": __file__}, r".* is a text, not a checkpoint\. Text to translate is given by translate\."),
     ],
 )
 def test_errors_of_loading_are_one_sentence(path, arguments, sentence):

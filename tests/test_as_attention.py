@@ -79,6 +79,17 @@ def test_padding_before_tokens_moves_them_only(name):
             close(moved[row].roll((-shift, -shift), (0, 1))[~PADDING[row]], weights[row][~PADDING[row]])
 
 
+@pytest.mark.parametrize(("name", "place"), CASES)
+def test_no_sentences_and_no_tokens(name, place):
+    attention = as_attention(built(name, place))
+    for sentences, length in ((0, N), (B, 0)):
+        x = torch.randn(sentences, length, D)
+        memory = torch.randn(sentences, M, D) if place == "cross" else x
+        mixed, weights = attention(x, memory, memory, key_padding_mask=torch.zeros(memory.shape[:2]))
+        assert mixed.shape == x.shape
+        assert weights is None or weights.shape == (sentences, length, memory.size(1))
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_hidden_pairs_are_not_mixed(name):
     """In every place: what is hidden changes nothing, and nothing hidden is nothing changed; in chunks, too."""
@@ -181,6 +192,8 @@ def test_what_does_not_fit_is_refused():
         attention(x, x, x, is_causal=True)
     with pytest.raises(UsageError, match="attn_mask of int64: give bool, or 0 and -inf"):
         attention(x, x, x, attn_mask=torch.ones(N, N, dtype=torch.long))
+    with pytest.raises(UsageError, match="attn_mask: mixers add no other numbers to their energies than 0 and -inf"):
+        attention(x, x, x, attn_mask=-1e9 * torch.ones(N, N).triu(1))
     sentence = r"attn_mask \(5, 5\) of bool: give bool, True at pairs that are not mixed, \(7, 7\) or \(3, 7, 7\)\."
     with pytest.raises(UsageError, match=sentence):
         attention(x, x, x, attn_mask=torch.ones(M, M, dtype=torch.bool))

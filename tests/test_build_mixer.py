@@ -10,6 +10,7 @@ from torch import nn
 import posnet_fairseq as posnet
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.transformer.causal import DecoderState
 
 PLACES = {"encoder": {}, "decoder": {"causal": True}, "cross": {"cross_attention": True}}
 CASES = [(name, place) for name in posnet.mixer_names() for place in get_mixer(name).places]
@@ -117,14 +118,17 @@ def test_wrong_calls_are_told():
     with pytest.raises(UsageError, match=r"\(2, 5, 8\): give tokens of sentences, \(B, N, 16\)"):
         build("rposnet", "encoder")(x[..., :8])
     left = torch.tensor([[True, False, False, False, False]] * 2)
-    with pytest.raises(UsageError, match="there is padding before tokens"):
+    sentence = (
+        r"padding before tokens\. Move it behind them with front_order and reorder of posnet_fairseq\.ops\.layout"
+    )
+    with pytest.raises(UsageError, match=sentence):
         build("rposnet", "encoder")(x, padding_mask=left)
     with pytest.raises(UsageError, match="memory is missing"):
         build("rposnet", "cross")(x)
     with pytest.raises(UsageError, match="40 tokens: this mixer was built for 32 positions"):
         build("rposnet", "encoder")(torch.randn(1, 40, 16))
-    with pytest.raises(UsageError, match="batch_size 0: give the number of hypotheses"):
-        build("rposnet", "decoder").init_state(0)
+    with pytest.raises(UsageError, match="batch_size -1: give the number of hypotheses, 0 or more"):
+        build("rposnet", "decoder").init_state(-1)
     with pytest.raises(UsageError, match="order: give the numbers of hypotheses"):
         build("rposnet", "decoder").init_state(2).reorder(torch.tensor([0.0, 1.0]))
     with pytest.raises(UsageError, match="3 hypotheses for a memory of 2 sentences"):
@@ -135,6 +139,21 @@ def test_wrong_calls_are_told():
         mixer.step(x[:, :1], state)
     with pytest.raises(UsageError, match="position 2: this mixer was built for 2 positions"):
         mixer.step(x[:, :1], state)
+
+
+def test_a_state_says_where_it_is():
+    state = build("rposnet", "decoder").init_state(6)
+    assert repr(state) == "DecodingState(position 0, 6 hypotheses)"
+    for name, place, given in (("rposnet", "decoder", {}), ("shaw", "cross", {"memory": torch.randn(2, 5, 16)})):
+        for gradients in (True, False):
+            with torch.set_grad_enabled(gradients):
+                mixer = build(name, place)
+                state = mixer.init_state(6, **given)
+                mixer.step(torch.randn(6, 1, 16), state)
+            of = " of 2 sentences" if given else ""
+            assert repr(state) == f"DecodingState(position 1, 6 hypotheses{of}, float32)"
+    layers = DecoderState(1, [state, state])
+    assert repr(layers) == f"DecoderState(position 1, 2 layers, each {state})"
 
 
 def test_it_costs_torch_and_nothing_else():

@@ -8,7 +8,7 @@ from fairseq import options as fairseq_options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from posnet_fairseq import api
-from posnet_fairseq.cli import translate
+from posnet_fairseq.cli import doctor, translate
 from posnet_fairseq.fairseq_plugin.training_options import check_training_options
 from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.shared.errors import UsageError
@@ -106,6 +106,25 @@ def test_a_machine_without_compiler(monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     with pytest.raises(UsageError, match=r"--compile: torch could not compile .* takes a C\+\+ compiler"):
         check_compiler("cpu")
+
+
+@pytest.mark.parametrize("of_torch", [False, True])
+def test_a_path_with_a_space(of_torch, monkeypatch, tmp_path):
+    """Torch itself, of a folder that it can write to, fails as well."""
+    place = tmp_path / "with a space"
+    if of_torch:
+        monkeypatch.setattr(torch, "__file__", str(place / "torch/__init__.py"))
+    else:
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(place))
+    (finding,) = [each for each in doctor.examine() if each.what == "compiling"]
+    assert (finding.works, finding.needed) == (False, False)
+    assert finding.says.startswith(f"torch.compile fails on CPUs: there is a space in {place}")
+    assert finding.fix.endswith("a folder without a space")
+    if not of_torch:
+        torch._dynamo.reset()
+        sentence = r"^--compile: torch\.compile fails on CPUs: there is a space in .*\. To fix it, set TORCHINDUCTOR"
+        with pytest.raises(UsageError, match=sentence):
+            check_compiler("cpu")
 
 
 def test_layers_that_are_computed_again_are_refused():

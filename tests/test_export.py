@@ -276,7 +276,11 @@ def test_graphs_in_the_folder(data, capsys):
     for settings in ({"beam": 1}, {"beam": 5, "lenpen": 0.6}):
         assert graphs.translate(lines, **settings, max_len_b=10) == model.translate(lines, **settings, max_len_b=10)
     assert graphs.translate(lines[0], prefix="w3", max_len_b=10).startswith("w3")
+    (folder / "model.safetensors").rename(folder / "not read")
     int8 = api.load(folder, onnx=True, dtype="int8")
+    (folder / "not read").rename(folder / "model.safetensors")
+    assert repr(int8) == "TranslationModel(rposnet_tiny, xx-yy, int8 by onnxruntime on cpu, beam 12)"
+    assert repr(int8._models[0]) == "OnnxModel(int8, at most 24 source and 24 target tokens)"
     assert len(int8.translate(lines, beam=2, max_len_b=10)) == 300
     for options, says in (
         ({"paths": [folder, folder]}, "onnx True: it takes one folder, on the CPU, without fast and compile"),

@@ -20,7 +20,7 @@ SYMBOLS = ("†", "‡")  # mark a difference from the first baseline, from the 
 # Settings of a plan that both a command line and a configuration file may have.
 MODELS = ("bleurt_model", "comet_model", "comet_encoder")
 SETTINGS = ("metrics", "test", "resamples", "trials", "seed", "lowercase", "tokenize", *MODELS)
-RUNNING = ("skip_missing", "cached_only", "cache", "cpu", "workers")  # settings of a command line alone
+RUNNING = ("skip_missing", "cached_only", "cache", "device", "workers")  # settings of a command line alone
 # Columns of the results as rows; facts about systems follow and need titles of their own.
 ROW_COLUMNS = (
     "test_set", "system", "label", "metric", "score", "low", "high", "half_width", "deviation", "runs",
@@ -84,7 +84,7 @@ class Plan:
     skip_missing: bool = False  # leave out systems whose files are missing
     cached_only: bool = False  # compute no statistics
     cache: Path | None = None  # file of statistics; None: the default one, or none where that cannot be used
-    cpu: bool = False  # do not use GPUs
+    device: str | None = None  # of COMET and BLEURT, as cuda:1; None: all GPUs, or the CPU if there are none
     workers: int = 1  # processes that count n-grams and edits
 
     def __post_init__(self) -> None:

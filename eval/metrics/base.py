@@ -42,7 +42,7 @@ class MetricOptions:
     bleurt_model: str = "lucadiliello/BLEURT-20"
     comet_model: str = "Unbabel/wmt20-comet-da"
     comet_encoder: str | None = None  # its tokenizer and configuration; None: the encoder that COMET's checkpoint names
-    cpu: bool = False  # do not use GPUs
+    device: str | None = None  # cpu, cuda for all GPUs, or one, as cuda:1; None: all GPUs, or the CPU if there are none
 
     @property
     def code(self) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import check_file
 from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.processes import submitted
@@ -90,7 +90,7 @@ class NeuralMetric(MeanMetric):
     @cached_property
     def _loaded(self) -> tuple[list[Any], Any]:
         network, tokenizer = self.load()
-        first, *others = devices(self.options.cpu)
+        first, *others = devices(self.options.device)
         # One after the other: the CPU never holds more than two.
         replicas = [copy.deepcopy(network).to(device) for device in others]
         return [network.to(first), *replicas], tokenizer
@@ -213,12 +213,17 @@ def load_weights(network: "torch.nn.Module", weights: Any, path: Path) -> None:
         raise UsageError(f"{path} {problem}. Download both again.")
 
 
-def devices(cpu: bool) -> list["torch.device"]:
-    """Return all visible GPUs, or the CPU if there are none or it is asked for."""
+def devices(given: str | None = None) -> list["torch.device"]:
+    """Return the devices that are meant: by ``cuda`` all visible GPUs, by None these, or the CPU if there are none."""
     import torch
 
-    count = 0 if cpu or not torch.cuda.is_available() else torch.cuda.device_count()
-    return [torch.device("cuda", number) for number in range(count)] or [torch.device("cpu")]
+    gpus = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    if given == "cpu" or not (given or gpus):
+        return [torch.device("cpu")]
+    found = [gpu for gpu in gpus if given in (None, "cuda", str(gpu))]
+    if not found:
+        raise UsageError(f"{option('device')} {given}: this machine has {len(gpus)} GPUs. Give one of them, or cpu.")
+    return found
 
 
 def map_on_networks(

@@ -80,7 +80,7 @@ def _metric_run(name: str, plan: Plan, texts: Texts, cache: SegmentCache) -> Met
         language=texts.languages[1],
         references=len(texts.references),
         processes=plan.workers,
-        cpu=plan.cpu,
+        device=plan.device,
         **{key: value for key, value in given.items() if value is not None},
     )
     metric = get_metric(name, options)

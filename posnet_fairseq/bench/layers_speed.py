@@ -3,6 +3,7 @@
 import dataclasses
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -89,7 +90,7 @@ def run(
     return {name: (once[name], with_backward[name], peak_bytes(trainings[name])) for name in built}
 
 
-def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
+def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: Any) -> Callable[[], None]:
     """Return a function that calls a mixer without gradients on tokens `x`, (B, N, D)."""
 
     def call() -> None:
@@ -99,7 +100,7 @@ def forward(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None
     return call
 
 
-def training(mixer: TokenMixer, x: torch.Tensor, **arguments: torch.Tensor | None) -> Callable[[], None]:
+def training(mixer: TokenMixer, x: torch.Tensor, **arguments: Any) -> Callable[[], None]:
     """Return a function that calls a mixer and its backward pass on tokens `x`, (B, N, D)."""
 
     def call() -> None:

@@ -52,9 +52,10 @@ def examine() -> Iterator[Finding]:
         ("safe loading", _safe_loading, "pip install torch==2.13.0"),
         ("GPU", _gpu, ""),
         ("kernels", _kernels, ""),
+        ("compiling", _compiling, ""),
     ):
         try:
-            yield examined()
+            yield from filter(None, [examined()])
         except Exception as error:
             says = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
             yield Finding(what, False, says, fix, needed=bool(fix))
@@ -107,6 +108,14 @@ def _kernels() -> Finding:
         if obstacle is not None:
             return Finding("kernels", False, f"not used: {obstacle.says}", obstacle.fix, needed=False)
     return Finding("kernels", True, f"used: {kernels.USES}")
+
+
+def _compiling() -> Finding | None:
+    """Return what keeps torch from compiling, if a space in a path does; whether it can takes a minute to find out."""
+    from posnet_fairseq.transformer.compiling import path_with_space
+
+    space = path_with_space()
+    return Finding("compiling", False, *space, needed=False) if space else None
 
 
 def _neural_metric(name: str) -> Finding:

@@ -67,16 +67,14 @@ def _of_model(options: argparse.Namespace, report: ProgressReporter) -> Iterable
     if options.sentence is None:
         mixings, title = of_model.without_sentence(options.checkpoint), options.checkpoint
     else:
-        from posnet_fairseq.inference.checkpoints import is_language_model
-        from posnet_fairseq.inference.model_folder import read_model
         from posnet_fairseq.inference.model_loading import load_models
         from posnet_fairseq.text.pipeline import choose_pipeline
+        from posnet_fairseq.transformer.language_model import LanguageModel
 
         title = f"{options.checkpoint}: {options.sentence}"
-        generates = is_language_model(read_model(options.checkpoint))
-        models, vocabulary, folder, _ = load_models([options.checkpoint], options.data, generates)
+        models, vocabulary, folder, _ = load_models([options.checkpoint], options.data, generates=None)
         text = choose_pipeline(folder, vocabulary.languages, **text_options(options))
-        if generates:
+        if isinstance(models[0], LanguageModel):
             mixings = of_model.with_text(models[0], vocabulary, text, options.sentence)
         else:
             mixings, translation = of_model.with_sentence(models, vocabulary, text, options.sentence)

@@ -21,6 +21,7 @@ from posnet_fairseq.inference.search.search_settings import ENTRY, recorded_sear
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.mixer_settings import PLACE_OPTIONS
 from posnet_fairseq.registry import mixer_names, option_fields
+from posnet_fairseq.shared import errors
 from posnet_fairseq.shared.errors import DamagedError, UsageError, unreadable
 from posnet_fairseq.shared.failures import explain_unreadable
 from posnet_fairseq.shared.files import check_place, replacing
@@ -102,7 +103,8 @@ def load_content(path: str | Path) -> object:
         sentence = explain_unreadable(error, path)
         if sentence is not None:
             if _is_text(path):
-                sentence = f"{path} is a text, not a checkpoint. Text to translate is given by --input."
+                way = errors.option("input")
+                sentence = f"{path} is a text, not a checkpoint. Text to translate is given by {way}."
             raise DamagedError(sentence) from error
         if isinstance(error, OSError):
             raise unreadable(path, error) from error

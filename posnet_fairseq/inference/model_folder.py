@@ -76,8 +76,8 @@ class _Config(msgspec.Struct):
         recorded_search(state)
 
 
-def read_model(path: str | Path) -> State:
-    """Return the content of a checkpoint or a model folder."""
+def read_model(path: str | Path, with_weights: bool = True) -> State:
+    """Return the content of a checkpoint or a model folder, of a folder also without weights, which take most time."""
     folder = Path(path)
     if not folder.is_dir():
         return checkpoints.read_checkpoint(path)
@@ -91,27 +91,27 @@ def read_model(path: str | Path) -> State:
     if isinstance(arch, str) and isinstance(options, dict):
         checkpoints.check_plugin(path, arch, options, entries.get("plugin"))
     config = convert(entries, _Config, folder / CONFIG, _WHAT, _AGAIN)
-    weights = _read_weights(folder / WEIGHTS, config.options)
+    weights = _read_weights(folder / WEIGHTS, config.options) if with_weights else {}
     if config.format > 1 or "files" in entries:
-        _refuse_changes(folder, entries)
+        _refuse_changes(folder, entries, "" if with_weights else WEIGHTS)
     return config.state(folder) | {"model": weights}
 
 
-def _refuse_changes(folder: Path, config: dict[str, Any]) -> None:
+def _refuse_changes(folder: Path, config: dict[str, Any], unread: str) -> None:
     """Refuse a folder whose configuration or files are not those that were written together."""
     files = config.get("files")
     if not isinstance(files, dict) or config.get("sha256") != sealed(config)["sha256"]:
         raise UsageError(f"{folder / CONFIG} was changed since posnet-export wrote it, or lacks its hash. {_AGAIN}")
     # A missing file is missed by whoever needs it; one more is of no use, except rules of tokenization.
-    for name, found in _hashes(folder).items():
+    for name, found in _hashes(folder, unread).items():
         if files.get(name, found if name != CARD else None) != found:
             raise UsageError(f"{folder / name} is not the file that {CONFIG} was written with. {_AGAIN}")
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    """Return SHA-256 by name of the files that a translation depends on; the card has those of subwords."""
+def _hashes(folder: Path, unread: str = "") -> dict[str, str]:
+    """Return SHA-256 by name of the files, but `unread`, that a translation needs; the card has those of subwords."""
     small = [path for path in (*folder.glob("dict*.txt"), folder / CARD) if path.exists()]
-    large = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    large = [path for path in folder.glob("*.safetensors") if path.is_file() and path.name != unread]
     hashes = {path.name: hashlib.sha256(read_small(path)).hexdigest() for path in small}
     return hashes | {path.name: digest(path, "sha256") for path in large}
 

@@ -66,7 +66,9 @@ def build_model(state: State, vocabulary: Vocabulary | None = None, max_length: 
     with NoRandomNumbers():
         model: Any = build()
     model.load_state_dict(_in_place_of(model.state_dict(keep_vars=True), weights), assign=True)
-    return model.eval() if is_translation_model else model.eval()["decoder"]
+    built = model.eval() if is_translation_model else model.eval()["decoder"]
+    built.arch = checkpoints.model_arch(state)
+    return built
 
 
 def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
@@ -83,9 +85,11 @@ def weights_of(model: Transformer | LanguageModel, state: State) -> Weights:
 
 
 def load_models(
-    paths: Sequence[str | Path], data: str | Path | None = None, generates: bool = False
+    paths: Sequence[str | Path], data: str | Path | None = None, generates: bool | None = False
 ) -> tuple[list[Any], Vocabulary, Path, dict[str, Any]]:
     """Load translation models, or with `generates` language models, in evaluation mode; several make an ensemble.
+
+    With None it may be either.
 
     Return them, their vocabulary, the directory that it was read from (`data`, the first model's folder, or where it
     was trained), and the search settings that the first model records, by name.
@@ -93,7 +97,8 @@ def load_models(
     states = {path: read_model(path) for path in map(str, paths)}
     for path, state in states.items():
         with about(path):
-            checkpoints.refuse_other_kind(state, generates)
+            if generates is not None:
+                checkpoints.refuse_other_kind(state, generates)
     first = states[str(paths[0])]
     vocabulary, folder = read_vocabulary(first, data)
     refuse_other_tasks(states, vocabulary)

@@ -30,7 +30,7 @@ class OnnxModel(nn.Module):
 
     def __init__(self, folder: str | Path, int8: bool = False) -> None:
         super().__init__()
-        folder, end = Path(folder), ".int8" if int8 else ""
+        folder, end, self.dtype = Path(folder), ".int8" if int8 else "", "int8" if int8 else "float32"
         self.facts = _facts(folder / "graphs.json")
         self.encode, self.step = (self._graph(folder / f"{name}{end}.onnx") for name in ("encoder", "step"))
         self.first_symbol = self.facts["eos"]
@@ -38,6 +38,11 @@ class OnnxModel(nn.Module):
         self.encoder = SimpleNamespace(max_positions=lambda: longest["source"])
         self.max_positions: Callable[[], int] = lambda: longest["target"]
         self.place = nn.Parameter(torch.zeros(0), requires_grad=False)  # says device and precision of the search
+
+    def extra_repr(self) -> str:
+        """Return precision and limits, which printing it shows."""
+        source, target = self.facts["longest"].values()
+        return f"{self.dtype}, at most {source} source and {target} target tokens"
 
     def _graph(self, path: Path) -> Any:
         import onnxruntime

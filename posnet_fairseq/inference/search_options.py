@@ -6,6 +6,7 @@ from typing import Any
 
 from posnet_fairseq.inference.arguments import ALIASES, AUTO, DTYPES, MAX_TOKENS
 from posnet_fairseq.inference.search.search_settings import RECORDED, SETTINGS, SearchSettings
+from posnet_fairseq.shared.common_options import add_device_option
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import path_text
 
@@ -92,4 +93,4 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it is slower "
         "than the packed weights whose place it takes, see docs/measurements.md",
     )
-    parser.add_argument("--cpu", action="store_true", help="leave a GPU alone")
+    add_device_option(parser)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG, LoadOptions
+from posnet_fairseq.inference.checkpoints import model_arch
 from posnet_fairseq.inference.model_folder import read_model
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
-from posnet_fairseq.inference.search.search_settings import SearchSettings, recorded_search
+from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.inference.translator import BLANK, Batches, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary
@@ -71,7 +72,8 @@ class SearchableModel:
             check_compile(self.options.dtype, device.type)
         models: list[Any]
         if options.onnx:
-            models, state = [_graphs(paths, self.options)], read_model(paths[0])
+            models, state = [_graphs(paths, self.options)], read_model(paths[0], with_weights=False)
+            models[0].arch = model_arch(state)
             self.vocabulary, self.folder = read_vocabulary(state, options.data)
             self.recorded_search = recorded_search(state)
         else:
@@ -84,6 +86,13 @@ class SearchableModel:
         self._shortlist = None
         if options.shortlist is not None:
             self._shortlist = Shortlist.load(options.shortlist, self.vocabulary)
+
+    def __repr__(self) -> str:
+        """Return architecture, languages, precision and beam."""
+        names = " + ".join(model.arch for model in self._models), "-".join(filter(None, self.vocabulary.languages))
+        where = f"{self.options.dtype}{' by onnxruntime' * self.options.onnx} on {self.options.device}"
+        beam = self.recorded_search.get("beam", (OF_TEXTS if self.generates else SearchSettings()).beam)
+        return f"{type(self).__name__}({', '.join(filter(None, (*names, where)))}, beam {beam})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have the same precision and packing, which would be measured anew: they translate alike."""

@@ -24,7 +24,7 @@ from posnet_fairseq.inference.packing.pack import (
     packing_speedup,
     weights_are_packed,
 )
-from posnet_fairseq.inference.precision import resolve_dtype
+from posnet_fairseq.inference.precision import check_device, resolve_dtype
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
@@ -39,7 +39,7 @@ from posnet_fairseq.text.plain import PlainText, iterate_text
 WINDOW = 4000  # lines that are sorted into batches together, kept when they are finished, and in memory at once
 STREAMED = 32  # with --stream: more would be faster by little, and let the first of them wait for the last
 # Options that change no translation, or that are looked at otherwise: the text, the files, the device.
-_WITHOUT_EFFECT = {"input", "prefix", "output", "processes", "resume", "stream", "data", "cpu", "checkpoint", "dtype"}
+_WITHOUT_EFFECT = set("input prefix output processes resume stream data device checkpoint dtype".split())
 _BINARIZED = {".idx", ".bin"}
 _NOTHING = Batch([])  # in the place of batches, in a window without any
 _Found = list[list[Translation]]  # for each line, best first
@@ -53,15 +53,18 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
         print(f"{prog}: {sentence}", file=sys.stderr)
 
     check_places(options)
-    device = "cuda" if torch.cuda.device_count() and not options.cpu else "cpu"
-    if device == "cuda" and options.processes > torch.cuda.device_count():
-        raise UsageError(
-            f"--processes {options.processes}: there are {torch.cuda.device_count()} GPUs. Give at most that, or --cpu."
-        )
+    place = options.device or ("cuda" if torch.cuda.device_count() else "cpu")
+    device = place.partition(":")[0]
+    if options.device is not None:
+        check_device(place)
+    gpus = 1 if ":" in place else torch.cuda.device_count()
+    if device == "cuda" and options.processes > gpus:
+        there = f"there are {gpus} GPUs" if place == device else f"--device {place} is one GPU"
+        raise UsageError(f"--processes {options.processes}: {there}. Give at most {gpus}, or --device cpu.")
     dtype = resolve_dtype(options.dtype, device)
     if options.dtype == AUTO:
         say(f"--dtype auto is {dtype}")
-    model = _load(options, device, dtype)
+    model = _load(options, place, dtype)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
     if recorded := unless_given(options, model.recorded_search):

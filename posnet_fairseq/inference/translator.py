@@ -109,8 +109,8 @@ class Translator:
                     f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
                 )
                 if on_long == "error":
-                    name = option("on_long")
-                    raise UsageError(f"{note}. Split it, or choose {name} truncate or {name} skip.")
+                    others = f"{option('on_long', 'truncate')} or {option('on_long', 'skip')}"
+                    raise UsageError(f"{note}. Split it, or choose {others}.")
                 notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
                 if on_long == "skip":
                     continue

@@ -1,22 +1,15 @@
 """Values of settings: functions from text to a value, which raise ValueError with what is allowed."""
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, nearest
 from posnet_fairseq.shared.schema import decimal
 
 Parse = Callable[[str], Any]
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return the end of a sentence about an unknown name: " Did you mean ...?", "" if nothing is near."""
-    found = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {found[0]}?" if found else ""
 
 
 def check_known(given: str, name: str, known: Collection[str], hint: str = "") -> None:

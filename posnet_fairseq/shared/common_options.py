@@ -5,6 +5,7 @@ import contextlib
 import functools
 import importlib.metadata
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,6 +64,20 @@ def versions() -> str:
         else:
             found.append(f"{label} not installed")
     return ", ".join(found)
+
+
+def add_device_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``, which is None unless it is given, and ``--cpu``, which is short for one."""
+    device = parser.add_mutually_exclusive_group()
+    what = "cpu, cuda, or one of several GPUs, such as cuda:1 (default: cuda if there is a GPU, else cpu)"
+    device.add_argument("--device", type=_device, metavar="DEVICE", help=what)
+    device.add_argument("--cpu", action="store_const", const="cpu", dest="device", help="as --device cpu")
+
+
+def _device(text: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r:.50}: give cpu, cuda, or one of several GPUs, such as cuda:1.")
+    return text
 
 
 class _Version(argparse.Action):

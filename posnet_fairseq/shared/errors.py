@@ -1,10 +1,16 @@
 """Errors in what a user gave, reported as one sentence."""
 
 import contextlib
+import difflib
 import errno
+import functools
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Control characters that a terminal may execute, all but tab and line feed; and characters that change the direction of
 # the text after them or break its line.
@@ -25,10 +31,15 @@ def flag(name: str) -> str:
 _arguments: ContextVar[Mapping[str, str] | None] = ContextVar("arguments", default=None)
 
 
-def option(name: str) -> str:
-    """Return what the user calls an option, for errors: its flag, or in a call from Python the argument."""
+def option(name: str, value: str | None = None) -> str:
+    """Return what the user calls an option, with a value, for errors: its flag, or in a call from Python the argument.
+
+    ``--on-long skip``, or ``on_long='skip'``.
+    """
     arguments = _arguments.get()
-    return flag(name) if arguments is None else arguments.get(name, name)
+    if arguments is None:
+        return flag(name) if value is None else f"{flag(name)} {value}"
+    return arguments.get(name, name) if value is None else f"{arguments.get(name, name)}={value!r}"
 
 
 @contextlib.contextmanager
@@ -39,6 +50,32 @@ def called_from_python(**arguments: str) -> Iterator[None]:
         yield
     finally:
         _arguments.reset(token)
+
+
+def refuse_unknown_arguments(also: Iterable[str] = ()) -> Callable[[Function], Function]:
+    """Decorate a function: a keyword that it does not have is a UsageError; `also`: those of its ``**settings``."""
+
+    def decorate(function: Function) -> Function:
+        kinds = inspect.signature(function).parameters
+        known = [*(name for name, each in kinds.items() if each.kind is each.KEYWORD_ONLY), *also]
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            for name in named:
+                if name not in known and name not in kinds:
+                    what = f"{function.__name__} has no argument {name:.50}, it has {', '.join(known)}"
+                    raise UsageError(f"{what}.{nearest(name, known)}")
+            return function(*arguments, **named)
+
+        return cast(Function, call)
+
+    return decorate
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: " Did you mean ...?", "" if nothing is near."""
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {found[0]}?" if found else ""
 
 
 def last_error(text: str) -> str:

@@ -95,6 +95,36 @@ def every_length_works(mixer: TokenMixer) -> None:
         assert result.isfinite().all()
 
 
+def nothing_gives_nothing(mixer: TokenMixer) -> None:
+    """No sentence, or none of a token: results and weights of these sizes, gradients of zeros, steps that go on."""
+    query, memory, arguments = call(mixer)
+    arguments |= {"padding_mask": None}
+    for sentences, length in ((0, 3), (2, 0), (0, 0)):
+        none = query[:sentences, :length]
+        mask = torch.zeros((sentences, memory.size(1) if mixer.place == "cross" else length), dtype=torch.bool)
+        for padding_mask in (None, mask):
+            given = none, memory[:sentences] if mixer.place == "cross" else None
+            result, weights = mixer(*given, **arguments | {"padding_mask": padding_mask}, need_weights=True)
+            assert result.shape == none.shape
+            assert weights is None or (weights.size(0) <= 1 or weights.size(0) == sentences)
+            assert weights is None or weights.shape[2:] == (length, mask.size(1))
+            used = [p for p in mixer.parameters() if p.requires_grad]
+            gradients = torch.autograd.grad(result.sum(), used, allow_unused=True)
+            assert any(gradient is not None for gradient in gradients)
+            assert not any(gradient.any() for gradient in gradients if gradient is not None)
+    if mixer.place == "encoder":
+        return
+    for gradients_too in (True, False):
+        with torch.set_grad_enabled(gradients_too):
+            begun = begin(mixer, memory, arguments, batch_size=4)
+            mixer.step(query[:, :1].repeat(2, 1, 1), begun, arguments["positions"])
+            begun.reorder(torch.empty(0, dtype=torch.int64))
+            for state in (begun, begin(mixer, memory[:0], arguments, batch_size=0)):
+                for _ in range(3):
+                    assert mixer.step(query[:0, :1], state, arguments["positions"]).shape == (0, 1, mixer.embed_dim)
+                    state.reorder(torch.empty(0, dtype=torch.int64))
+
+
 def tokens_without_positions_are_refused(mixer: TokenMixer) -> None:
     """More than L, in a full pass and in steps; of memory, more than learned or stored. Any other memory is exact."""
     length, cross = mixer.max_positions, mixer.place == "cross"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.testing.calls import begin, call, refused, steps
+from posnet_fairseq.testing.calls import CLOSE, begin, call, refused, steps
 
 
 def a_prompt_is_refused(mixer: TokenMixer) -> None:
@@ -22,6 +22,38 @@ def a_prompt_is_refused(mixer: TokenMixer) -> None:
         prompt = functools.partial(mixer.step, query[:, before:], state)
         refused(prompt, "takes one new token of every hypothesis")
     refused(lambda: mixer.step(query[:1, :1], begin(mixer, memory, context)), "every hypothesis, (2, 1, D)")
+
+
+def another_type_is_refused(mixer: TokenMixer) -> None:
+    """Tokens that are read, in a full pass and in a step; the state can be used afterwards."""
+    query, memory, context = call(mixer)
+    said = "of float32: the parameters of this mixer are float64. Convert either, as with"
+    if mixer.place == "cross":
+        refused(lambda: mixer(query, memory.float(), **context), f"memory {said} memory.to(torch.float64)")
+        if not mixer.reads_queries:
+            return
+    given = query.float(), memory if mixer.place == "cross" else None
+    refused(lambda: mixer(*given, **context), f"query {said} query.to(torch.float64)")
+    if mixer.place != "encoder":
+        state = begin(mixer, memory, context)
+        refused(lambda: mixer.step(query[:, :1].half(), state, context["positions"]), "query of float16")
+        steps(mixer, query, memory, context, state)
+
+
+def an_order_of_other_hypotheses_is_refused(mixer: TokenMixer) -> None:
+    """Before the first step and after some, which go on as if nothing had been asked."""
+    if mixer.place == "encoder":
+        return
+    query, memory, context = call(mixer)
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            expected, state = steps(mixer, query, memory, context), begin(mixer, memory, context)
+            for token in range(3):
+                for number in (-1, 2):
+                    reorder = functools.partial(state.reorder, torch.tensor([0, number]))
+                    refused(reorder, "this state has 2 hypotheses, numbered from 0")
+                found = mixer.step(query[:, token : token + 1], state, context["positions"])
+                torch.testing.assert_close(found, expected[:, token : token + 1], **CLOSE)
 
 
 def padding_before_tokens_is_refused(mixer: TokenMixer) -> None:
@@ -42,8 +74,6 @@ def arguments_that_do_not_fit_are_refused(mixer: TokenMixer) -> None:
 
     for wrong in (mask[:1], mask[:, :1], mask.byte()):
         call_refused("padding_mask", padding_mask=wrong)
-    for empty in (query[:0], query[:, :0]):
-        call_refused("give tokens of sentences", empty, memory if mixer.place == "cross" else empty)
     for ratio in (1.5, (0, 1), (1, 0), (1,)):
         call_refused("give source tokens and target tokens", length_ratio=ratio)
     if mixer.place != "cross":

@@ -29,12 +29,17 @@ class Features(NamedTuple):
         return [reorder(layer, self.back) for layer in self.in_front]
 
 
-@dataclass
+@dataclass(repr=False)
 class DecoderState:
     """The state of a decoder in step-by-step decoding."""
 
     position: int = 0  # of the next token
     layers: list[DecodingState] = field(default_factory=list)  # of each self-attention; made at the first step
+
+    def __repr__(self) -> str:
+        """Return position and sizes, without the numbers."""
+        first = f", each {self.layers[0]}" if self.layers else ""
+        return f"DecoderState(position {self.position}, {len(self.layers)} layers{first})"
 
     def reorder(self, order: Tensor) -> None:
         """Continue with the hypotheses `order`, (R,), as beam search picks and repeats them."""

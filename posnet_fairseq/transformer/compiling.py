@@ -1,5 +1,7 @@
 """Layers compiled by ``torch.compile``. They are compiled in place: modules and parameters keep their names."""
 
+import os
+import tempfile
 from typing import Self
 
 import torch
@@ -16,11 +18,25 @@ def check_compiler(device: str) -> None:
     try:
         torch.compile(lambda x: x + 1, dynamic=True)(torch.ones(2, device=device))
     except Exception as error:
+        if device == "cpu" and (space := path_with_space()):
+            raise UsageError(f"{option('compile')}: {space[0]}. To fix it, {space[1]}.") from error
         needed = "a C++ compiler and Python's headers" if device == "cpu" else "Triton and a C compiler"
         raise UsageError(
             f"{option('compile')}: torch could not compile a function on this machine, which takes {needed}. Install "
             f"them (on Debian and Ubuntu: build-essential and python3-dev), or leave {option('compile')} out."
         ) from error
+
+
+def path_with_space() -> tuple[str, str] | None:
+    """Return what is wrong and what to do if a space in a path keeps torch from compiling for CPUs; else None."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
+    for path, fix in (
+        (cache, "set TORCHINDUCTOR_CACHE_DIR to a folder without a space"),
+        (os.path.dirname(torch.__file__), "install posnet in a folder without a space"),
+    ):
+        if " " in path:  # torch 2.13 splits the command of the compiler there
+            return f"torch.compile fails on CPUs: there is a space in {path}", fix
+    return None
 
 
 def compile_layer(layer: nn.Module) -> None:

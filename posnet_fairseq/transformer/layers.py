@@ -130,5 +130,5 @@ class DecoderLayer(_SelfAttentionLayer):
             )
         else:
             mixed = self.cross_attn.step(query, states[1], positions, rows, need_weights)
-        mixed, weights = mixed if need_weights else (mixed, None)
+        mixed, weights = mixed if isinstance(mixed, tuple) else (mixed, None)
         return self.feed_forward(self.dropout.add(x, mixed)), weights

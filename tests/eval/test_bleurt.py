@@ -29,7 +29,7 @@ SEGMENTS = [
 
 
 def metric(folder, **options):
-    return Bleurt(MetricOptions(bleurt_model=str(folder), cpu=True, **options))
+    return Bleurt(MetricOptions(bleurt_model=str(folder), device="cpu", **options))
 
 
 def library(folder, segments):

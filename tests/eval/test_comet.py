@@ -143,7 +143,7 @@ def test_nothing_is_printed(comet):
     """In a process of its own, where the libraries' warnings are still to come."""
     program = (
         "import logging; from posnet_eval.metrics import get_metric; from posnet_eval.metrics.base import *\n"
-        f"metric = get_metric('comet', MetricOptions(comet_model={str(comet)!r}, cpu=True))\n"
+        f"metric = get_metric('comet', MetricOptions(comet_model={str(comet)!r}, device='cpu'))\n"
         f"rows = list(metric.statistics([Segment('a', {LONG!r}, ('c',)), Segment('a', '', ('c',))]))\n"
         "logging.getLogger('others').info('not said before, not said now')\n"
         "assert not logging.getLogger().handlers"

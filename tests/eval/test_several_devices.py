@@ -12,6 +12,7 @@ from posnet_eval.metrics import bleurt as bleurt_module
 from posnet_eval.metrics import comet as comet_module
 from posnet_eval.metrics import neural_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
+from posnet_fairseq.shared.errors import UsageError
 from support.tiny_models import corpus
 
 LINES = corpus(24)
@@ -37,7 +38,7 @@ def use(monkeypatch, count):
 
 @pytest.fixture(params=METHODS)
 def metric(request, comet, bleurt):
-    options = MetricOptions(comet_model=str(comet), bleurt_model=str(bleurt), cpu=True)
+    options = MetricOptions(comet_model=str(comet), bleurt_model=str(bleurt), device="cpu")
     return {"comet": comet_module.Comet, "bleurt": bleurt_module.Bleurt}[request.param](options)
 
 
@@ -120,10 +121,23 @@ def test_results_are_in_order_and_items_not_all_taken_at_once():
 
 
 @pytest.mark.parametrize(
-    ("cpu", "gpus", "expected"),
-    [(False, 3, ["cuda:0", "cuda:1", "cuda:2"]), (False, 1, ["cuda:0"]), (True, 3, ["cpu"]), (False, 0, ["cpu"])],
+    ("given", "gpus", "expected"),
+    [
+        (None, 3, ["cuda:0", "cuda:1", "cuda:2"]),
+        (None, 0, ["cpu"]),
+        ("cuda", 2, ["cuda:0", "cuda:1"]),
+        ("cuda:1", 2, ["cuda:1"]),
+        ("cpu", 3, ["cpu"]),
+    ],
 )
-def test_devices(monkeypatch, cpu, gpus, expected):
-    cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus)
-    monkeypatch.setattr(torch, "cuda", cuda)
-    assert [str(device) for device in neural_metric.devices(cpu)] == expected
+def test_devices(monkeypatch, given, gpus, expected):
+    monkeypatch.setattr(torch, "cuda", SimpleNamespace(device_count=lambda: gpus))
+    assert [str(device) for device in neural_metric.devices(given)] == expected
+
+
+@pytest.mark.parametrize(("given", "gpus"), [("cuda", 0), ("cuda:2", 2), ("tpu", 2)])
+def test_a_device_that_is_not_there(monkeypatch, given, gpus):
+    monkeypatch.setattr(torch, "cuda", SimpleNamespace(device_count=lambda: gpus))
+    sentence = f"--device {given}: this machine has {gpus} GPUs. Give one of them, or cpu."
+    with pytest.raises(UsageError, match=sentence):
+        neural_metric.devices(given)

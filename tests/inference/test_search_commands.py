@@ -8,6 +8,7 @@ import torch
 
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
+from posnet_fairseq.inference import translating
 from posnet_fairseq.inference.translating import lines_of
 from posnet_fairseq.inference.translator import Translation, Translator, batches_by_length
 from support.checkpoints import checkpoint
@@ -66,6 +67,21 @@ def test_alignments(translated, python):
             assert [source for source, _ in found] == best.attention[:-1, :-1].argmax(dim=1).tolist()
     listed = translated("--nbest", "1", "--print-alignment")
     assert listed[0].split(" ||| ")[1::2] == printed[0].split(" ||| ")
+
+
+def test_device(translated, monkeypatch, capsys):
+    assert translated("--device", "cpu") == translated("--cpu") == translated()
+    for given, sentence in (
+        ("gpu", "argument --device: 'gpu': give cpu, cuda, or one of several GPUs, such as cuda:1."),
+        ("cuda:77", "--device cuda:77 cannot be used: "),
+    ):
+        with pytest.raises(SystemExit):
+            translated("--device", given)
+        assert sentence in capsys.readouterr().err
+    monkeypatch.setattr(translating, "check_device", lambda _: None)
+    with pytest.raises(SystemExit):
+        translated("--device", "cuda:1", "--processes", "2")
+    assert "--processes 2: --device cuda:1 is one GPU. Give at most 1, or --device cpu." in capsys.readouterr().err
 
 
 @pytest.mark.thorough  # 10 s: starts two processes

@@ -36,6 +36,8 @@ PLAIN = [
     mixer_laws.tokens_without_positions_are_refused,
     refusals.padding_before_tokens_is_refused,
     refusals.arguments_that_do_not_fit_are_refused,
+    refusals.another_type_is_refused,
+    mixer_laws.nothing_gives_nothing,
     mixer_laws.arguments_and_states_are_left_alone,
     gradient_laws.layout_in_memory_changes_nothing,
     gradient_laws.what_needs_no_gradient_changes_no_other,
@@ -53,6 +55,7 @@ LONG = [
 ]
 IN_STEPS = [
     refusals.a_prompt_is_refused,
+    refusals.an_order_of_other_hypotheses_is_refused,
     step_laws.steps_equal_the_full_pass,
     step_laws.steps_equal_the_full_pass_to_the_last_position,
     step_laws.hypotheses_that_move_keep_their_past,
@@ -157,8 +160,17 @@ class Breakage:
 
     @staticmethod
     def without_checks(monkeypatch):
-        for check in ("check_call", "check_step", "check_length_ratio"):
+        for check in ("check_call", "check_step", "check_length_ratio", "refuse_other_dtype"):
             monkeypatch.setattr(token_mixer, check, lambda *_: None)
+
+    @staticmethod
+    def losing_gradients_of_nothing(monkeypatch):
+        monkeypatch.setattr(TokenMixer, "_mix_nothing", lambda self, query, *_: (torch.zeros(query.shape), None))
+
+    @staticmethod
+    def taking_the_nearest_hypothesis(monkeypatch):
+        reorder = DecodingState.reorder
+        monkeypatch.setattr(DecodingState, "reorder", lambda self, order: reorder(self, order.clamp(0, 1)))
 
     @staticmethod
     def with_memory_of_any_length(monkeypatch):
@@ -249,6 +261,9 @@ def _rounded(x):
         ("linearnet", "encoder", "without_checks", "tokens_without_positions_are_refused"),
         ("arposnet", "cross", "with_memory_of_any_length", "tokens_without_positions_are_refused"),
         ("rposnet", "encoder", "without_checks", "arguments_that_do_not_fit_are_refused"),
+        ("rposnet", "encoder", "without_checks", "another_type_is_refused"),
+        ("shaw", "encoder", "losing_gradients_of_nothing", "nothing_gives_nothing"),
+        ("shaw", "decoder", "taking_the_nearest_hypothesis", "an_order_of_other_hypotheses_is_refused"),
         ("rposnet", "encoder", "shifting_its_input", "arguments_and_states_are_left_alone"),
         ("rposnet", "encoder", "reading_rows_for_columns", "layout_in_memory_changes_nothing"),
         ("rposnet", "encoder", "detaching_tokens", "what_needs_no_gradient_changes_no_other"),

@@ -1,9 +1,13 @@
 """A mixer with the call of :class:`torch.nn.MultiheadAttention`, for models that are written for it."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops.dtypes import dtype_name
+from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.layout import front_order, inverse, reorder
 from posnet_fairseq.shared.errors import UsageError
 
@@ -101,7 +105,7 @@ class MixerAttention(nn.Module):
             length_ratio=self.length_ratio if is_cross else (1, 1),
             need_weights=need_weights,
         )
-        mixed, weights = found if need_weights else (found, None)
+        mixed, weights = found if isinstance(found, tuple) else (found, None)
         back = inverse(order)
         mixed = mixed if is_cross else reorder(mixed, back)
         if weights is not None:
@@ -111,6 +115,9 @@ class MixerAttention(nn.Module):
         if query.dim() == 2:
             return mixed[0], None if weights is None else weights[0]
         return mixed if self.batch_first else mixed.transpose(0, 1), weights
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _batched(self, tokens: Tensor) -> Tensor:
         if tokens.dim() == 2:
@@ -122,9 +129,12 @@ def _mask(name: str, mask: Tensor) -> Tensor:
     """Return a mask as booleans; torch's layers make -inf of True."""
     if mask.dtype == torch.bool:
         return mask
+    hidden = mask == -torch.inf
     if not mask.is_floating_point():
-        raise UsageError(f"{name} of {str(mask.dtype).removeprefix('torch.')}: give bool, or 0 and -inf.")
-    return mask == -torch.inf
+        raise UsageError(f"{name} of {dtype_name(mask)}: give bool, or 0 and -inf.")
+    if may_look_at(mask) and bool(mask.masked_fill(hidden, 0).any()):
+        raise UsageError(f"{name}: mixers add no other numbers to their energies than 0 and -inf. Give bool, or these.")
+    return hidden
 
 
 def _reorder_pairs(pairs: Tensor, order: Tensor, is_cross: bool) -> Tensor:

@@ -1,7 +1,6 @@
 """A mixer by itself, for any PyTorch model."""
 
 import dataclasses
-import difflib
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -9,7 +8,7 @@ from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
 from posnet_fairseq.mixers.bases.positions import POSITION_EMBEDDINGS, Positions
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer, mixer_names
-from posnet_fairseq.shared.errors import UsageError, called_from_python
+from posnet_fairseq.shared.errors import UsageError, called_from_python, nearest
 from posnet_fairseq.shared.schema import check_choice
 
 __all__ = ["build_mixer", "mixer_names"]
@@ -113,7 +112,5 @@ def _refuse_unread(cls: type[TokenMixer], options: dict[str, Any]) -> None:
     known = list(_of_single_mixers(cls))
     for name, value in options.items():
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {nearest[0]}?" if nearest else ""
             reads = f"it reads {', '.join(known)}" if known else "it has no options"
-            raise UsageError(f"{name} {value}: {cls.name} does not read it; {reads}.{hint}")
+            raise UsageError(f"{name} {value}: {cls.name} does not read it; {reads}.{nearest(name, known)}")

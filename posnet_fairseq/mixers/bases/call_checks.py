@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posnet_fairseq.mixers.bases.context import check_padding
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
+from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.shared.errors import UsageError
 
 
@@ -15,15 +16,15 @@ def check_state(
     place: str, max_memory: int | None, batch_size: int, memory: Tensor | None, padding_mask: Tensor | None
 ) -> None:
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 1 or more.")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
+        raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 0 or more.")
     if place == "encoder":
         raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
     if (memory is None) == (place == "cross"):
         needed = "needs the memory" if memory is None else "takes no memory: its tokens come with the steps"
         raise UsageError(f"init_state: a mixer for {place} attention {needed}.")
     if memory is not None:
-        if memory.size(0) < 1 or batch_size % memory.size(0):
+        if batch_size % max(1, memory.size(0)) or bool(batch_size) != bool(memory.size(0)):
             raise UsageError(
                 f"init_state: {batch_size} hypotheses for a memory of {memory.size(0)} sentences: give every "
                 "sentence the same number of hypotheses, 1 or more."
@@ -42,14 +43,14 @@ def check_call(
     # No len(): it would make a number of what is open in an exported graph.
     fits = (
         (query.dim(), memory.dim()) == (3, 3)
-        and 0 not in (*query.shape, *memory.shape)
+        and (0 in query.shape or 0 not in memory.shape)
         and query.size(0) == memory.size(0)
         and (query.size(2), memory.size(2)) == (settings.embed_dim, settings.memory_dim)
     )
     if not fits:
         raise UsageError(
             f"query and memory of the shapes {tuple(query.shape)} and {tuple(memory.shape)}: give tokens of sentences, "
-            f"(B, N, {settings.embed_dim}) and (B, M, {settings.memory_dim}), each size 1 or more."
+            f"(B, N, {settings.embed_dim}) and (B, M, {settings.memory_dim}), with M 1 or more."
         )
     if padding_mask is not None:
         check_padding(padding_mask, memory.shape[:2])
@@ -71,7 +72,7 @@ def hidden_pairs(mixer: Any, attn_mask: Tensor, query: Tensor, memory: Tensor) -
     pairs, batch = (query.size(1), memory.size(1)), query.size(0)
     shapes = {2: pairs, 3: (batch, *pairs), 4: (batch, mixer.num_heads, *pairs)}
     if attn_mask.dtype != torch.bool or attn_mask.shape != shapes.get(attn_mask.dim()):
-        given = f"{tuple(attn_mask.shape)} of {str(attn_mask.dtype).removeprefix('torch.')}"
+        given = f"{tuple(attn_mask.shape)} of {dtype_name(attn_mask)}"
         raise UsageError(f"attn_mask {given}: give bool, True at pairs that are not mixed, {pairs} or {shapes[3]}.")
     return attn_mask.unsqueeze(-3) if attn_mask.dim() < 4 else attn_mask
 
@@ -81,7 +82,7 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
     count = tokens.size(1)
     if most is None or count <= most:
         return
-    if padding_mask is not None:
+    if padding_mask is not None and padding_mask.numel():
         if torch.compiler.is_compiling():
             return
         count = int((~padding_mask).sum(dim=1).max())
@@ -90,6 +91,20 @@ def _check_length(name: str, tokens: Tensor, padding_mask: Tensor | None, most: 
             f"{count} {name}: this mixer was built for {most} positions. Give shorter sentences, or build it with a "
             "larger max_positions."
         )
+
+
+def refuse_other_dtype(mixer: nn.Module, query: Tensor, memory: Tensor | None) -> None:
+    """Refuse tokens of another type than the parameters. Called when torch has refused them, so that it costs nothing.
+
+    Under autocast, and with packed weights, types may differ.
+    """
+    own = next(mixer.parameters(), query)
+    for name, tokens in (("query", query), ("memory", memory)):
+        if tokens is not None and tokens.dtype != own.dtype:
+            raise UsageError(
+                f"{name} of {dtype_name(tokens)}: the parameters of this mixer are {dtype_name(own)}. Convert either, "
+                f"as with {name}.to(torch.{dtype_name(own)})."
+            )
 
 
 def check_length_ratio(place: str, length_ratio: tuple[int, int]) -> None:

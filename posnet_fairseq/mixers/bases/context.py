@@ -1,11 +1,13 @@
 """What mixers know about the tokens of a call, beside the tokens."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
+from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.layout import padding_before_tokens
 from posnet_fairseq.ops.offsets import scaled
@@ -13,6 +15,16 @@ from posnet_fairseq.shared.errors import UsageError
 
 # Mixed values, and the mixing weights if they were asked for.
 Mixed = tuple[Tensor, Tensor | None]
+
+
+class Extras(TypedDict, total=False):
+    """Arguments of a mixer's call that do not change what it returns."""
+
+    padding_mask: Tensor | None
+    attn_mask: Tensor | None
+    positions: Tensor | None
+    memory_positions: Tensor | None
+    length_ratio: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,10 @@ class MixingContext:
 def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:
     """Check that a padding mask is boolean, of the shape (B, M), and that padding follows the tokens."""
     if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
-        given = f"{tuple(padding_mask.shape)} of {str(padding_mask.dtype).removeprefix('torch.')}"
+        given = f"{tuple(padding_mask.shape)} of {dtype_name(padding_mask)}"
         raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")
     if may_look_at(padding_mask) and bool(padding_before_tokens(padding_mask).any()):
         raise UsageError(
-            "padding_mask: there is padding before tokens. Give every sentence with its tokens first, as "
-            "posnet_fairseq.ops.layout orders them."
+            "padding_mask: there is padding before tokens. Move it behind them with front_order and reorder of "
+            "posnet_fairseq.ops.layout: order = front_order(padding_mask), then reorder(x, order) for tokens and mask."
         )

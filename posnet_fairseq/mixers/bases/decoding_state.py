@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.shared.errors import UsageError
 
 # Tokens by which the memory of growing rows is enlarged.
@@ -42,7 +43,7 @@ class DecodingState:
         self.memory_positions = memory_positions
         self.length_ratio = length_ratio
         self.sentences = None if memory is None else memory.size(0)
-        self.beam = 1 if self.sentences is None or batch_size is None else batch_size // self.sentences
+        self.beam = batch_size // self.sentences if self.sentences and batch_size else 1
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
         self.values: Tensor | None = None
@@ -105,15 +106,23 @@ class DecodingState:
 
         Args:
             order: (R,) numbers of the hypotheses to continue with; hypotheses of one sentence follow one another.
+
+        Raises:
+            UsageError: `order` is not of that type, or, on CPUs, has other numbers.
         """
         if not isinstance(order, Tensor) or order.dim() != 1 or order.dtype not in (torch.int64, torch.int32):
             raise UsageError("order: give the numbers of hypotheses as a tensor of whole numbers, (R,).")
-        if self.sentences is None:
-            self.batch_size = order.size(0)
+        try:
+            if self.sentences is not None:
+                return self.select(*order_of_sentences(order, self.sentences, self.beam))
+            if not self.rows and self.batch_size is not None:
+                torch.empty(self.batch_size, device=order.device).index_select(0, order)
             for name in self.rows:
                 self._reorder_row(name, order)
-        else:
-            self.select(*order_of_sentences(order, self.sentences, self.beam))
+        except IndexError as error:  # of CPUs; to look first would make GPUs wait
+            has = f"this state has {self.batch_size} hypotheses, numbered from 0"
+            raise UsageError(f"order {order.tolist()!s:.80}: {has}. Give numbers of these.") from error
+        self.batch_size = order.size(0)
 
     def _reorder_row(self, name: str, order: Tensor) -> None:
         rows, room = self.rows[name], self._room.pop(name, None)
@@ -131,16 +140,23 @@ class DecodingState:
         if room is not None:
             self._room[name] = spare
 
+    def __repr__(self) -> str:
+        """Return position and sizes, without the numbers."""
+        of = "" if self.sentences is None else f" of {self.sentences} sentences"
+        stored = (self.memory, self.values, *self.rows.values())
+        dtype = next((f", {dtype_name(x)}" for x in stored if x is not None and x.is_floating_point()), "")
+        return f"DecodingState(position {self.position}, {self.batch_size} hypotheses{of}{dtype})"
+
     def select(self, order: Tensor | None, beam: int) -> None:
         """Reorder the sentences of cross-attention; arguments are what :func:`order_of_sentences` returns."""
         assert self.sentences is not None
         if order is not None:
-            self.sentences = order.size(0)
             self.rows = {name: tensor.index_select(0, order) for name, tensor in self.rows.items()}
             if self.memory is not None:
                 self.memory = self.memory.index_select(0, order)
             if self.padding_mask is not None:
                 self.padding_mask = self.padding_mask.index_select(0, order)
+            self.sentences = order.size(0)
         self.beam = beam
         self.batch_size = self.sentences * beam
 

@@ -129,7 +129,7 @@ class OffsetMixer(ContentBasedMixer):
         all matrices.
         """
         matrices: Any = self.matrices
-        return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else energies
+        return 4 if sum(parameter.numel() for parameter in matrices.parameters()) < energies else max(1, energies)
 
     def offset_matrices(self, settings: MixerSettings) -> OffsetMatrices:
         """Return the matrices of this layer."""

@@ -1,9 +1,10 @@
 """What a token mixer is. Symbols: :mod:`posnet_fairseq.notation`."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
 from posnet_fairseq.mixers.bases.call_checks import (
     check_call,
@@ -11,13 +12,14 @@ from posnet_fairseq.mixers.bases.call_checks import (
     check_state,
     check_step,
     hidden_pairs,
+    refuse_other_dtype,
 )
-from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
+from posnet_fairseq.mixers.bases.context import Extras, Mixed, MixingContext
+from posnet_fairseq.mixers.bases.declarations import Declarations
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, table_rows
 from posnet_fairseq.mixers.bases.energies import enough
 from posnet_fairseq.mixers.bases.gating import Gating
-from posnet_fairseq.mixers.bases.mixer_options import Options
-from posnet_fairseq.mixers.bases.mixer_settings import PLACES, MixerSettings
+from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.positions import Positions
 from posnet_fairseq.ops.dropout import Dropout
 from posnet_fairseq.ops.heads import merge_heads, split_heads
@@ -26,48 +28,12 @@ from posnet_fairseq.ops.offsets import positions_read
 from posnet_fairseq.shared.errors import UsageError
 
 
-class TokenMixer(nn.Module):
+class TokenMixer(Declarations):
     """Base of all mixers: gated values in, :meth:`mix`, gate and output projection out.
 
     Decoder queries attend to themselves and earlier positions; padding never precedes a real token, so decoder mixers
     need no padding mask. A mixer must be exact in a full pass and step by step.
-
-    Class attributes:
-        Config: dataclass of the options this mixer reads. Its defaults hold where neither the user nor the
-            size says otherwise; its ``__post_init__`` refuses impossible values, as that of :class:`Options` does.
-        places: where it may stand.
-        default_gate: ``--gate`` when the user leaves it open.
-        position_embedding: kind of position embedding on its side of the model by default.
-        reads_positions: whether it reads the vectors of the queries' positions.
-        reads_memory_positions: whether it reads vectors of the memory's positions in cross-attention.
-        reads_length_ratio: whether cross-attention depends on γ.
-        static: whether the mixing weights depend on positions only, not on tokens.
-        hides_pairs: whether :meth:`forward` takes an ``attn_mask``.
-        arch_options: options that architectures of every size set, and to what, where it is not the default.
-        operations_formula: the multiplications of self-attention in the encoder over one sentence, with the default
-            options, as a sum of products of N tokens, the width D, K̂ = 2K + 1 offsets and E = H·C of ``--alpha-dim``;
-            terms without N are left out. None if it is not declared.
-        stored_operations_formula: the same with stored energies, where that differs.
     """
-
-    Config: ClassVar[Any] = Options
-    name: ClassVar[str]
-    arch: ClassVar[str]
-    places: ClassVar[tuple[str, ...]] = PLACES
-    default_gate: ClassVar[str] = "none"
-    position_embedding: ClassVar[Literal["sinusoidal", "learned", "none"]] = "sinusoidal"
-    reads_positions: ClassVar[bool] = False
-    reads_memory_positions: ClassVar[bool] = False
-    reads_length_ratio: ClassVar[bool] = False
-    static: ClassVar[bool] = False
-    hides_pairs: ClassVar[bool] = True
-    arch_options: ClassVar[dict[str, Any]] = {}
-    operations_formula: ClassVar[str | None] = None
-    stored_operations_formula: ClassVar[str | None] = None
-
-    @classmethod
-    def check(cls, settings: MixerSettings) -> None:
-        """Refuse settings that this mixer cannot be built with, by a UsageError that says what is allowed."""
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
@@ -108,6 +74,21 @@ class TokenMixer(nn.Module):
         """The probability in the current mode that a mixing weight is dropped."""
         return self.dropout.probability
 
+    @overload
+    def forward(
+        self, query: Tensor, memory: Tensor | None = ..., *, need_weights: Literal[False] = ..., **more: Unpack[Extras]
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, query: Tensor, memory: Tensor | None = ..., *, need_weights: Literal[True], **more: Unpack[Extras]
+    ) -> Mixed: ...
+
+    @overload
+    def forward(
+        self, query: Tensor, memory: Tensor | None = ..., *, need_weights: bool, **more: Unpack[Extras]
+    ) -> Tensor | Mixed: ...
+
     def forward(
         self,
         query: Tensor,
@@ -119,11 +100,11 @@ class TokenMixer(nn.Module):
         memory_positions: Tensor | None = None,
         length_ratio: tuple[int, int] = (1, 1),
         need_weights: bool = False,
-    ) -> Any:
+    ) -> Tensor | Mixed:
         """Mix memory tokens for every query.
 
         Args:
-            query: (B, N, D).
+            query: (B, N, D). Without sentences or tokens the result has none, either.
             memory: (B, M, memory_dim) in cross-attention. Default: `query`, as self-attention has it.
             padding_mask: (B, M) bool, True at padding, which follows the real tokens; None if there is none.
             attn_mask: (N, M), (B, N, M) or (B, H, N, M) bool, True at pairs of query and memory token that are not
@@ -150,14 +131,24 @@ class TokenMixer(nn.Module):
         check_call(self.settings, self.max_memory(), query, memory, padding_mask)
         hidden = None if attn_mask is None else hidden_pairs(self, attn_mask, query, memory)
         check_length_ratio(self.place, length_ratio)
+        if 0 in query.shape[:2]:
+            more: Extras = {"positions": positions, "memory_positions": memory_positions, "length_ratio": length_ratio}
+            mixed, weights = self._mix_nothing(query, memory, more)
+            return (mixed, weights) if need_weights else mixed
         positions = self._positions(positions, query.size(1), query.size(1), length_ratio)
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         context = MixingContext(
             positions, memory_positions, padding_mask, hidden, length_ratio, need_weights, device=query.device
         )
-        mixed, weights = self.mix_and_project(query, memory, context)
-        return (mixed, weights) if need_weights else mixed
+        return self._result(query, memory, context)
+
+    def _mix_nothing(self, query: Tensor, memory: Tensor, arguments: Extras) -> Mixed:
+        """Return the result for one token more, without it: parameters get gradients, which are zeros."""
+        batch, queries, keys = *query.shape[:2], memory.size(1)
+        one, more = (F.pad(x, (0, 0, 0, int(x.size(1) == 0), 0, int(x.size(0) == 0))) for x in (query, memory))
+        mixed, weights = self.forward(one, more if self.place == "cross" else None, need_weights=True, **arguments)
+        return mixed[:batch, :queries], None if weights is None else weights[:batch, :, :queries, :keys]
 
     def init_state(
         self,
@@ -171,7 +162,7 @@ class TokenMixer(nn.Module):
         """Return the state before the first step of decoding.
 
         Args:
-            batch_size: hypotheses, B.
+            batch_size: hypotheses, B; there may be none.
             memory: (S, M, memory_dim) in cross-attention: a row per sentence, B a multiple of S. The hypotheses of a
                 sentence follow one another and share its row. None in self-attention.
             padding_mask, memory_positions, length_ratio: as in :meth:`forward`, in cross-attention.
@@ -185,6 +176,32 @@ class TokenMixer(nn.Module):
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         return DecodingState(batch_size, memory, padding_mask, memory_positions, length_ratio)
 
+    @overload
+    def step(
+        self,
+        query: Tensor,
+        state: DecodingState,
+        positions: Tensor | None = None,
+        rows: int | None = None,
+        need_weights: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def step(
+        self,
+        query: Tensor,
+        state: DecodingState,
+        positions: Tensor | None = None,
+        rows: int | None = None,
+        *,
+        need_weights: Literal[True],
+    ) -> Mixed: ...
+
+    @overload
+    def step(
+        self, query: Tensor, state: DecodingState, positions: Tensor | None, rows: int | None, need_weights: bool
+    ) -> Tensor | Mixed: ...
+
     def step(
         self,
         query: Tensor,
@@ -192,7 +209,7 @@ class TokenMixer(nn.Module):
         positions: Tensor | None = None,
         rows: int | None = None,
         need_weights: bool = False,
-    ) -> Any:
+    ) -> Tensor | Mixed:
         """Mix for the next token of every hypothesis.
 
         Args:
@@ -201,7 +218,7 @@ class TokenMixer(nn.Module):
             positions: as in :meth:`forward`, for the first `rows` positions. Default: those that the mixer owns.
             rows: number of queries that tables shared by the steps are made for. Default:
                 :func:`~posnet_fairseq.mixers.bases.decoding_state.table_rows`.
-            need_weights: also return the mixing weights, (B, H, 1, M).
+            need_weights: also return the mixing weights, (B or 1, H, 1, M).
 
         Returns:
             (B, 1, D), equal to the last row of a full pass over all tokens so far; with `need_weights` a tuple.
@@ -215,10 +232,19 @@ class TokenMixer(nn.Module):
         memory = query if state.sentences is None else state.memory
         given = positions, state.memory_positions, state.padding_mask, None, state.length_ratio, need_weights
         context = MixingContext(*given, state, rows, query.device)
-        mix = self._mix_hypotheses if state.beam > 1 else self.mix_and_project
-        mixed, weights = mix(query, memory, context)
+        result = self._result(query, memory, context)
         state.position, state.memory = state.position + 1, None
-        return (mixed, weights) if need_weights else mixed
+        return result
+
+    def _result(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Tensor | Mixed:
+        """Mix and project, and return what a call does."""
+        mix = self._mix_hypotheses if context.beam > 1 else self.mix_and_project
+        try:
+            mixed, weights = mix(query, memory, context)
+        except RuntimeError:
+            refuse_other_dtype(self, query, memory)
+            raise
+        return (mixed, weights) if context.need_weights else mixed
 
     def _positions(self, given: Tensor | None, queries: int, rows: int, length_ratio: tuple[int, int]) -> Tensor | None:
         """Return the vectors that `rows` queries look up, the first `queries` of which there are: given, or its own."""
@@ -277,3 +303,6 @@ class TokenMixer(nn.Module):
     def should_recompute(self, keys: int) -> bool:
         """Whether the weights of a query for `keys` keys, all heads together, are too large to keep for backward."""
         return self.num_heads * keys > 4 * self.embed_dim
+
+    if TYPE_CHECKING:
+        __call__ = forward
