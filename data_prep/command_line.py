@@ -1,20 +1,19 @@
 """The command line of posnet-prepare."""
 
 import argparse
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posnet_data_prep.dataset import SMALL_TEXT, Recipe
+from posnet_data_prep.dataset import OWN_PAIRS, SMALL_TEXT, Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources.own_files import is_table
-from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import check_workers, cores
 from posnet_fairseq.shared.schema import check_numbers
+from posnet_fairseq.text.languages import TAG, code_of, tag_of
 
 MOST = 10**9  # of anything that is counted
 # The least of each number that may be given.
@@ -54,11 +53,11 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--valid", nargs="+", type=a_path, metavar="FILE", help=valid)
     parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
     for side, number in (("source", "first"), ("target", "second")):
-        code = f"code of two or three letters (default: the suffix of the {number} file, of two)"
+        code = f"language, as de, gsw, zh_CN or eng_Latn (default: the ending of the {number} file)"
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
     like = "folder of another dataset, whose tokenizers, subwords and dictionaries are used, for a model of it"
     parser.add_argument("--like", type=a_path, metavar="DATA", help=like)
-    _add_recipe(parser, Recipe())
+    _add_recipe(parser, OWN_PAIRS)
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +72,8 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 
 def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     text = parser.add_argument_group("how text becomes tokens")
-    text.add_argument("--subwords", choices=("bpe", "sentencepiece"), help=f"default: {recipe.subwords}")
+    subwords = f"default: {recipe.subwords}" + "; bpe with --merges or --tokenizer" * (recipe is OWN_PAIRS)
+    text.add_argument("--subwords", choices=("bpe", "sentencepiece"), help=subwords)
     merges = "BPE merges: one number for both languages together, or one for each (default: "
     merges += f"{' '.join(map(str, recipe.merges))})"
     text.add_argument("--merges", nargs="+", type=int, metavar="N", help=merges)
@@ -91,6 +91,9 @@ def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:
     every = "every N-th training pair goes to the validation set"
     every += f" (default: {recipe.valid_every})" if recipe.valid_every else ""
     text.add_argument("--valid-every", type=int, metavar="N", help=every)
+    text.add_argument("--drop-copies", action="store_true", help="drop training pairs whose sides are equal")
+    scripts = "drop training pairs with a side that has letters, but none of its language's script"
+    text.add_argument("--drop-other-scripts", action="store_true", help=scripts)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -107,7 +110,7 @@ def check(options: argparse.Namespace) -> None:
 
 def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
     """Return the recipe of a command line."""
-    names = ("subwords", "tokenizer", "lowercase", *LEAST)
+    names = ("subwords", "tokenizer", "lowercase", *LEAST, "drop_copies", "drop_other_scripts")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     subwords = given.get("subwords", default.subwords)
     unread: dict[str, tuple[str, ...]] = {
@@ -117,7 +120,7 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
         unread[f"--like {options.like}"] = ("subwords", "merges", "pieces", "tokenizer", "lowercase")
     if default.clean is None:
         unread[f"{options.dataset}, whose pairs are kept at any length"] = ("min_length", "max_length", "max_ratio")
-    if "zh" not in languages:
+    if "zh" not in map(code_of, languages):
         unread[f"{' and '.join(languages)}, only with Chinese (zh)"] = ("tokenizer",)
     if "merges" in given:
         given["merges"] = tuple(given["merges"])
@@ -144,25 +147,27 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
 
 
 def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
-    """Return source and target language of sentence pairs, of the options or the suffixes of the first files."""
+    """Return source and target language of sentence pairs, of the options or the endings of the first files.
+
+    Hyphens become underscores, as in pt_BR: fairseq separates the languages of a pair by a hyphen.
+    """
     sides = {name: list(_sides(name, paths)) for name, paths in sets.items()}
-    found = [_suffix(path) for path, _ in sides["train"]] or ["", ""]
-    chosen = options.source_lang or found[0], options.target_lang or found[1]
-    problems = []
-    for name, language in zip(("source_lang", "target_lang"), chosen, strict=True):
-        letters = "{2,3}" if getattr(options, name) else "{2}"  # an ending of three letters may be txt, src or tok
-        if not re.fullmatch(f"[a-z]{letters}", language) or language in ("zho", "chi", "cmn"):
-            problems.append(
-                f"{f'{flag(name)} {language}'.rstrip()}: give a code of two or three letters, such as de or gsw, zh "
-                "for Chinese. Without it, the files' endings are taken if they have two letters."
-            )
+    found = [tag_of(path) for path, _ in sides["train"]] or ["", ""]
+    given = options.source_lang or found[0], options.target_lang or found[1]
+    chosen = given[0].replace("-", "_"), given[1].replace("-", "_")
+    problems = [
+        f"{f'{flag(name)} {tag}'.rstrip()}: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files' "
+        "endings are taken if they are languages."
+        for name, tag in zip(("source_lang", "target_lang"), given, strict=True)
+        if not TAG.fullmatch(tag)
+    ]
     if chosen[0] == chosen[1]:
         problems.append(f"source and target are both {chosen[0]}. Give --source-lang and --target-lang.")
     problems += [
-        f"--{name}: {path} stands for the {('source', 'target')[side]}, {chosen[side]}, and ends in {chosen[1 - side]}."
+        f"--{name}: {path} stands for the {('source', 'target')[side]}, {given[side]}, and ends in {given[1 - side]}."
         for name, files in sides.items()
         for path, side in files
-        if _suffix(path) == chosen[1 - side]
+        if tag_of(path).replace("-", "_") == chosen[1 - side]
     ]
     _refuse(problems)
     return chosen
@@ -188,7 +193,3 @@ def _refuse(problems: Sequence[str]) -> None:
     """Refuse a command line that has problems, by the first of them."""
     if problems:
         raise UsageError(problems[0])
-
-
-def _suffix(path: Path) -> str:
-    return plain_suffix(path).removeprefix(".")

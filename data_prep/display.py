@@ -9,6 +9,7 @@ from rich.table import Table
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
+from posnet_data_prep.pipeline.restoring import sentences
 from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.disk import free_bytes
@@ -20,6 +21,8 @@ _REASONS = {
     "empty": "a side is empty",
     "length": "a side is too short or too long (--min-length, --max-length)",
     "ratio": "one side is too long for the other (--max-ratio)",
+    "copy": "its sides are equal (--drop-copies)",
+    "script": "a side has no letter of its language's script (--drop-other-scripts)",
     "word": f"a word has more than {LONGEST_WORD:,} characters",
 }
 
@@ -75,18 +78,20 @@ def show_plan(
 def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressReporter) -> None:
     """Print the sizes of a finished dataset, and the notes on it."""
     card = asked.card
-    sentences = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
+    sizes = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
     if asked.pairs:
         expected = ", ".join(f"{count:,} {name}" for name, count in asked.pairs.items())
-        sentences += f" (expected: {expected})"
+        sizes += f" (expected: {expected})"
     ratio = "" if card.length_ratio is None else f"; γ = {card.length_ratio:.4f}"
     vocabulary = ", ".join(f"{count:,} {name}" for name, count in (card.vocabulary or {}).items())
-    report.say(f"{out}: lines: {sentences}; vocabulary: {vocabulary}{ratio}")
+    report.say(f"{out}: lines: {sizes}; vocabulary: {vocabulary}{ratio}")
     if card.dropped:
         report.say("pairs that cleaning left out of the training text:")
         width = max(len(f"{count:,}") for count in card.dropped.values())
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
+    for sentence in sentences(card.restored or {}, card.sentences or {}):
+        report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")
     report.say(f"{stages} is needed only to make the dataset again with other options. It may be removed.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from posnet_data_prep import command_line
-from posnet_data_prep.dataset import SETS, SMALL_TEXT, Recipe
+from posnet_data_prep.dataset import OWN_PAIRS, SETS, SMALL_TEXT, Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
 from posnet_data_prep.sources.archives import Download
@@ -49,7 +49,8 @@ def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads)
 def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
     sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
     languages = command_line.languages(options, sets)
-    recipe = command_line.recipe(options, Recipe(), languages, "valid" in sets)
+    default = Recipe() if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
+    recipe = command_line.recipe(options, default, languages, "valid" in sets)
     like = Vocabulary.read(options.like, languages) if options.like else None
     card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}
     recipe = replace(recipe, subwords=like.subwords) if like else recipe

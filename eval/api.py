@@ -75,8 +75,7 @@ def score(
         metrics: names, of bleu, chrf, ter, bleurt and comet.
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
-        language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their two-letter
-            endings.
+        language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.
         test: "bs" (paired bootstrap) or "ar" (approximate randomization), over sentences only, with sacreBLEU's p;
             default: over sentences and seeds if a system has several runs, else "bs".
         resamples: number of resamples of the bootstrap.

@@ -58,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--reference", type=a_path, nargs="+", help="reference translation, or several")
     parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
     parser.add_argument(
-        "-l", "--language-pair", help="as en-de (default: two-letter endings of --source and --reference)"
+        "-l", "--language-pair", help="as en-de or en-pt-BR (default: endings of --source and --reference)"
     )
     parser.add_argument(
         "--system",

@@ -4,50 +4,82 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.clean import DROPPED, fault
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
+from posnet_fairseq.text.scripts import SAMPLE, Scripts
 from posnet_fairseq.text.subwords import Subwords
 
 # Counts of a set besides lines, tokens and dropped pairs.
 NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
+# Likewise of pairs that --drop-copies and --drop-other-scripts drop from the training text, by the reason.
+ODD = {"copy": "lines with equal sides", "script": "lines in another script"}
 
 
 class Segmenter:
-    """Splits rows of words into subwords."""
+    """Splits rows of words into subwords, and looks for odd rows, which the recipe may drop from the training text."""
 
     def __init__(
-        self, languages: Sequence[str], subwords: Sequence[Subwords], limits: Recipe | None, sets: Sequence[str]
+        self,
+        languages: Sequence[str],
+        subwords: Sequence[Subwords],
+        scripts: Sequence[Scripts],
+        recipe: Recipe,
+        sets: Sequence[str],
     ) -> None:
-        self._languages, self._subwords, self._limits, self._sets = languages, subwords, limits, sets
+        self._languages, self._subwords, self._scripts = languages, subwords, scripts
+        self._recipe, self._sets = recipe, sets
+        dropped = {"copy": recipe.drop_copies, "script": recipe.drop_other_scripts}
+        self._dropped = {problem for problem, is_dropped in dropped.items() if is_dropped}
 
-    def segment(self, rows: Rows, limits: Recipe | None = None) -> tuple[Columns, Counter[str]]:
+    def segment(self, rows: Rows, training: bool = False) -> tuple[Columns, Counter[str]]:
         """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words."""
         kept: list[tuple[str, ...]] = []
-        dropped: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         width = len(self._languages)
         for row in rows:
             tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
-            problem = fault(limits, *tokens) if limits else None
+            odd = self._oddities(row[:width])
+            problem = next((what for what in odd if training and what in self._dropped), None)
+            if training and self._recipe.clean == "pieces":
+                problem = fault(self._recipe, *tokens) or problem
             if problem:
-                dropped[f"{DROPPED}{problem}"] += 1
-            else:
-                kept.append((*row[:width], *tokens))
+                counts[f"{DROPPED}{problem}"] += 1
+                continue
+            kept.append((*row[:width], *tokens))
+            counts[NOT_NFC] += not all(unicodedata.is_normalized("NFC", text) for text in row[:width])
+            counts.update(ODD[what] for what in odd)
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
-        odd = sum(not all(unicodedata.is_normalized("NFC", text) for text in row[:width]) for row in kept)
-        return columns, count_tokens(self._languages, columns[width:]) + dropped + Counter({NOT_NFC: odd})
+        return columns, count_tokens(self._languages, columns[width:]) + counts
+
+    def _oddities(self, texts: Sequence[str]) -> list[str]:
+        """Return what is odd about the sides of a pair, keys of :data:`ODD`."""
+        if len(texts) == 1:
+            return []
+        copy = ["copy"] if texts[0] == texts[1] and texts[0] else []
+        foreign = any(
+            scripts.is_foreign(text, entirely=True) for scripts, text in zip(self._scripts, texts, strict=True)
+        )
+        return copy + ["script"] * foreign
 
     def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
         """Return columns of each set in turn, and counts as ``SET, WHAT``; rows begin with the name of their set."""
         columns: Columns = []
         counts: Counter[str] = Counter()
         for name in self._sets:
-            part, found = self.segment([row[1:] for row in rows if row[0] == name], self._limits)
+            part, found = self.segment([row[1:] for row in rows if row[0] == name], training=True)
             columns += part
             counts.update({f"{name}, {what}": count for what, count in found.items()})
         return columns, counts
+
+
+def usual_scripts(path: Path, lines: int) -> Scripts:
+    """Return the scripts of a text, by about a thousand of its lines."""
+    with open(path, encoding="utf-8", newline="\n") as text:
+        return Scripts.of(list(islice(text, 0, None, lines // SAMPLE + 1)))
 
 
 def counts_of(name: str, counts: Mapping[str, int]) -> dict[str, int]:

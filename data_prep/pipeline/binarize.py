@@ -21,10 +21,11 @@ def binarize(
     joined: bool,
     bar: Bar,
     dictionaries: Sequence[Path] = (),
+    symbols: Sequence[str] = (),
 ) -> None:
     """Write dictionaries and the sets in ``PREFIX.LANGUAGE``; without languages, a prefix is a file.
 
-    The bar advances by the tokens that are written.
+    A joined dictionary has all `symbols`, in the training text or not. The bar advances by the tokens that are written.
     """
     for left in folder.glob("*"):
         if left.name != RECORD:
@@ -34,7 +35,7 @@ def binarize(
     if dictionaries:
         chosen = [Dictionary.load(path) for path in dictionaries]
     elif joined:
-        chosen = [dictionary_of(training)] * len(endings)
+        chosen = [dictionary_of(training, symbols)] * len(endings)
     else:
         chosen = [dictionary_of([text]) for text in training]
     pair = f".{'-'.join(languages)}" if languages else ""
@@ -45,8 +46,11 @@ def binarize(
             write(folder / f"{name}{pair}{ending}", sentences, len(dictionary))
 
 
-def dictionary_of(texts: Iterable[Path]) -> Dictionary:
-    """Return the dictionary of the tokens of texts, most frequent first, filled up to a multiple of 8 entries."""
+def dictionary_of(texts: Iterable[Path], symbols: Iterable[str] = ()) -> Dictionary:
+    """Return the dictionary of the tokens of texts, most frequent first, filled up to a multiple of 8 entries.
+
+    Other symbols come behind the tokens.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
         with text.open(encoding="utf-8", newline="\n") as lines:
@@ -56,6 +60,9 @@ def dictionary_of(texts: Iterable[Path]) -> Dictionary:
     for symbol, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if symbol not in dictionary:
             dictionary.add_symbol(symbol, count)
+    for symbol in symbols:
+        if symbol not in dictionary:
+            dictionary.add_symbol(symbol, 0)
     number = 0
     while len(dictionary) % MULTIPLE:
         if (symbol := f"madeupword{number:04d}") not in dictionary:

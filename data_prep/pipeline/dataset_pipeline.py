@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from posnet_data_prep.dataset import FURTHER_TESTS, SETS, Recipe
-from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of
+from posnet_data_prep.pipeline.apply import IN_TRAINING, Segmenter, count_repeated, counts_of, usual_scripts
 from posnet_data_prep.pipeline.binarize import binarize
 from posnet_data_prep.pipeline.clean import DROPPED, dropped_pairs, split
 from posnet_data_prep.pipeline.lines import Columns, LineFunction, Rows, count_tokens, map_lines
@@ -20,12 +20,15 @@ from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.shared.stages import PROGRESS, FolderStage
 from posnet_fairseq.text.card import DatasetCard
-from posnet_fairseq.text.subwords import Merges, SentencePieces
+from posnet_fairseq.text.languages import code_of
+from posnet_fairseq.text.subwords import Merges, SentencePieces, Subwords
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 DESTINATIONS = "train.sets"  # a line for each training pair: its set, or - if it is dropped
 
 Counts = dict[str, Any]
+# Settings of later versions: where they are not used, datasets made before need not be made again.
+_LATER = ("lowercase_first", "rules")
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class DatasetPipeline:
         self.read, self.languages, self.recipe, self._processes, self._like = read, languages, recipe, processes, like
         self.tokenizers = like.tokenizers if like else [_tokenizer(language, recipe) for language in languages]
         self.subword_files = like.subword_files if like else subword_files(languages, recipe)
+        self._lossless = recipe.lossless and recipe.subwords == "sentencepiece" and not like
         self._joined = len(set(self.subword_files.values())) == 1
 
         def stage(
@@ -99,10 +103,12 @@ class DatasetPipeline:
             f"{of.language}: {name}": value
             for of in self.tokenizers
             for name, value in structs.asdict(of).items()
-            if value or name != "lowercase_first"  # a later setting: datasets made before it need not be made again
+            if value or name not in _LATER
         }
         limits = {name: getattr(recipe, name) for name in ("min_length", "max_length", "max_ratio")}
         size: Counts = {"merges": recipe.merges} if recipe.subwords == "bpe" else {"pieces": recipe.pieces}
+        if self._lossless:
+            size["lossless"] = True
         package = ("subword-nmt",) if recipe.subwords == "bpe" else ("sentencepiece",)
         dictionaries: Counts = {"joined": self._joined}
         if like:
@@ -110,6 +116,7 @@ class DatasetPipeline:
             dictionaries = {"files": list(map(digest, like.dictionaries))}
         division = {"valid_every": recipe.valid_every} | (limits if recipe.clean == "words" else {})
         after_split = limits if recipe.clean == "pieces" else {}
+        after_split |= {name: True for name in ("drop_copies", "drop_other_scripts") if getattr(recipe, name)}
         self._tokenized = stage("tokenise", self._tokenize, words, (read,), 1.1, ("sacremoses", "jieba"))
         texts = (read, self._tokenized)
         self.split = stage("split", self._divide, division, texts, 0.02)
@@ -123,6 +130,12 @@ class DatasetPipeline:
 
     def _sets(self) -> list[str]:
         return [name for name in (*SETS, *FURTHER_TESTS) if self._paths(self.read.folder, name)[0].exists()]
+
+    def subwords(self, folder: Path) -> list[Subwords]:
+        """Return the subwords of each language, from the files in a folder."""
+        kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
+        found = {name: kind(folder / name) for name in set(self.subword_files.values())}
+        return [found[self.subword_files[language]] for language in self.languages]
 
     def _lines(self, name: str) -> int:
         return int(self.read.counts[name]["lines"])
@@ -173,7 +186,8 @@ class DatasetPipeline:
         if self.recipe.subwords == "sentencepiece":
             with report.stage("learn pieces") as bar:
                 lines = self.split.counts["train"]
-                learnt = learn_pieces(destinations, texts, self.recipe.pieces, folder / MODEL, lines)
+                path, pieces = folder / MODEL, self.recipe.pieces
+                learnt = learn_pieces(destinations, texts, pieces, path, lines, self._lossless)
                 bar.advance(learnt["lines"])
             return learnt
         counts: Counts = {}
@@ -191,18 +205,14 @@ class DatasetPipeline:
 
     def _apply(self, folder: Path, report: ProgressReporter) -> Counts:
         divided = ["train", "valid"] if self.recipe.valid_every else ["train"]
-        limits = self.recipe if self.recipe.clean == "pieces" else None
-        kind = SentencePieces if self.recipe.subwords == "sentencepiece" else Merges
-        subwords = {name: kind(self.learnt.folder / name) for name in set(self.subword_files.values())}
-        segmenter = Segmenter(
-            self.languages, [subwords[self.subword_files[language]] for language in self.languages], limits, divided
-        )
+        texts = (self.read.folder, self._tokenized.folder)
+        sources = {name: [path for of in texts for path in self._paths(of, name)] for name in self._sets()}
+        scripts = [usual_scripts(path, self._lines("train")) for path in sources["train"][: len(self.languages)]]
+        segmenter = Segmenter(self.languages, self.subwords(self.learnt.folder), scripts, self.recipe, divided)
 
         def targets_of(name: str) -> list[Path]:
             return self._paths(folder, name) + self._paths(folder, f"{name}.bpe")
 
-        texts = (self.read.folder, self._tokenized.folder)
-        sources = {name: [path for of in texts for path in self._paths(of, name)] for name in self._sets()}
         of_training = [self.split.folder / DESTINATIONS, *sources.pop("train")]
         targets = [path for name in divided for path in targets_of(name)]
         found = self._map("apply", "train", segmenter.segment_training_text, of_training, targets, report)
@@ -215,7 +225,7 @@ class DatasetPipeline:
             dropped = dropped_pairs(self.split.counts, counts[name])
             _refuse_empty(name, counts[name].get("lines", 0), {f"{DROPPED}{why}": of for why, of in dropped.items()})
         borders = self.read.folder.glob("*.documents")
-        for path in [*(self.learnt.folder / name for name in subwords), *borders]:
+        for path in [*(self.learnt.folder / name for name in set(self.subword_files.values())), *borders]:
             shutil.copy2(path, folder / path.name)
         return counts
 
@@ -226,7 +236,8 @@ class DatasetPipeline:
         prefixes = {name: self.text.folder / f"{name}.bpe{ending}" for name in counts}
         with report.stage("binarize", "tokens", tokens) as bar:
             given = self._like.dictionaries if self._like else ()
-            binarize(folder, prefixes, languages, self._joined, bar, given)
+            symbols = SentencePieces(self.text.folder / MODEL).pieces if self._lossless else ()
+            binarize(folder, prefixes, languages, self._joined, bar, given, symbols)
         return {}
 
 
@@ -255,8 +266,9 @@ def _splitter(tokenizers: Sequence[Tokenizer]) -> LineFunction:
 
 def _tokenizer(language: str, recipe: Recipe) -> Tokenizer:
     """Return the tokenizer that a recipe chooses for a language."""
-    by_words = recipe.tokenizer if language == "zh" else "moses"
-    tokenizer = by_words if recipe.subwords == "bpe" else "none"
+    code = code_of(language)
+    by_words = recipe.tokenizer if code == "zh" else "moses"
+    tokenizer = by_words if recipe.subwords == "bpe" else "unchanged" if recipe.lossless else "none"
     return Tokenizer(
         language,
         tokenizer,
@@ -265,4 +277,5 @@ def _tokenizer(language: str, recipe: Recipe) -> Tokenizer:
         straighten_apostrophes=recipe.straighten_apostrophes,
         lowercase=recipe.lowercase,
         lowercase_first=recipe.lowercase_first,
+        rules=code if tokenizer == "moses" and code != language else "",
     )

@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC
+from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC, ODD
 from posnet_data_prep.pipeline.binarize import length_ratio
 from posnet_data_prep.pipeline.clean import dropped_pairs
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
+from posnet_data_prep.pipeline.restoring import restoration
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.records import are_intact
 from posnet_fairseq.shared.stages import LOCK, PARTIAL, FolderStage, remove
 from posnet_fairseq.text.card import CARD, DatasetCard
+from posnet_fairseq.text.languages import code_of
+from posnet_fairseq.text.tokenizers import has_moses_rules
 
 NAMES = "published"  # in the folder of stages: names of all files that were put into the dataset's folder
 
@@ -58,6 +61,7 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
     card.vocabulary = {language or "all": _entries(path) for language, path in sorted(dictionaries.items())}
     if card.source_lang and card.target_lang:
         card.length_ratio = length_ratio(out, (card.source_lang, card.target_lang))
+    card.restored = restoration(out, pipeline)
     card.stages = {
         stage.name: {
             "counts": record["counts"],
@@ -137,6 +141,16 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
             yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are in the training set, too"
+    sides = {"copy": "have equal sides", "script": "have a side without a letter of its language's script"}
+    for problem, count in ODD.items():
+        if odd := [f"{of_set[count]:,} {name}" for name, of_set in counts.items() if of_set.get(count)]:
+            yield f"pairs that {sides[problem]}: {', '.join(odd)}"
+    moses = [code_of(each.language) for each in pipeline.tokenizers if each.tokenizer == "moses"]
+    if without := [code for code in moses if not has_moses_rules(code)]:
+        yield (
+            f"Moses has no rules for {' and '.join(without)} and splits text as English, at spaces and punctuation. "
+            "--subwords sentencepiece needs no rules"
+        )
     odd = [f"{of_set[NOT_NFC]:,} {name}" for name, of_set in counts.items() if of_set.get(NOT_NFC)]
     if odd:
         yield (

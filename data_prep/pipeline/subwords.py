@@ -2,11 +2,14 @@
 
 import contextlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import regex
 import sentencepiece
 from subword_nmt.learn_bpe import learn_bpe
 
@@ -21,6 +24,12 @@ MODEL = "sentencepiece.model"
 MOST_WORDS = 1_500_000
 # sentencepiece holds its text in memory. It is given every second, third ... line of a longer text.
 MOST_LINES = 4_000_000
+BYTES = 256  # pieces of a lossless model
+# Of all letters of the text those that get a piece, from the most frequent on: as sentencepiece advises. The rarest are
+# bytes, so that a model has seen some in training.
+COVERAGE = 0.9995
+# White space, which ends a symbol in a dictionary, control characters, and the characters that sentencepiece reserves.
+_NOT_IN_PIECES = regex.compile(r"[^\S ]|[\p{Cc}▁▅]")
 
 
 def subword_files(languages: Sequence[str], recipe: Recipe) -> dict[str, str]:
@@ -74,29 +83,45 @@ class _CountingFile:
             self._bar.advance(1)
 
 
-def learn_pieces(destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int) -> dict[str, int]:
-    """Learn a sentencepiece BPE model from the `lines` lines that another file assigns to ``train``."""
+def learn_pieces(
+    destinations: Path, files: Sequence[Path], pieces: int, path: Path, lines: int, lossless: bool = False
+) -> dict[str, int]:
+    """Learn a sentencepiece BPE model from the `lines` lines that another file assigns to ``train``.
+
+    A lossless one, see :class:`posnet_fairseq.text.subwords.SentencePieces`, has a piece for each byte besides.
+    """
     lines *= len(files)
     step = max(1, -(-lines // MOST_LINES))
     texts = (line for file in files for name, line in _rows(destinations, file) if name == "train")
+    options: dict[str, Any] = {"vocab_size": pieces, "character_coverage": 1.0}
+    if lossless:
+        texts = (_NOT_IN_PIECES.sub(" ", line) for line in texts)
+        options = {
+            "vocab_size": pieces + BYTES,
+            "character_coverage": COVERAGE,
+            "byte_fallback": True,
+            "remove_extra_whitespaces": False,
+        }
     with open(path, "wb") as writer:
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=islice(texts, 0, None, step),
                 model_writer=writer,
                 model_type="bpe",
-                vocab_size=pieces,
                 hard_vocab_limit=False,
                 max_sentence_length=2**30,  # longer lines would be left out silently
-                character_coverage=1.0,
                 normalization_rule_name="identity",  # so that decoding restores the text
                 minloglevel=2,
+                **options,
             )
         except RuntimeError as error:
+            if few := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", str(error)):
+                least = pieces + int(few[2]) - int(few[1])
+                raise UsageError(f"--pieces {pieces}: this text has more characters. Give {least} or more.") from error
             reason = str(error).split("] ")[-1] or "It is empty."
             raise UsageError(f"--pieces {pieces}: they cannot be learnt from this text. {reason}") from error
     learnt = sentencepiece.SentencePieceProcessor(model_file=str(path)).vocab_size()
-    return {"pieces": learnt, "lines": -(-lines // step)}
+    return {"pieces": learnt - BYTES * lossless, "lines": -(-lines // step)}
 
 
 def _rows(*paths: Path) -> Iterator[list[str]]:

@@ -13,18 +13,17 @@ import numpy as np
 from posnet_eval.metrics.base import FloatArray
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.plain import PlainText
+from posnet_fairseq.text.scripts import SAMPLE, Scripts, letters
 
-MOST = 1000  # lines that tell the script of a text
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference
 SHORT = 20  # characters that do not make a line an outlier
 OFTEN = 3  # occurrences in a row from which on a word or phrase counts as repeated
 PHRASE = 4  # words of the longest phrase searched for
-LETTERS = 3  # of a script, from which on a line is in that script
 UNLIKE = 0.05  # difference of the shares of lines in a normal form from which on it is said
 CASED = 0.3  # difference of the shares of lines in lower or upper case from which on it is said
 COMMON = 0.02  # share of a reference's letters from which on a script belongs to the language
-NGRAM, COMPARED, SAMPLE = 3, 1000, 200  # characters, characters of a line, lines of a file by which texts are compared
+NGRAM, COMPARED, LINES_COMPARED = 3, 1000, 200  # characters, those of a line, lines of a file by which texts compare
 
 # Scripts whose words sacreBLEU's usual tokenizer 13a does not tell apart: the language that they look like, and the
 # tokenizers that are made for languages in them, by code.
@@ -37,7 +36,7 @@ UNSPACED: dict[str, tuple[str, dict[str, str]]] = {
     "LAO": ("Lao", {"lo": "char"}),
     "KHMER": ("Khmer", {"km": "char"}),
     "MYANMAR": ("Burmese", {"my": "char"}),
-    "TIBETAN": ("Tibetan", {"bo": "char"}),
+    "TIBETAN": ("Tibetan", {"bo": "char", "dz": "char"}),
 }
 
 _SUBWORDS = re.compile(r"@@( |$)|▁|</?s>|<unk>")
@@ -81,11 +80,11 @@ def remarks(
 
     Of case nothing is said if scores ignore it.
     """
-    usual, at_home = _scripts(tuple(references))
+    usual = _scripts(tuple(references))
     checks: dict[str, Callable[[str, str, str | None], object]] = {
         "{are} empty": lambda line, reference, source: is_blank(line),
         "{are copies} of the source": lambda line, reference, source: line and line == source != reference,
-        "{are} mostly in another script": lambda line, reference, source: _foreign(line, usual, at_home),
+        "{are} mostly in another script": lambda line, reference, source: usual.is_foreign(line),
         "{differ} from the reference by spaces only": lambda line, reference, source: (
             line != reference
             and (words := line.split()) != reference.split()
@@ -169,8 +168,8 @@ def unspaced_script(lines: Sequence[str]) -> str | None:
     """Return the script, a key of :data:`UNSPACED`, of a quarter of the letters of most lines: names do not count."""
     counts: Counter[str] = Counter()
     chosen = 0
-    lines = lines[:: len(lines) // MOST + 1]
-    for of_line in map(_letters, lines):
+    lines = lines[:: len(lines) // SAMPLE + 1]
+    for of_line in map(letters, lines):
         of_unspaced = sum(of_line[script] for script in UNSPACED)
         if of_unspaced and 4 * of_unspaced >= sum(of_line.values()):
             chosen += 1
@@ -183,40 +182,12 @@ def unspaced_script(lines: Sequence[str]) -> str | None:
 
 
 @functools.lru_cache(maxsize=1)  # systems share the reference
-def _scripts(lines: tuple[str, ...]) -> tuple[set[str], set[str]]:
-    """Return the usual scripts of a text, and its characters that are in one of them or in no script."""
+def _scripts(lines: tuple[str, ...]) -> Scripts:
+    """Return the scripts of more than a few letters of a text."""
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update(_letters(line))
-    total = sum(counts.values())
-    usual = {script for script, count in counts.items() if count >= COMMON * total}
-    letters: set[str] = set().union(*lines)
-    return usual, {letter for letter in letters if _script(letter) in {None, *usual}}
-
-
-def _foreign(line: str, usual: set[str], at_home: set[str]) -> bool:
-    if set(line) <= at_home:  # nearly always
-        return False
-    counts = _letters(line)
-    foreign = sum(count for script, count in counts.items() if script not in usual)
-    return foreign >= LETTERS and foreign > sum(counts.values()) / 2
-
-
-def _letters(line: str) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for letter, count in Counter(line).items():
-        script = _script(letter)
-        if script:
-            counts[script] += count
-    return counts
-
-
-@functools.lru_cache(maxsize=2**16)
-def _script(letter: str) -> str | None:
-    """Return the first word of a letter's Unicode name, as LATIN or CJK; None for other characters."""
-    if not unicodedata.category(letter).startswith("L"):
-        return None
-    return unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
+        counts.update(letters(line))
+    return Scripts(script for script, count in counts.items() if count >= COMMON * counts.total())
 
 
 def similarities(some: Sequence[str], others: Sequence[str]) -> FloatArray:
@@ -225,7 +196,7 @@ def similarities(some: Sequence[str], others: Sequence[str]) -> FloatArray:
     return np.array([2 * len(a & b) / (len(a) + len(b)) for a, b in pairs])
 
 
-@functools.lru_cache(maxsize=4 * SAMPLE)  # systems share the reference
+@functools.lru_cache(maxsize=4 * LINES_COMPARED)  # systems share the reference
 def _trigrams(line: str) -> frozenset[str]:
     line = line[:COMPARED].lower()
     return frozenset(line[start : start + NGRAM] for start in range(max(len(line) - NGRAM + 1, 1)))
@@ -254,7 +225,7 @@ def looks_misaligned(lines: Sequence[str], references: Sequence[str]) -> bool:
     """Return whether lines are no more similar to their own references than to those of other lines."""
     if len(lines) < 10:
         return False
-    some = range(0, len(lines), -(-len(lines) // SAMPLE))
+    some = range(0, len(lines), -(-len(lines) // LINES_COMPARED))
     own = similarities([lines[place] for place in some], [references[place] for place in some]).mean()
     other = similarities([lines[place] for place in some], [references[place - 1] for place in some]).mean()
     return bool(own < 1.2 * other + 0.01)

@@ -10,10 +10,10 @@ from typing import TypeVar
 from posnet_eval.inputs.hygiene import UNSPACED, first_misaligned_line, unspaced_script
 from posnet_eval.inputs.plan import Lines, Plan, TestSet, Text
 from posnet_eval.metrics.base import WITHOUT_SPACES, MetricOptions
-from posnet_fairseq.shared.compressed import plain_suffix
 from posnet_fairseq.shared.errors import UsageError, option, visible
 from posnet_fairseq.shared.files import is_blank, read_lines
 from posnet_fairseq.shared.progress import shown
+from posnet_fairseq.text.languages import tag_of
 from posnet_fairseq.text.plain import PlainText, has_subwords, plain_lines
 
 _HYPOTHESIS = re.compile(r"^(?P<kind>[HD])-(?P<number>\d+)\t(?P<score>-?[\d.einfa+-]+)\t(?P<text>.*)$")
@@ -79,7 +79,10 @@ class _Loader:
                 self._check_subwords(name, lines, chain(*said))
         languages = test_set.languages
         if test_set.references and not any(languages):
-            languages = _ending(test_set.source), _ending(test_set.references[0])
+            first, second = (
+                tag_of(text) if isinstance(text, Path) else "" for text in (test_set.source, test_set.references[0])
+            )
+            languages = first, second
         if references:
             self._check_language(languages[1], references[0], test_set.name)
         return Texts(test_set.name, languages, sources, references, outputs, missing)
@@ -167,12 +170,6 @@ class _Loader:
         if "ter" in metrics and script != "HANGUL" and code not in WITHOUT_SPACES:
             split = [code for code in own if code in WITHOUT_SPACES]
             self.problems.append(f"{start} by TER. {give(split) if split else 'Give'} {option('metrics')} without ter.")
-
-
-def _ending(text: Text | None) -> str:
-    """Return the two-letter ending of a file's name without its dot, or ""."""
-    suffix = plain_suffix(text) if isinstance(text, Path) else ""
-    return suffix[1:] if re.fullmatch(r"\.[a-z]{2}", suffix) else ""
 
 
 def read_output(path: Path) -> list[str]:

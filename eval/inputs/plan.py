@@ -1,5 +1,6 @@
 """The plan of a comparison, as a command line, a configuration file or a Python call gives it."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,8 +143,10 @@ def default_baselines(systems: Iterable[str]) -> tuple[str, ...]:
 
 
 def language_pair(text: str | None) -> tuple[str, str]:
-    """Return source and target language of a pair such as "en-de", ("", "") if none is given."""
-    source, dash, target = (text or "").partition("-")
-    if text and not (source and dash and target and text.isprintable()):
+    """Return source and target language of a pair such as "en-de" or "pt-BR-en", ("", "") if none is given."""
+    # A part that begins with a capital or a figure, as in pt-BR, is of the tag in front of it.
+    parts = re.fullmatch(r"(.+?(?:-[A-Z0-9][^-]*)*)-(.+)", text or "")
+    source, target = parts.groups() if parts else ("", "")
+    if text and not (parts and text.isprintable()):
         raise UsageError(f"language pair {text!r}: give source and target as in en-de.")
     return source, target

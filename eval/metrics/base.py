@@ -1,6 +1,5 @@
 """The interface of a metric: statistics of each segment, and scores from sums of statistics."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,17 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from posnet_fairseq.text.languages import bleu_tokenizer, code_of
+
 FloatArray = NDArray[np.float64]
 
-# Two-letter codes of languages with a way of their own to split text, by codes of ISO 639-2 and 639-3.
-_CODES = {
-    **dict.fromkeys(("zho", "chi", "cmn", "yue", "wuu", "lzh"), "zh"),
-    **{"jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo", "khm": "km"},
-    **{"mya": "my", "bur": "my", "bod": "bo", "tib": "bo"},
-}
 WITHOUT_SPACES = ("zh", "ja")  # whose characters TER can count instead of words
-# Languages without spaces for which sacreBLEU has no tokenizer of words: characters are counted.
-BY_CHARACTERS = ("th", "lo", "km", "my", "bo")
 
 
 class Segment(NamedTuple):
@@ -47,13 +40,12 @@ class MetricOptions:
     @property
     def code(self) -> str:
         """The code that sacreBLEU has for the language, without script and country: "zh" for "zho_Hans"."""
-        first = re.split("[-_]", self.language)[0].lower()
-        return _CODES.get(first, first)
+        return code_of(self.language)
 
     @property
-    def tokenizer(self) -> str | None:
-        """The tokenizer of BLEU that is asked for or that the language needs; None: sacreBLEU's choice."""
-        return self.tokenize or ("char" if self.code in BY_CHARACTERS else None)
+    def tokenizer(self) -> str:
+        """The tokenizer of BLEU that is asked for or that the language needs."""
+        return self.tokenize or bleu_tokenizer(self.language)[0]
 
 
 class Metric(ABC):

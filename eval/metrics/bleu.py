@@ -30,7 +30,7 @@ class Bleu(SacrebleuMetric):
             raise UsageError(f"tokenizer {options.tokenize}: choose one of sacreBLEU's, {', '.join(BLEU.TOKENIZERS)}.")
         try:
             # force: no warning of text that looks tokenized, which is among the remarks
-            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer, trg_lang=options.code)
+            sacrebleu = BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer)
         except (RuntimeError, ImportError, OSError, SystemExit) as error:  # the last where a download fails
             problem = (
                 f"is not in {SACREBLEU_DIR}/models and cannot be fetched, or is damaged there ({error}). Copy that "

@@ -15,6 +15,7 @@ from posnet_eval.statistics import significance
 from posnet_eval.statistics.results import Bucket, Difference, MetricInfo, Score, TestSetResult, deviation
 from posnet_eval.statistics.seeds import Runs, SeedVariance
 from posnet_fairseq.shared.errors import visible
+from posnet_fairseq.text.languages import bleu_tokenizer
 
 FEWEST_LINES = 30  # of a test set for which a bootstrap means something
 EDGES = (0, 10, 20, 30, 40, 50)  # words at which buckets begin; the last one is open
@@ -72,7 +73,7 @@ def summarize(plan: Plan, test: str, texts: Texts, runs: Sequence[MetricRun]) ->
         scores=scores,
         differences=differences,
         by_length=tuple(by_length(texts.sources or texts.references[0], [run.metric for run in runs], means)),
-        remarks=tuple(_remarks(texts, plan.lowercase)),
+        remarks=tuple(_remarks(texts, plan)),
         segments={
             run.metric.name: {
                 name: np.mean(list(map(run.metric.by_segment, rows)), axis=0) for name, rows in run.statistics.items()
@@ -142,7 +143,9 @@ def by_length(
         yield Bucket(label, int(chosen.sum()), scores)
 
 
-def _remarks(texts: Texts, lowercase: bool) -> Iterator[hygiene.Remark]:
+def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
+    if "bleu" in plan.metrics and not plan.tokenize and (why := bleu_tokenizer(texts.languages[1])[1]):
+        yield hygiene.Remark("", why)
     count = len(texts.references[0])
     if count < FEWEST_LINES:
         few = "1 line" if count == 1 else f"{count} lines"
@@ -150,7 +153,7 @@ def _remarks(texts: Texts, lowercase: bool) -> Iterator[hygiene.Remark]:
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
         for number, lines in enumerate(runs, 1):
-            for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources, lowercase):
+            for remark in hygiene.remarks(name, lines, texts.references[0], texts.sources, plan.lowercase):
                 yield replace(remark, text=f"run {number}: {remark.text}") if len(runs) > 1 else remark
 
 

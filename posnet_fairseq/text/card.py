@@ -20,6 +20,13 @@ _LARGEST = 2**24  # bytes; a real one has some thousands for each set and archiv
 WHAT, ADVICE = "card of a dataset", "Make it again with posnet-prepare."
 
 
+class Restored(msgspec.Struct):
+    """How a text comes back from its tokens."""
+
+    changed: int  # lines
+    bleu: float | None = None  # of the text that comes back, the most that a system can score; None: of one language
+
+
 class DatasetCard(msgspec.Struct, omit_defaults=True):
     """What a dataset is made of, and how its text was split into tokens. Every entry may be missing."""
 
@@ -33,6 +40,8 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
     sentencepiece_model: FileNames | None = None
     sentences: dict[str, int] | None = None  # lines of each set
     test_sets: dict[str, str] | None = None  # what each of several test sets consists of
+    # Of each set and language: lines that are not the same after encoding and decoding, and what they leave to BLEU.
+    restored: dict[str, dict[str, Restored]] | None = None
     dropped: dict[str, int] | None = None  # training pairs that cleaning left out, by reason
     vocabulary: dict[str, int] | None = None  # entries of each dictionary by language, of a joined one by "all"
     length_ratio: float | None = None  # γ, source tokens per target token
@@ -71,6 +80,8 @@ class DatasetCard(msgspec.Struct, omit_defaults=True):
         entries = msgspec.to_builtins(self)
         for words in entries.get("words", {}).values():
             del words["language"]  # the name of the entry
+            if not words["rules"]:  # unknown to earlier versions
+                del words["rules"]
         entries |= entries.pop("unknown", {})
         write_lines(Path(folder) / CARD, [json.dumps(entries, indent=2, ensure_ascii=False)])
 

@@ -93,7 +93,8 @@ def choose_pipeline(
         return TextPipeline()
     if sentencepiece_model:
         pieces = SentencePieces(sentencepiece_model)
-        return Pipeline(Tokenizer(source, "none"), Tokenizer(target, "none"), pieces, pieces)
+        kind = pieces.tokenizer
+        return Pipeline(Tokenizer(source, kind), Tokenizer(target, kind), pieces, pieces)
     if bpe_codes:
         merges = Merges(bpe_codes)
         return Pipeline(Tokenizer(source), Tokenizer(target), merges, merges)

@@ -7,6 +7,7 @@ from pathlib import Path
 from posnet_fairseq.shared.records import digest
 from posnet_fairseq.text.card import DatasetCard, FileNames
 from posnet_fairseq.text.pipeline import choose_pipeline
+from posnet_fairseq.text.subwords import SentencePieces
 from posnet_fairseq.text.tokenizers import Tokenizer
 
 
@@ -28,7 +29,7 @@ def write_rules(
         return
     rules = DatasetCard(source_lang=languages[0], target_lang=languages[1])
     if bpe_codes or sentencepiece_model:
-        kind = "none" if sentencepiece_model else "moses"
+        kind = SentencePieces(sentencepiece_model).tokenizer if sentencepiece_model else "moses"
         rules.words = {language: Tokenizer(language, kind) for language in languages}
         given = bpe_codes, sentencepiece_model
         codes: FileNames | None

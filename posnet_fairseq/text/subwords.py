@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
@@ -42,7 +43,12 @@ class Merges:
 
 
 class SentencePieces:
-    """A sentencepiece model."""
+    """A sentencepiece model.
+
+    Attributes:
+        is_lossless: whether :meth:`join` restores any line that :meth:`split` was given: white space too is part of the
+            text, nothing is normalized, and characters without a piece are split into bytes, ``<0x00>`` to ``<0xFF>``.
+    """
 
     def __init__(self, path: str | Path) -> None:
         from google.protobuf.message import DecodeError
@@ -58,14 +64,50 @@ class SentencePieces:
             self._model = SentencePieceProcessor(model_proto=proto)
         except (DecodeError, ValueError, RuntimeError) as error:
             raise UsageError(f"{path} is damaged or no sentencepiece model. {ANOTHER_FILE}") from error
+        self.pieces = [piece.piece for piece in model.pieces]
+        self._has_bytes, rules = model.trainer_spec.byte_fallback, model.normalizer_spec
+        self.is_lossless = (
+            self._has_bytes
+            and rules.name == "identity"
+            and rules.add_dummy_prefix
+            and not rules.remove_extra_whitespaces
+            and all(piece.split() == [piece] for piece in self.pieces)  # dictionaries separate symbols by white space
+        )
+
+    @property
+    def tokenizer(self) -> str:
+        """Return the name of the tokenizer for text in front of the model."""
+        return "unchanged" if self.is_lossless else "none"
 
     def split(self, words: str) -> str:
-        """Return pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``."""
+        """Return pieces between spaces, of words between single spaces; pieces that begin a word begin with ``▁``.
+
+        A lossless model takes any line.
+        """
+        if self.is_lossless and _SPACE in words:  # sentencepiece would take it for a space
+            pieces = self._model.encode(words.replace(_SPACE, "\n"), out_type=str)  # which no line has
+            return " ".join(_BYTES_OF_SPACE if piece == "<0x0A>" else piece for piece in pieces)
         return " ".join(self._model.encode(words, out_type=str))
 
     def join(self, pieces: str) -> str:
-        """Return words of pieces."""
-        return pieces.replace(" ", "").replace("▁", " ").strip()
+        """Return words of pieces, or the line of a lossless model; bytes that are no character become U+FFFD."""
+        if self._has_bytes:
+            content = b"".join(map(_bytes_of, pieces.split(" "))).decode(errors="replace")
+            text = _NO_TEXT.sub(" ", content)
+        else:
+            text = pieces.replace(" ", "").replace(_SPACE, " ")
+        return text.removeprefix(" ") if self.is_lossless else text.strip()
+
+
+_SPACE = "▁"  # stands for a space in pieces
+_BYTES_OF_SPACE = " ".join(f"<0x{byte:02X}>" for byte in _SPACE.encode())
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_NO_TEXT = re.compile("[\0\n]")  # which models may write, and no line has
+
+
+def _bytes_of(piece: str) -> bytes:
+    byte = _BYTE.fullmatch(piece)
+    return bytes.fromhex(byte[1]) if byte else piece.replace(_SPACE, " ").encode()
 
 
 Subwords = Merges | SentencePieces

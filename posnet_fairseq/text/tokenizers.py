@@ -11,7 +11,7 @@ import regex
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import is_blank
 
-TOKENIZERS = ("moses", "jieba", "characters", "none")
+TOKENIZERS = ("moses", "jieba", "characters", "none", "unchanged")
 
 _CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303F\uFF00-\uFFEF]"
 _CHARACTER = regex.compile(f"({_CJK})")
@@ -23,16 +23,17 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Splits lines of a language into words, and joins words to a line.
 
     Args:
-        language: two-letter code; "" for text whose language is not named.
+        language: tag, as in names of files; "" for text whose language is not named.
         tokenizer: ``moses`` (sacremoses, which escapes some characters), ``jieba`` (Chinese words), ``characters``
             (each Chinese or Japanese character is a word; the rest is split at spaces), or ``none``: words are split
-            at spaces only, for sentencepiece.
+            at spaces only; or ``unchanged``: the line is left as it is, for lossless models of sentencepiece.
         normalise: first, normalize punctuation as Moses does, and replace unprintable characters by spaces.
         split_hyphens: ``moses`` splits words at hyphens into ``@-@`` (Moses' option -a).
         straighten_apostrophes: first, replace ’ by '.
         lowercase: finally, convert to lower case.
         lowercase_first: instead, convert to lower case before all else, and normalize with the end of the line in
             view: lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses in this order.
+        rules: language whose rules ``moses`` and `normalise` use; "" for `language`.
 
     Raises:
         UsageError: there is no such tokenizer.
@@ -45,6 +46,7 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     straighten_apostrophes: bool = False
     lowercase: bool = False
     lowercase_first: bool = False
+    rules: str = ""
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
@@ -55,21 +57,26 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether words are in lower case."""
         return self.lowercase or self.lowercase_first
 
+    @property
+    def _rules(self) -> str:
+        return self.rules or self.language
+
     def split(self, line: str) -> str:
-        """Return words of a line of plain text, between single spaces; "" for a blank line."""
+        """Return words of a line of plain text, between single spaces unless unchanged; "" for a blank line."""
         if self.straighten_apostrophes:
             line = line.replace("’", "'")
         if self.lowercase_first:
             line = f"{line.lower()}\n"
         if self.normalise:
-            line = _UNPRINTABLE.sub(" ", _normalizer(self.language).normalize(line))
+            line = _UNPRINTABLE.sub(" ", _normalizer(self._rules).normalize(line))
         if self.tokenizer == "moses":
-            line = _moses(self.language).tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
+            line = _moses(self._rules).tokenize(line, aggressive_dash_splits=self.split_hyphens, return_str=True)
         elif self.tokenizer == "jieba":
             line = " ".join(_jieba().cut(line))
         elif self.tokenizer == "characters":
             line = _CHARACTER.sub(r" \1 ", line)
-        line = " ".join(line.split())
+        if self.tokenizer != "unchanged":
+            line = " ".join(line.split())
         if is_blank(line):
             return ""
         return line.lower() if self.lowercase else line
@@ -77,8 +84,15 @@ class Tokenizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def join(self, words: str) -> str:
         """Return plain text of words between spaces."""
         if self.tokenizer == "moses":
-            return _moses_joiner(self.language).detokenize(words.split())
-        return words if self.tokenizer == "none" else _SPACE_AT_CHARACTER.sub("", words)
+            return _moses_joiner(self._rules).detokenize(words.split())
+        return words if self.tokenizer in ("none", "unchanged") else _SPACE_AT_CHARACTER.sub("", words)
+
+
+def has_moses_rules(code: str) -> bool:
+    """Return whether Moses has rules for a language; it treats others as English."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return code in NonbreakingPrefixes().available_langs.values()
 
 
 # sacremoses and jieba take most of a second to import: only text that needs them waits for them.

@@ -160,8 +160,11 @@ BOTH = f"my.en my.de {EVERY}"
         (f"my.en {EVERY}", "--train has 1 files that are not in pairs. Give SOURCE TARGET"),
         (f"my.en my.de my.de my.en {EVERY}", "my.de stands for the source, en, and ends in de"),
         (f"my.en my.en {EVERY}", "source and target are both en"),
-        (f"source.txt target.txt {EVERY}", "--source-lang txt: give a code of two or three letters, such as de or gsw"),
-        (f"pieces.tsv {EVERY}", "--source-lang: give a code of two or three letters"),
+        (
+            f"source.txt target.txt {EVERY}",
+            "--source-lang: give a language, as de, gsw, zh_CN or eng_Latn. Without it, the files'",
+        ),
+        (f"pieces.tsv {EVERY}", "--source-lang: give a language, as de"),
         # what is left
         ("tiny.en tiny.de --valid-every 2", "no subwords can be learnt: no two letters stand together twice"),
         (f"{BOTH} --max-length 2", "no sentences are left in the train set (58 dropped, length). Check the text"),

@@ -59,8 +59,9 @@ def test_pieces_of_a_long_text_are_learnt_from_some_of_its_lines(files, tmp_path
     assert learn_pieces(*files, 30, tmp_path / "model", 3)["lines"] == 2
     model = SentencePieces(tmp_path / "model")
     assert model.join(model.split("the cats")) == "the cats"
-    with pytest.raises(UsageError, match="--pieces 3: they cannot be learnt from this text"):
+    with pytest.raises(UsageError, match=r"--pieces 3: this text has more characters\. Give 10 or more\."):
         learn_pieces(*files, 3, tmp_path / "model", 3)
+    learn_pieces(*files, 10, tmp_path / "model", 3)
     (tmp_path / "none").write_text("test\n" * 4)
     with pytest.raises(UsageError, match=r"they cannot be learnt from this text\. It is empty"):
         learn_pieces(tmp_path / "none", files[1], 30, tmp_path / "model", 0)

@@ -75,7 +75,7 @@ def test_long_lines_and_little_text(tmp_path):
             "--train long --valid long --test empty",
             "no sentences are left in the test set (40 train, 40 valid, 0 test)",
         ),
-        ("--train long --pieces 3", "--pieces 3: they cannot be learnt from this text. Vocabulary size is smaller"),
+        ("--train long --pieces 3", "--pieces 3: this text has more characters. Give "),
     ],
 )
 def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):

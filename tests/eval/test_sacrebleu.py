@@ -170,10 +170,11 @@ def test_tokenizer_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
     with pytest.raises(
         UsageError,
-        match=rf"tokenizer for ja is not installed\. Run {re.escape(shlex.quote(sys.executable))} -m pip install "
+        match=rf"tokenizer ja-mecab is not installed\. Run {re.escape(shlex.quote(sys.executable))} -m pip install "
         r"'sacrebleu\[ja\]'$",
     ):
-        get_metric("bleu", MetricOptions(language="ja"))
+        get_metric("bleu", MetricOptions(tokenize="ja-mecab"))
+    assert get_metric("bleu", MetricOptions(language="ja")).details()["tok"] == "char", "a remark says so"
 
 
 @pytest.mark.parametrize("failure", [OSError("no route to host"), SystemExit(1)])

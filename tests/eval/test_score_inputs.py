@@ -177,7 +177,7 @@ UNSPLIT = "whose words are not split by BLEU's tokenizer 13a. Give the pair of l
 @pytest.mark.parametrize(
     ("lines", "arguments", "expected"),
     [
-        *((CHINESE, ("-l", pair), "tok:zh") for pair in ("en-zho", "eng_Latn-zho_Hans", "en-cmn", "en-zh-TW")),
+        *((CHINESE, ("-l", pair), "tok:zh") for pair in ("en-zho", "eng_Latn-zho_Hans", "en-cmn", "pt-BR-zh-TW")),
         (CHINESE, ("--metrics", "ter", "-l", "eng-zho"), "asian:yes"),
         (CHINESE, ("-l", "en-de"), "as en-zh or en-ja, or --tokenize: zh, ja-mecab, flores200, "),
         (CHINESE, ("-l", "en-zh", "--tokenize", "13a"), "BLEU's tokenizer 13a."),

@@ -45,7 +45,7 @@ SMALLER = {
     r"fairseq-eval-lm ": "--tokens-per-sample 40",
     r"posnet-analog ": "--programmings 1",
     r"posnet-average .*--num ": "--num 2",
-    r"posnet-prepare corpus (?!.*--like )": "--merges 60",
+    r"posnet-prepare corpus (?!.*--(like|merges) )": "--pieces 120",
     r"posnet-prepare corpus ": "--workers 1",
     r"posnet-prepare corpus .*--valid-every ": "--valid-every 20",
     r"posnet-prepare text ": "--pieces 60 --workers 1",

@@ -1,0 +1,149 @@
+"""What posnet-prepare corpus makes of any language comes back as it was: a perfect system has BLEU 100."""
+
+import json
+import random
+
+import pytest
+import sacrebleu
+
+from posnet_data_prep import prepare
+from posnet_data_prep.pipeline.subwords import learn_pieces
+from posnet_fairseq.text.card import DatasetCard
+from posnet_fairseq.text.dictionary import Dictionary
+from posnet_fairseq.text.pipeline import choose_pipeline, pipeline_of
+from posnet_fairseq.text.subwords import SentencePieces
+from posnet_fairseq.text.tokenizers import Tokenizer
+from support.many_languages import SENTENCES, lines
+from support.scoring import run, write
+
+OTHERS = [language for language in SENTENCES if language != "en"]
+
+
+def make(folder, language, *options):
+    for name in ("train", "test"):
+        for side in ("en", language):
+            write(folder / f"{name}.{side}", lines(side, name == "test"))
+    given = [word for name in ("train", "test") for word in (f"--{name}", *(f"{name}.{x}" for x in ("en", language)))]
+    prepare.main(["corpus", *given, "--valid-every", "5", "--workers", "1", "--out", "data", *options])
+    return folder / "data"
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_language_comes_back(tmp_path, capsys, monkeypatch, language):
+    """Text, tokens, ids, tokens, text: and posnet-score finds nothing missing."""
+    monkeypatch.chdir(tmp_path)
+    data, tag = make(tmp_path, language), language.replace("-", "_")
+    assert "every line of valid and test comes back from its tokens as it was." in capsys.readouterr().err
+    pipeline, dictionary = pipeline_of(data, ("en", tag)), Dictionary.load(data / f"dict.{tag}.txt")
+    tokens = (data / f"test.bpe.{tag}").read_text().split("\n")[:-1]
+    ids = [[*map(dictionary.index, line.split())] for line in tokens]
+    assert not any(dictionary.unk() in line for line in ids)
+    decoded = [pipeline.decode(dictionary.string(line)) for line in ids]
+    assert decoded == lines(language, test=True)
+    assert [pipeline.encode_target(line) for line in decoded] == tokens
+    given = choose_pipeline(data, ("en", tag), sentencepiece_model=data / "sentencepiece.model")
+    assert [given.encode_target(line) for line in decoded] == tokens
+    write(tmp_path / "decoded", decoded)
+    options = ["--metrics", "bleu,chrf", "--json", "--resamples", "40", "-l", f"en-{language}"]
+    said = run(capsys, "--system", "decoded", "--reference", f"data/test.{tag}", *options).out
+    (test,) = json.loads(said)["test_sets"]
+    assert {metric: of["value"] for metric, of in test["scores"]["decoded"].items()} == pytest.approx(
+        {"bleu": 100, "chrf": 100}
+    )
+
+
+def test_any_line_comes_back(tmp_path, monkeypatch):
+    """Of random characters of all planes, names of pieces and white space; sentencepiece itself takes ▁ for a space."""
+    monkeypatch.chdir(tmp_path)
+    parts = [
+        "▁",
+        " ",
+        "  ",
+        "<0x41>",
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        "\r",
+        "\x00",
+        "\x85",
+        "▅",
+        "@@",
+        "pad",
+        "<",
+        ">",
+        "x",
+    ]
+    write(tmp_path / "text", ["".join(parts), "<pad>" * 9] * 20)
+    write(tmp_path / "sets", ["train"] * 40)
+    learn_pieces(tmp_path / "sets", [tmp_path / "text"], 90, tmp_path / "model", 40, lossless=True)
+    pieces, rng = SentencePieces(tmp_path / "model"), random.Random(1)
+    assert set("<pad>") < set(pieces.pieces)
+    for _ in range(300):
+        drawn = [chr(rng.choice((rng.randrange(11, 0xD800), rng.randrange(0xE000, 0x110000)))) for _ in range(5)]
+        line = "".join(rng.choices(parts + drawn, k=rng.randint(0, 12)))
+        tokens = pieces.split(line)
+        assert tokens.split() == tokens.split(" ") or not line
+        assert set(tokens.split()) <= set(pieces.pieces) - {"<s>", "</s>", "<unk>", "<pad>"}
+        assert pieces.join(tokens) == line.replace("\0", " "), tokens
+    assert pieces.join("▁a <0xE2> <0x96> b <0x0A> ▁c") == "a\ufffdb  c"
+
+
+def test_losses_are_said(tmp_path, capsys, monkeypatch):
+    """Of Moses, which puts spaces elsewhere; BLEU is sacreBLEU's of the text that comes back."""
+    monkeypatch.chdir(tmp_path)
+    data = make(tmp_path, "gsw", "--merges", "90")
+    card, expected = DatasetCard.read(data), lines("gsw", test=True)
+    pipeline, dictionary = pipeline_of(data, ("en", "gsw")), Dictionary.load(data / "dict.gsw.txt")
+    decoded = [
+        pipeline.decode(dictionary.string(dictionary.encode_line(pipeline.encode_target(line)))) for line in expected
+    ]
+    found = card.restored["test"]["gsw"]
+    assert found.changed == sum(one != other for one, other in zip(decoded, expected, strict=True)) > 0
+    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(decoded, [expected]).score, abs=0.01)
+    assert found.bleu < 99
+    said = capsys.readouterr().err
+    assert (
+        f"{found.changed} of 45 lines of test.gsw are not restored from their tokens; a perfect system would score "
+        f"BLEU {found.bleu:.1f}."
+    ) in said
+    assert "note: Moses has no rules for gsw and splits text as English, at spaces and punctuation." in said
+
+
+def test_the_rules_of_moses_are_those_of_the_language(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = make(tmp_path, "pt-BR", "--merges", "90")
+    assert DatasetCard.read(data).words["pt_BR"].rules == "pt"
+    assert "rules" not in json.loads((data / "dataset.json").read_text())["words"]["en"], "earlier versions refuse it"
+    assert Tokenizer("deu", rules="de").split("Am 3. Mai.") == Tokenizer("de").split("Am 3. Mai.") == "Am 3. Mai ."
+    assert Tokenizer("deu").split("Am 3. Mai.") == "Am 3 . Mai .", "cards of earlier versions have no rules"
+
+
+@pytest.mark.parametrize(
+    ("options", "dropped"),
+    [
+        ("", {}),
+        ("--drop-copies", {"copy": 2}),
+        ("--drop-other-scripts", {"script": 2}),
+        ("--drop-copies --drop-other-scripts", {"copy": 2, "script": 1}),
+    ],
+)
+def test_copies_and_other_scripts(tmp_path, capsys, monkeypatch, options, dropped):
+    """They are counted, and dropped if that is asked for. A word of another language among others is no mistake."""
+    monkeypatch.chdir(tmp_path)
+    odd = {"same text": "same text", "in Latin": "not Russian", "cafe here": "кафе Internet Explorer", "1": "1"}
+    write(tmp_path / "train.en", [*odd, *lines("en")])
+    write(tmp_path / "train.ru", [*odd.values(), *lines("ru")])
+    files = ["--train", "train.en", "train.ru", "--valid", "train.en", "train.ru", "--workers", "1", "--out", "data"]
+    prepare.main(["corpus", *files, "--max-ratio", "99", *options.split()])
+    card, kept = DatasetCard.read("data"), (tmp_path / "data/train.en").read_text().split("\n")
+    assert (card.dropped or {}) == dropped
+    assert [line for line in odd if line in kept] == [
+        line
+        for line in odd
+        if not (line in ("same text", "1") and "copy" in dropped)
+        and not (line in ("same text", "in Latin") and "script" in dropped)
+    ]
+    said = capsys.readouterr().err
+    assert ("pairs that have equal sides: 2 train, 2 valid." in said) == (not dropped)
+    assert "2 valid.\n" in said.partition("without a letter of its language's script: ")[2]
