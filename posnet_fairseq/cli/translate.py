@@ -19,7 +19,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_search_options(parser, "to translate", "source tokens")
     parser.add_argument(
-        "--prefix", type=path_text, help="file with what each translation must begin with, line by line; may be empty"
+        "--prefix",
+        type=path_text,
+        help="what translations must begin with: a text for all of them, or a file with one for each line, which may "
+        "be empty",
     )
     parser.add_argument(
         "--print-alignment",

@@ -17,7 +17,7 @@ import torch
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, open_output
+from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, is_text, open_output
 from posnet_fairseq.inference.packing.pack import (
     assume_packing_speedup,
     describe_packing,
@@ -83,7 +83,13 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    read = _windows(take, iterate_text(options.prefix) if options.prefix else None)
+    prefixes: Iterator[str] | None = None
+    if options.prefix and is_text(options.prefix):
+        say(f"--prefix: there is no file {options.prefix}, so every translation begins with this text")
+        prefixes = itertools.repeat(options.prefix)
+    elif options.prefix:
+        prefixes = iterate_text(options.prefix)
+    read = _windows(take, prefixes)
     with open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(read, output, translator, options, say)
         with ProgressReporter().bar("translating", unit) as bar:
@@ -177,7 +183,8 @@ def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> I
     first = 0
     while True:
         some = take()
-        begin = None if prefixes is None else list(itertools.islice(prefixes, WINDOW))
+        most = len(some) if isinstance(prefixes, itertools.repeat) else WINDOW  # a file may have too many
+        begin = None if prefixes is None else list(itertools.islice(prefixes, most))
         if not some and not begin:
             return
         yield _Window(first, some, begin)

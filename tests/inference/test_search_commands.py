@@ -92,6 +92,16 @@ def test_beginnings(translated, tmp_path):
     assert found[3].startswith("w3 ")
 
 
+def test_a_text_begins_all_translations(translated, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = translated("--prefix", "w7 w8")
+    assert "--prefix: there is no file w7 w8, so every translation begins with this text" in capsys.readouterr().err
+    assert [line.startswith("w7 w8 ") for line in found] == [True, False, True, True]  # one line is blank
+    with pytest.raises(SystemExit):
+        translated("--prefix", "gone/prefixes")
+    assert "gone/prefixes: No such file or directory" in capsys.readouterr().err
+
+
 def test_settings_reach_the_search(translated):
     usual = translated()
     longer = translated("--min-len", "6")
