@@ -135,7 +135,7 @@ def _picture(name: str) -> str:
         return ""
     sentence = "" if get_mixer(name).static else f', for the sentence "{SENTENCE}"'
     return (
-        f"![The mean weight at each offset, a line for every head](../pictures/mixers/{name}.png)\n\n"
+        f"![The mean weight at each distance, a line for every head](../pictures/mixers/{name}.png)\n\n"
         "(The mean weight at each distance, in the encoder of a tiny model trained on the quickstart's corpus"
         f"{sentence}; see [Results](../results.md).)"
     )

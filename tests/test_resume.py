@@ -76,7 +76,7 @@ def test_lists_and_beginnings_are_kept(run, tmp_path, options):
     run(*options)
     expected = (tmp_path / "out").read_bytes()
     run(*options, code=130, batches=2)
-    assert "4 lines were done before" in run(*options, "--resume")
+    assert "4 lines were translated before" in run(*options, "--resume")
     assert (tmp_path / "out").read_bytes() == expected
 
 
@@ -89,7 +89,7 @@ def test_interrupted_after_any_window_it_writes_the_same(run, whole, tmp_path, r
         said = run(*resume)
         assert (tmp_path / "out").read_bytes() == whole
         assert not (tmp_path / "out.partial").exists()
-        again = re.search(r"(\d+) lines were done before", said)
+        again = re.search(r"(\d+) lines were translated before", said)
         assert int(again[1] if again else 0) == 2 * finished
         (tmp_path / "out").unlink()
 
@@ -102,7 +102,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         patch.setattr(outputs, "save_lines", interrupt)
         run(code=130)
     said = run(batches=0)
-    assert "8 lines were done before" in said
+    assert "8 lines were translated before" in said
     assert "0 sentences in 0.0 s" in said
     assert (tmp_path / "out").read_bytes() == whole
 
@@ -145,7 +145,7 @@ def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
     lines = [*SOURCES[:line], "w9 w8 w7", *SOURCES[line + 1 :]]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     said = run("--resume")
-    assert (f"{kept} lines were done before" in said) == (kept > 0)
+    assert (f"{kept} lines were translated before" in said) == (kept > 0)
     found = (tmp_path / "out").read_bytes()
     run()
     assert (tmp_path / "out").read_bytes() == found

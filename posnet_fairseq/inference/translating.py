@@ -202,7 +202,7 @@ def _encoded(
     done = 0
     for window in windows:
         if window.first == 0 and not options.pretokenized and PlainText(window.lines).is_segmented:
-            say("the input has marks of subwords (@@ or ▁), and is split again. With --pretokenized it stays as it is")
+            say("the input has subword marks (@@ or ▁) and is split again; --pretokenized keeps it as it is")
         if output.has(window.texts):
             done += len(window.lines)
             continue
@@ -217,7 +217,7 @@ def _encoded(
                 say(note)
             yield part
     if done:
-        say(f"{done:,} lines were done before")
+        say(f"{done:,} lines were translated before")
 
 
 def _encode(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:

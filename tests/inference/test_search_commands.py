@@ -161,4 +161,4 @@ def test_the_text_in_compressed_sgml_is_translated(model, tmp_path, capsys, pret
         )
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out != ""
-    assert ("has marks of subwords (@@ or ▁), and is split again" in said[1].err) == (not pretokenized)
+    assert ("has subword marks (@@ or ▁) and is split again" in said[1].err) == (not pretokenized)
