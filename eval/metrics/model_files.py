@@ -84,8 +84,8 @@ def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
     if found is None:
         raise Missing(
             f"{name} is neither a local folder nor complete in the Hugging Face cache",
-            f"It is downloaded at first use if the hub can be reached and has {kind.what} of this name. Without network, "
-            f"{kind.how_to_copy(name)}.",
+            f"It is downloaded at first use if the hub can be reached and has {kind.what} of this name. Without "
+            f"network, {kind.how_to_copy(name)}.",
         )
     return found
 
