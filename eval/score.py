@@ -163,5 +163,5 @@ def main(options: argparse.Namespace) -> None:
             left = show(result, Console(highlight=False), bool(options.out))
     if options.out:
         more = f" {left} more {'remark' if left == 1 else 'remarks'} and" if left else ""
-        files = "also .md, .tex, .csv, .json and segments.tsv"
-        report.say(f"report: {options.out / 'report.html'} has{more} the signatures ({files})")
+        others = "also .md, .tex, .csv, .json and segments.tsv"
+        report.say(f"report: {options.out / 'report.html'} has{more} the signatures ({others})")

@@ -65,8 +65,8 @@ def markdown(comparison: Comparison) -> str:
         lines += _rows(comparison, test_set, ("**", "**"), _escaped)
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
-    lines = [*wording.legend(comparison), *wording.remarks(comparison)]
-    parts.append("\n".join(_escaped(visible(line)) for line in lines))
+    below = [*wording.legend(comparison), *wording.remarks(comparison)]
+    parts.append("\n".join(_escaped(visible(line)) for line in below))
     parts.append("\n".join(["```", *wording.reproduction(comparison), "```"]))
     parts.append(_escaped(wording.for_paper(comparison)))
     return "\n\n".join(parts) + "\n"

@@ -146,8 +146,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from posnet_fairseq.studies.protocol import known_studies
 
-    indent = {"initial_indent": INDENT, "subsequent_indent": INDENT}
-    names = textwrap.fill(", ".join(DATASETS), 100, break_on_hyphens=False, **indent)
+    names = textwrap.fill(", ".join(DATASETS), 100 - len(INDENT), break_on_hyphens=False)
+    names = textwrap.indent(names, INDENT)
     usage = USAGE.format(datasets=names, studies=", ".join(known_studies()))
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=usage, description=about)
