@@ -18,12 +18,12 @@ from posnet_fairseq.shared.stages import FolderStage
 
 # What the reasons mean for which cleaning drops a pair.
 _REASONS = {
-    "empty": "a side is empty",
-    "length": "a side is too short or too long (--min-length, --max-length)",
-    "ratio": "one side is too long for the other (--max-ratio)",
-    "copy": "its sides are equal (--drop-copies)",
-    "script": "a side has no letter of its language's script (--drop-other-scripts)",
-    "word": f"a word has more than {LONGEST_WORD:,} characters",
+    "empty": "one side empty",
+    "length": "too short or too long (--min-length, --max-length)",
+    "ratio": "lengths too different (--max-ratio)",
+    "copy": "equal sides (--drop-copies)",
+    "script": "a side without a letter of its language's script (--drop-other-scripts)",
+    "word": f"a word of more than {LONGEST_WORD:,} characters",
 }
 
 
@@ -82,11 +82,11 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
     if asked.pairs:
         expected = ", ".join(f"{count:,} {name}" for name, count in asked.pairs.items())
         sizes += f" (expected: {expected})"
-    ratio = "" if card.length_ratio is None else f"; γ = {card.length_ratio:.4f}"
+    ratio = "" if card.length_ratio is None else f"; length ratio γ = {card.length_ratio:.4f}"
     vocabulary = ", ".join(f"{count:,} {name}" for name, count in (card.vocabulary or {}).items())
     report.say(f"{out}: lines: {sizes}; vocabulary: {vocabulary}{ratio}")
     if card.dropped:
-        report.say("pairs that cleaning left out of the training text:")
+        report.say("training pairs that cleaning removed:")
         width = max(len(f"{count:,}") for count in card.dropped.values())
         for reason, count in card.dropped.items():
             report.say(f"  {count:>{width},}  {_REASONS[reason]}")
@@ -94,7 +94,7 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
         report.say(f"{sentence}.")
     for note in card.notes or []:
         report.say(f"note: {note}.")
-    report.say(f"{stages} is needed only to make the dataset again with other options. It may be removed.")
+    report.say(f"{stages} has intermediate files: delete it unless you will prepare this dataset with other options.")
 
 
 def _bytes(size: int) -> str:

@@ -152,6 +152,7 @@ def main(options: argparse.Namespace) -> None:
     else:
         check_stdout()
     result = compare(plan, texts, report)
+    left = 0
     try:
         if options.out:  # first: perhaps nobody reads what is printed
             publish(result, options.out, options.latex_intervals)
@@ -159,6 +160,8 @@ def main(options: argparse.Namespace) -> None:
         if options.json:
             print(as_json(result), end="")
         else:
-            show(result, Console(highlight=False))
+            left = show(result, Console(highlight=False), bool(options.out))
     if options.out:
-        report.say(f"report: {options.out / 'report.html'} (and .md, .tex, .csv, .json, segments.tsv)")
+        more = f" {left} more {'remark' if left == 1 else 'remarks'} and" if left else ""
+        others = "also .md, .tex, .csv, .json and segments.tsv"
+        report.say(f"report: {options.out / 'report.html'} has{more} the signatures ({others})")

@@ -151,7 +151,7 @@ def test_energies_are_stored_unless_they_are_large(data, capsys):
     path = checkpoint(data / "averaged.pt", "rposnet", clip_distance=4)
     stored = load_file(exported(path) / "model.safetensors")
     assert stored["encoder.layers.0.self_attn.energies.0.stored"].shape == (4, MAX_POSITIONS, 9)
-    assert "stored as tables: the model cannot be trained" in (data.parent / "model/README.md").read_text()
+    assert "stored as tables, so the model cannot be trained" in (data.parent / "model/README.md").read_text()
     large = checkpoint(data / "large.pt", "aposnet", max_source_positions=100, max_target_positions=100)
     capsys.readouterr()
     stored = load_file(exported(large, name="large") / "model.safetensors")

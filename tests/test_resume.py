@@ -76,7 +76,7 @@ def test_lists_and_beginnings_are_kept(run, tmp_path, options):
     run(*options)
     expected = (tmp_path / "out").read_bytes()
     run(*options, code=130, batches=2)
-    assert "4 lines were done before" in run(*options, "--resume")
+    assert "4 lines were translated before" in run(*options, "--resume")
     assert (tmp_path / "out").read_bytes() == expected
 
 
@@ -89,7 +89,7 @@ def test_interrupted_after_any_window_it_writes_the_same(run, whole, tmp_path, r
         said = run(*resume)
         assert (tmp_path / "out").read_bytes() == whole
         assert not (tmp_path / "out.partial").exists()
-        again = re.search(r"(\d+) lines were done before", said)
+        again = re.search(r"(\d+) lines were translated before", said)
         assert int(again[1] if again else 0) == 2 * finished
         (tmp_path / "out").unlink()
 
@@ -102,7 +102,7 @@ def test_interrupted_before_the_output_is_written(run, whole, tmp_path, monkeypa
         patch.setattr(outputs, "save_lines", interrupt)
         run(code=130)
     said = run(batches=0)
-    assert "8 lines were done before" in said
+    assert "8 lines were translated before" in said
     assert "0 sentences in 0.0 s" in said
     assert (tmp_path / "out").read_bytes() == whole
 
@@ -117,13 +117,13 @@ def test_other_options(run, whole, tmp_path, changed, says):
     said = run(*changed.split(), "--resume", code=2)
     assert f"out.partial is of other work, with a difference in: {says}. Give the same as then, or remove" in said
     assert (tmp_path / "out.partial").read_bytes() == data
-    assert "done before" in run("--resume")
+    assert "translated before" in run("--resume")
     assert (tmp_path / "out").read_bytes() == whole
 
 
 def test_without_resume_other_options_begin_anew(run, whole, tmp_path):
     run("--beam", "3", code=130, batches=2)
-    assert "done before" not in run()
+    assert "translated before" not in run()
     assert (tmp_path / "out").read_bytes() == whole
     assert not (tmp_path / "out.partial").exists()
 
@@ -136,7 +136,7 @@ def test_another_model(run, model):
         assert "difference in: files." in run("--resume", code=2)
     finally:
         model.write_bytes(data)
-    assert "done before" not in run()
+    assert "translated before" not in run()
 
 
 @pytest.mark.parametrize(("line", "kept"), [(0, 0), (3, 2), (5, 4), (7, 4)])
@@ -145,7 +145,7 @@ def test_lines_that_have_changed_are_translated_anew(run, tmp_path, line, kept):
     lines = [*SOURCES[:line], "w9 w8 w7", *SOURCES[line + 1 :]]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
     said = run("--resume")
-    assert (f"{kept} lines were done before" in said) == (kept > 0)
+    assert (f"{kept} lines were translated before" in said) == (kept > 0)
     found = (tmp_path / "out").read_bytes()
     run()
     assert (tmp_path / "out").read_bytes() == found
@@ -158,7 +158,7 @@ def test_output_in_a_model_folder(run, model, whole, tmp_path):
     run(*inside, code=130, batches=2, model="folder")
     (tmp_path / "folder/README.md").write_text("edited")
     (tmp_path / "folder/encoder.onnx").write_text("a graph")
-    assert "done before" in run(*inside, "--resume", model="folder")
+    assert "translated before" in run(*inside, "--resume", model="folder")
     assert (tmp_path / "folder/out.txt").read_bytes() == whole
     run(*inside, model="folder")
     for name in ("config.json", "model.safetensors", *(path.name for path in tmp_path.glob("folder/dict.*"))):
@@ -172,7 +172,7 @@ def test_packed_weights_are_other_work(run, tmp_path, monkeypatch):
     monkeypatch.setattr(pack, "packing_speedup", lambda: 1.0)
     assert "difference in: packed_weights." in run("--resume", code=2)
     monkeypatch.setattr(pack, "packing_speedup", lambda: 3.0)
-    assert "done before" in run("--resume")
+    assert "translated before" in run("--resume")
 
 
 @pytest.mark.thorough  # 2 s

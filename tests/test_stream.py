@@ -170,7 +170,7 @@ def test_standard_streams(model, monkeypatch, tmp_path, expected, capfd):
     ("options", "says"),
     [
         (["--output", "file"], "--output file: --stream writes to pipes, line by line. Leave it out"),
-        (["--prefix", "file"], "--prefix file with --stream: leave one of the two out"),
+        (["--prefix", "./file"], "--prefix ./file with --stream: leave one of the two out"),
         (["--processes", "2"], "--processes 2 with --stream: leave one of the two out"),
         (["--input", "none"], "none: No such file or directory. Check the path"),
     ],

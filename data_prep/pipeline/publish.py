@@ -137,10 +137,10 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
         found = [(asked, learnt, "merges") for asked, learnt in zip(recipe.merges, learnt_merges, strict=False)]
     for asked, learnt, what in found:
         if learnt < asked:
-            yield f"only {learnt:,} of {asked:,} {what} could be learnt from the training text"
+            yield f"only {learnt:,} of {asked:,} {what} could be learned from the training text"
     for name, of_set in counts.items():
         if repeated := of_set.get(IN_TRAINING):
-            yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are in the training set, too"
+            yield f"{repeated:,} of {of_set['lines']:,} {unit} of the {name} set are also in the training set"
     sides = {"copy": "have equal sides", "script": "have a side without a letter of its language's script"}
     for problem, count in ODD.items():
         if odd := [f"{of_set[count]:,} {name}" for name, of_set in counts.items() if of_set.get(count)]:
@@ -154,14 +154,14 @@ def _notes(pipeline: DatasetPipeline) -> Iterator[str]:
     odd = [f"{of_set[NOT_NFC]:,} {name}" for name, of_set in counts.items() if of_set.get(NOT_NFC)]
     if odd:
         yield (
-            f"{unit} that are not in Unicode's normal form NFC, and stay so: {', '.join(odd)}. Where other text is, "
-            "the same letters are other tokens to a model"
+            f"{unit} that are not in Unicode normal form NFC: {', '.join(odd)}. They are not converted; letters that "
+            "look the same elsewhere are other tokens to a model"
         )
     tokenized: Counter[str] = Counter()
     for name in counts:
         tokenized.update(pipeline.read.counts.get(name, {}).get("tokenized", {}))
     for file, lines in tokenized.items():
         yield (
-            f"{file} looks tokenized: {lines:,} lines end in a space and a full stop. A model of such text "
-            "translates text that is tokenized in the same way; give plain text for others"
+            f"{file} looks tokenized: {lines:,} lines end in a space and a period. A model trained on it expects "
+            "tokenized input; for a model that translates plain text, give plain text"
         )

@@ -64,9 +64,9 @@ def given_remarks(sources: Sequence[str], references: Sequence[Sequence[str]]) -
             yield Remark("", f"{_count(empty)} empty in {name}{counts}", tuple(empty[:SHOWN]))
         plain = PlainText(lines)
         if plain.is_segmented:
-            yield Remark("", f"{plain.segmented:,} lines in {name} have marks of subwords: scores are for plain text")
+            yield Remark("", f"{plain.segmented:,} lines in {name} have subword marks; scores are for plain text")
         if plain.is_tokenized:
-            yield Remark("", f"{plain.tokenized:,} lines in {name} end in a space and a full stop: it looks tokenized")
+            yield Remark("", f"{plain.tokenized:,} lines in {name} end in a space and a period, so it looks tokenized")
 
 
 def remarks(
@@ -91,7 +91,7 @@ def remarks(
             and "".join(words) == "".join(reference.split())
         ),
         f"{{repeat}} a phrase {OFTEN} times or more": _not_in_reference(_repeats),
-        "{have} marks of subwords": _not_in_reference(_SUBWORDS.search),
+        "{have} subword marks": _not_in_reference(_SUBWORDS.search),
         "{have} HTML entities": _not_in_reference(_ENTITIES.search),
         f"{{are}} more than {OUTLIER} times as long or as short as the reference": _is_outlier,
     }
@@ -127,18 +127,15 @@ def _count(lines: Sequence[str | int]) -> str:
 
 def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bool) -> Iterator[str]:
     if lines and list(lines) == list(references):
-        yield "all lines are those of the reference"
+        yield "identical to the reference"
     elif looks_misaligned(lines, references):
-        yield (
-            "translations do not match their references: is it another test set or another order, or is the model "
-            "untrained?"
-        )
+        yield "translations do not match their references: wrong test set, wrong order, or an untrained model?"
     for form in ("NFC", "NFKC"):
         odd, usual = (sum(not unicodedata.is_normalized(form, line) for line in text) for text in (lines, references))
         if abs(odd - usual) > UNLIKE * len(lines):
             yield (
-                f"{odd:,} of its lines are not in Unicode's normal form {form}, of the reference's {usual:,}: the same "
-                "letters count as different ones"
+                f"{odd:,} lines are not in Unicode normal form {form} (reference: {usual:,}), so letters that look the "
+                "same count as different"
             )
             break
     pairs = zip(lines, references, strict=True)
@@ -146,12 +143,11 @@ def _of_the_whole(lines: Sequence[str], references: Sequence[str], lowercase: bo
     for name, change in (("lower", str.lower), ("upper", str.upper)):
         odd, usual = (sum(pair[side] == change(pair[side]) for pair in cased) for side in (0, 1))
         if abs(odd - usual) > CASED * len(lines):
-            yield f"{odd:,} of its lines have no letter but in {name} case, of the reference's {usual:,}"
+            yield f"{odd:,} lines are all in {name} case (reference: {usual:,})"
     plain = PlainText(lines)
     if plain.is_tokenized and plain.tokenized > 3 * PlainText(references).tokenized:
         yield (
-            f"{plain.tokenized:,} lines end in a space and a full stop: it looks tokenized; scores are meant for plain "
-            "text"
+            f"{plain.tokenized:,} lines end in a space and a period, so it looks tokenized; scores are for plain text"
         )
 
 

@@ -83,9 +83,9 @@ def _from_hub(given: str, kind: ModelKind, download: bool) -> Path:
         found = _snapshot(name, kind, etag_timeout=_TIMEOUT)
     if found is None:
         raise Missing(
-            f"{name} is neither a folder here nor a whole model in the hub's cache",
-            f"It is fetched when first used, if the hub can be reached and has {kind.what} of this name; else "
-            f"{kind.how_to_copy(name)}.",
+            f"{name} is neither a local folder nor complete in the Hugging Face cache",
+            f"It is downloaded at first use if the hub can be reached and has {kind.what} of this name. Without "
+            f"network, {kind.how_to_copy(name)}.",
         )
     return found
 

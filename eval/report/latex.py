@@ -27,7 +27,7 @@ _TEXT = {
 
 
 def latex(comparison: Comparison, intervals: bool = False) -> str:
-    """Return a table with columns for facts, then for each metric on each test set."""
+    """Return a table with columns for facts, then for each metric on each test set, and its notes."""
     shown = [(test_set, info) for test_set in comparison.test_sets for info in test_set.metrics]
     titles = [escaped(title) for title in comparison.columns]
     names, rules, start = [], [], 2 + len(titles)
@@ -53,7 +53,11 @@ def latex(comparison: Comparison, intervals: bool = False) -> str:
         facts = map(escaped, wording.facts(comparison, system))
         lines.append(" & ".join([f"{{{escaped(comparison.labels[system])}}}", *facts, *cells]) + r" \\")
     caption = escaped(_caption(comparison, intervals))
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}", ""]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if comparison.notes:
+        notes = [f"{{{escaped(note)}}}\\par" for note in comparison.notes]
+        lines += [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize", *notes, r"\end{minipage}"]
+    lines += [rf"\caption{{{caption}}}", r"\end{table}", ""]
     signatures = "".join(f"% {line}\n" for line in wording.signatures(comparison))
     start_of_file = f"% Needs \\usepackage{{booktabs}}. {wording.for_paper(comparison)}\n{signatures}{_HEAD}"
     return start_of_file + "\n".join(lines) + _TAIL

@@ -14,29 +14,25 @@ from posnet_eval.statistics.results import Comparison, MetricInfo, TestSetResult
 from posnet_fairseq.shared.errors import visible
 
 WIDEST = 24  # characters of a label that are never broken
-MOST_REMARKS = 12  # below the tables
+MOST_REMARKS = 5  # below the tables and their legend, beside a report that has all of them
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print tables, legend, signatures and remarks on a console."""
+def show(comparison: Comparison, console: Console, has_report: bool = False) -> int:
+    """Print tables, legend, remarks and signatures on a console.
+
+    Beside a report it prints no signatures and the first remarks; it returns the number of those left out.
+    """
     for table in _terminal_tables(comparison):
         # A table wider than the console runs over its edge: fitted into it, it would lose digits.
         options = console.options.update(max_width=10**6)
         console.width = max(console.width, console.measure(table, options=options).minimum)
         console.print(table)
         console.print()
-    lines = [*wording.legend(comparison), *wording.signatures(comparison)]
-    for test_set in comparison.test_sets:
-        lines += [f"missing: {system} on {test_set.name}: {why}" for system, why in test_set.missing.items()]
-    remarks = [(test_set, remark) for test_set in comparison.test_sets for remark in test_set.remarks]
-    for test_set, remark in remarks[:MOST_REMARKS]:
-        numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
-        where = f"{remark.system} on {test_set.name}" if remark.system else test_set.name
-        lines.append(f"note: {where}: {remark.text}{numbers}")
-    if len(remarks) > MOST_REMARKS:
-        lines.append(f"note: {len(remarks) - MOST_REMARKS} more remarks are in the report")
-    for line in lines:
+    remarks = wording.remarks(comparison)
+    shown = remarks[:MOST_REMARKS] if has_report else [*remarks, *wording.signatures(comparison)]
+    for line in (*wording.legend(comparison), *shown):
         console.print(escape(visible(line)), soft_wrap=True)
+    return len(remarks[MOST_REMARKS:]) if has_report else 0
 
 
 def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
@@ -61,7 +57,7 @@ def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
 
 
 def markdown(comparison: Comparison) -> str:
-    """Return the tables in Markdown with legend and signatures."""
+    """Return the tables in Markdown with legend, remarks and signatures."""
     parts = []
     for test_set in comparison.test_sets:
         head = ["", *map(_escaped, comparison.columns), *(info.label for info in test_set.metrics)]
@@ -69,7 +65,8 @@ def markdown(comparison: Comparison) -> str:
         lines += _rows(comparison, test_set, ("**", "**"), _escaped)
         rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         parts.append(f"**{_escaped(wording.title(test_set))}**\n\n{rows}")
-    parts.append("\n".join(map(_escaped, wording.legend(comparison))))
+    below = [*wording.legend(comparison), *wording.remarks(comparison)]
+    parts.append("\n".join(_escaped(visible(line)) for line in below))
     parts.append("\n".join(["```", *wording.reproduction(comparison), "```"]))
     parts.append(_escaped(wording.for_paper(comparison)))
     return "\n\n".join(parts) + "\n"

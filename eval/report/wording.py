@@ -58,7 +58,7 @@ def interval(comparison: Comparison) -> str:
 
 
 def legend(comparison: Comparison) -> list[str]:
-    """Return sentences that explain the signs in a table."""
+    """Return sentences that explain the signs in a table, and its notes."""
     sentences = [f"±: {interval(comparison)}."]
     if has_several_runs(comparison):
         sentences.append("σ: standard deviation over runs, of which the score is the mean.")
@@ -67,6 +67,21 @@ def legend(comparison: Comparison) -> list[str]:
     lower = {info.label for test_set in comparison.test_sets for info in test_set.metrics if not info.higher_is_better}
     sentences += [f"{label}: lower is better." for label in sorted(lower)]
     return [*sentences, *comparison.notes]
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Return the systems that are missing, and the remarks on the data."""
+    lines = [
+        f"missing: {comparison.labels[system]} on {test_set.name}: {why}"
+        for test_set in comparison.test_sets
+        for system, why in test_set.missing.items()
+    ]
+    for test_set in comparison.test_sets:
+        for remark in test_set.remarks:
+            where = f"{comparison.labels[remark.system]} on {test_set.name}" if remark.system else test_set.name
+            numbers = f" ({', '.join(map(str, remark.lines))})" if remark.lines else ""
+            lines.append(f"note: {where}: {remark.text}{numbers}")
+    return lines
 
 
 def baselines(comparison: Comparison) -> list[tuple[str, str]]:
@@ -78,7 +93,7 @@ def baselines(comparison: Comparison) -> list[tuple[str, str]]:
 def meaning_of_marks(comparison: Comparison) -> str:
     """Return a sentence that explains the marks."""
     against = ", ".join(f"{symbol} {comparison.labels[name]}" for symbol, name in baselines(comparison))
-    found = f"Different with p ≤ {SIGNIFICANT} from {against}: ↑ better, ↓ worse, = the same outputs"
+    found = f"Significantly different (p ≤ {SIGNIFICANT}) from {against}: ↑ better, ↓ worse, = identical outputs"
     return f"{found} ({significance_test(comparison)})."
 
 

@@ -149,7 +149,7 @@ def _remarks(texts: Texts, plan: Plan) -> Iterator[hygiene.Remark]:
     count = len(texts.references[0])
     if count < FEWEST_LINES:
         few = "1 line" if count == 1 else f"{count} lines"
-        yield hygiene.Remark("", f"{few}, too few (less than {FEWEST_LINES}) for intervals, p and marks to mean much")
+        yield hygiene.Remark("", f"only {few}: intervals and p-values mean little below {FEWEST_LINES}")
     yield from hygiene.given_remarks(texts.sources, texts.references)
     for name, runs in texts.outputs.items():
         for number, lines in enumerate(runs, 1):

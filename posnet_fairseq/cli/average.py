@@ -14,12 +14,11 @@ from posnet_fairseq.shared.files import path_text
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-average",
-        description="Average the checkpoints of a run: the best one on the validation set and those that follow it, "
-        "or the last ones where fewer follow. Where all have moving averages of the weights (--store-ema), these are "
-        "averaged.",
+        description="Average checkpoints of a run: the best one on the validation set and those after it, or the last "
+        "ones if too few follow. If all have moving averages of the weights (--store-ema), these are averaged.",
     )
     parser.add_argument("folder", type=path_text, help="the run's --save-dir")
-    parser.add_argument("--num", type=int, required=True, help="how many checkpoints to average")
+    parser.add_argument("--num", type=int, required=True, help="number of checkpoints to average")
     parser.add_argument("--out", type=path_text, required=True, help="the checkpoint to write")
     search = parser.add_argument_group("search settings to record in it: the defaults of posnet-translate")
     for name in RECORDED:

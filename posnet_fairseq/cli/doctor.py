@@ -161,7 +161,7 @@ def main(options: argparse.Namespace) -> None:
             mark = "ok" if finding.works else "MISSING" if finding.needed else "-"
             print(f"{mark:8} {finding.what:16} {finding.says}")
             if finding.fix and not finding.works:
-                print(f"{'':8} {'':16} to fix it: {finding.fix}")
+                print(f"{'':8} {'':16} fix: {finding.fix}")
         print("installed: " + ", ".join(f"{package} {version}" for package, version in _versions()))
     if any(finding.needed and not finding.works for finding in findings):
         sys.exit(1)

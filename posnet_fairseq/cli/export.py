@@ -15,8 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="posnet-export",
         description="Write a folder with everything that a model needs to translate, or a language model to continue "
-        "texts: weights, options, dictionaries, subwords and rules of tokenization. Wherever a checkpoint is given to "
-        "translate with, the folder can be given.",
+        "texts: weights, options, dictionaries, subwords and tokenization. Commands take it like a checkpoint.",
     )
     parser.add_argument("checkpoint", type=path_text, help="a trained, averaged or precomputed model")
     parser.add_argument(
@@ -27,8 +26,8 @@ def _parser() -> argparse.ArgumentParser:
         "--shortlist-from",
         type=a_path,
         metavar="DIR",
-        help=f"also write {SHORTLIST}, for posnet-translate --shortlist: for each source word the target words "
-        "that translate it in the training set of DIR, which fairseq-preprocess or posnet-prepare wrote",
+        help=f"also write {SHORTLIST}, for posnet-translate --shortlist: the likely target words for each "
+        "source word, from the training set of DIR, a folder of posnet-prepare or fairseq-preprocess",
     )
     parser.add_argument(
         "--onnx",

@@ -23,15 +23,15 @@ USAGE = """posnet-run TARGET [OPTION ...]
 TARGET:
   a dataset    prepare, train, average, precompute, translate, score:
 {datasets}
-  corpus       these stages on any dataset: --data FOLDER, or --dataset NAME
-  compare      several systems with one or more seeds each, and one report
-  tune         learning rate, dropout and clip distance of several systems
-  study        the runs of a protocol, whose results are kept: convergence
+  corpus       the same stages on any dataset: --data FOLDER, or --dataset NAME
+  compare      trains several systems, with one or more seeds each, and compares them
+  tune         searches for learning rate, dropout and clip distance of several systems
+  study        the runs of a protocol, whose results are kept: {studies}
   quickstart   a Transformer and rPosNet on real text, on a CPU, in 12 to 25 minutes
-  lm           language models on one text, and their perplexities
+  lm           trains language models on one text, and prints their perplexities
 
-posnet-run TARGET --help shows its options, all of which a YAML file may have (--config FILE).
-Data go to ./data and runs to ./runs. Stop it at any time: the same command goes on where it was.
+posnet-run TARGET --help lists its options, which may also come from a YAML file (--config FILE).
+Data are written to ./data and runs to ./runs. Interrupt it at any time: the same command resumes it.
 
   posnet-run wmt14.en-de --mixer rposnet --size base --seed 1
   posnet-run wmt14.en-de --mixer rposnet train average
@@ -66,8 +66,8 @@ class Target:
 TARGETS = {
     "corpus": Target(
         *("runs.single_run", "RunSettings", "run"),
-        "Train one system with one seed on a dataset, and score its translation of the test set, in stages. Settings "
-        "of the training and the search follow from the size, unless they are given.",
+        "Train one system with one seed on a dataset and score its translation of the test set, in stages. The size "
+        "sets the defaults of training and search.",
     ),
     "compare": Target(
         *("runs.compare", "ComparisonSettings", "compare"),
@@ -76,12 +76,12 @@ TARGETS = {
     "tune": Target(
         *("runs.tune", "TuneSettings", "tune"),
         "Choose learning rate, dropout and clip distance of several systems on the validation set, one after the "
-        "other from the same values. The first value of each is where the search begins.",
+        "other. The search starts with the first value of each.",
     ),
     "study": Target(
         *("studies.running", "StudySettings", "run_study"),
-        "Make the runs of a study that have no result yet, under its protocol. Each run leaves a JSON file from "
-        "which the study's tables and pictures are made.",
+        "Make the runs of a study that have no result yet. Each run leaves a JSON file; posnet-plot study makes tables "
+        "and pictures of these files.",
     ),
     "quickstart": Target(
         *("runs.quickstart", "QuickstartSettings", "quickstart"),
@@ -144,9 +144,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = textwrap.fill(", ".join(DATASETS), 100, initial_indent=INDENT, subsequent_indent=INDENT)
+    from posnet_fairseq.studies.protocol import known_studies
+
+    names = textwrap.fill(", ".join(DATASETS), 100 - len(INDENT), break_on_hyphens=False)
+    names = textwrap.indent(names, INDENT)
+    usage = USAGE.format(datasets=names, studies=", ".join(known_studies()))
     about = "Train, translate and score, from data to scores in stages that resume."
-    parser = _Parser(prog="posnet-run", usage=USAGE.format(datasets=names), description=about)
+    parser = _Parser(prog="posnet-run", usage=usage, description=about)
     target = parser.add_argument("target", nargs="?")
     vars(target)["completions"] = (*TARGETS, *DATASETS)  # no choices: an unknown one has an error of its own
     parser.add_argument("words", nargs=argparse.REMAINDER)

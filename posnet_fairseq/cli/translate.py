@@ -19,27 +19,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_search_options(parser, "to translate", "source tokens")
     parser.add_argument(
-        "--prefix", type=path_text, help="file with what each translation must begin with, line by line; may be empty"
+        "--prefix",
+        type=path_text,
+        help="what translations must begin with: a text for all of them, or a file with one for each line, which may "
+        "be empty",
     )
     parser.add_argument(
         "--print-alignment",
         action="store_true",
-        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
-        "model, from 0",
+        help="append ||| I-J ... to each line: source token I has the largest weight for target token J. Tokens are "
+        "the model's, from 0",
     )
     parser.add_argument(
         "--on-long",
         choices=ON_LONG,
         default="error",
-        help="a line longer than the model takes stops the command (default), is cut, or is left empty. The command "
-        "stops before it translates anything of a window of 4,000 lines; with --stream, the lines before that one are "
-        "translated",
+        help="if a line is longer than the model takes: stop (default), truncate it, or leave its translation empty. "
+        "The command stops before it translates anything of a window of 4,000 lines; with --stream, it translates the "
+        "lines before that one",
     )
     parser.add_argument(
         "--shortlist",
         type=path_text,
-        help="search among the target words that the source words of a batch were seen with: a file that posnet-export "
-        "--shortlist-from wrote. Faster, and less exact (default: all words)",
+        help="search only among the likely target words for the source words of a batch, from a file of posnet-export "
+        "--shortlist-from. Faster, and less exact (default: all words)",
     )
     parser.add_argument(
         "--processes",
@@ -58,8 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--resume",
         action="store_true",
-        help="go on from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
-        "those of another command. Without this option the command goes on from its own, and replaces those of another",
+        help="resume from OUTPUT.partial, where an interrupted command has left its finished translations, and refuse "
+        "those of another command. Without this option the command resumes its own, and replaces those of another",
     )
     parser.set_defaults(generates=False)
     return parser

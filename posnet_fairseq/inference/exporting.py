@@ -95,7 +95,7 @@ def _prepared(path: str, state: State, vocabulary: Vocabulary) -> tuple[Any, str
     stored_energies.precompute(model)
     growth = stored_energies.parameter_count(model) / before
     if growth <= GROWTH:
-        return model, "Energies that depend on positions only are stored as tables: it translates as before, faster."
+        return model, "Position energies are stored as tables: the same translations, faster."
     return build_model(state, vocabulary), (
         f"Energies are not stored: tables for its longest sentences would make it {growth:.1f} times as large. "
         "posnet-precompute --max-length makes tables for shorter ones; give its result to posnet-export."
@@ -135,7 +135,7 @@ def _facts(state: State, weights: Weights, vocabulary: Vocabulary, data: Path) -
     (dtype,) = {str(weight.dtype) for weight in each if weight.is_floating_point()}
     yield "weights", f"{sum(weight.numel() for weight in each):,}, {dtype.removeprefix('torch.')}"
     if stored_energies.has_tables(weights):
-        yield "energies of positions", "stored as tables: the model cannot be trained any more"
+        yield "position energies", "stored as tables, so the model cannot be trained further"
     yield "longest sentence", f"{options.get('max_source_positions') or options['max_target_positions']} tokens"
     names = [language or "text" for language in vocabulary.languages]
     sizes = {name: len(entries) for name, entries in zip(names, vocabulary.dictionaries, strict=True)}

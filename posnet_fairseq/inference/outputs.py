@@ -192,12 +192,17 @@ def check_places(options: argparse.Namespace) -> None:
         problem = (
             f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output"
         )
-    elif options.stream and options.prefix:
+    elif options.stream and options.prefix and not is_text(options.prefix):
         problem = f"--prefix {options.prefix} with --stream: leave one of the two out"
     elif options.stream and options.processes > 1:
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
     if problem:
         raise UsageError(f"{problem}.")
+
+
+def is_text(prefix: str) -> bool:
+    """Return whether --prefix is a text, not the path of a file."""
+    return prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
 
 
 def place_beside(output: str) -> Path:

@@ -21,7 +21,7 @@ def add_text_options(parser: argparse.ArgumentParser) -> None:
         "--sentencepiece-model", type=path_text, help="split text by this model (default: as the data's card says)"
     )
     text.add_argument("--bpe-codes", type=path_text, help="split Moses words by these codes")
-    text.add_argument("--pretokenized", action="store_true", help="the text is split into tokens already; leave it so")
+    text.add_argument("--pretokenized", action="store_true", help="the text is already split into tokens; keep it")
 
 
 def text_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -78,7 +78,9 @@ def unless_given(options: argparse.Namespace, recorded: Mapping[str, Any]) -> st
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of how a model computes."""
-    parser.add_argument("--fast", action="store_true", help="store position-based energies first: posnet-precompute")
+    parser.add_argument(
+        "--fast", action="store_true", help="store position energies in memory first, as posnet-export does"
+    )
     parser.add_argument(
         "--dtype",
         type=lambda name: ALIASES.get(name, name),
@@ -90,7 +92,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compile",
         action="store_true",
-        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it is slower "
-        "than the packed weights whose place it takes, see docs/measurements.md",
+        help="compile the layers with torch.compile, for GPUs: the first sentences take minutes. On CPUs it replaces "
+        "packed weights and is slower, see docs/measurements.md",
     )
     add_device_option(parser)

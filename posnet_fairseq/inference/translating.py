@@ -17,7 +17,7 @@ import torch
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, open_output
+from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, is_text, open_output
 from posnet_fairseq.inference.packing.pack import (
     assume_packing_speedup,
     describe_packing,
@@ -86,7 +86,13 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     take: Callable[[], list[str]] = lambda: list(itertools.islice(text, WINDOW))  # noqa: E731
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
-    read = _windows(take, iterate_text(options.prefix) if options.prefix else None)
+    prefixes: Iterator[str] | None = None
+    if options.prefix and is_text(options.prefix):
+        say(f"--prefix: there is no file {options.prefix}, so every translation begins with this text")
+        prefixes = itertools.repeat(options.prefix)
+    elif options.prefix:
+        prefixes = iterate_text(options.prefix)
+    read = _windows(take, prefixes)
     with open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(read, output, translator, options, say)
         with ProgressReporter().bar("translating", unit) as bar:
@@ -180,7 +186,8 @@ def _windows(take: Callable[[], list[str]], prefixes: Iterator[str] | None) -> I
     first = 0
     while True:
         some = take()
-        begin = None if prefixes is None else list(itertools.islice(prefixes, WINDOW))
+        most = len(some) if isinstance(prefixes, itertools.repeat) else WINDOW  # a file may have too many
+        begin = None if prefixes is None else list(itertools.islice(prefixes, most))
         if not some and not begin:
             return
         yield _Window(first, some, begin)
@@ -198,7 +205,7 @@ def _encoded(
     done = 0
     for window in windows:
         if window.first == 0 and not options.pretokenized and PlainText(window.lines).is_segmented:
-            say("the input has marks of subwords (@@ or ▁), and is split again. With --pretokenized it stays as it is")
+            say("the input has subword marks (@@ or ▁) and is split again; --pretokenized keeps it as it is")
         if output.has(window.texts):
             done += len(window.lines)
             continue
@@ -213,7 +220,7 @@ def _encoded(
                 say(note)
             yield part
     if done:
-        say(f"{done:,} lines were done before")
+        say(f"{done:,} lines were translated before")
 
 
 def _encode(window: _Window, translator: Translator, options: argparse.Namespace) -> Batches:

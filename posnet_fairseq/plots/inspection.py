@@ -61,11 +61,18 @@ class Mixing:
         products = torch.einsum("nhd,mhd->hnm", self.query_gates, self.token_gates) / self.query_gates.size(-1)
         return products.masked_fill(self.weights.isnan(), torch.nan)
 
-    def by_distance(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return distances m - ⌊γn⌋, (K,), ascending, and means over their pairs of (H, N, M), (H, K); NaN: no pair."""
-        distances = torch.arange(len(self.keys)) - self.at[:, None]
-        found = torch.arange(int(distances.min()), int(distances.max()) + 1)
-        means = [matrices[:, distances == distance].nanmean(dim=1) for distance in found]
+    @property
+    def uniform(self) -> Tensor:
+        """Weights that are equal within each row, (1, N, M), NaN as in :attr:`weights`: rows of a decoder differ."""
+        assert self.weights is not None
+        mixed = self.weights[:1].isnan().logical_not()
+        return (1 / mixed.sum(dim=-1, keepdim=True)).where(mixed, torch.nan)
+
+    def by_offset(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return offsets ⌊γn⌋ - m, (K,), ascending, and means over their pairs of (H, N, M), (H, K); NaN: no pair."""
+        offsets = self.at[:, None] - torch.arange(len(self.keys))
+        found = torch.arange(int(offsets.min()), int(offsets.max()) + 1)
+        means = [matrices[:, offsets == offset].nanmean(dim=1) for offset in found]
         return found, torch.stack(means, dim=1)
 
 

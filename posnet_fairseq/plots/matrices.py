@@ -26,6 +26,7 @@ QUERIES = {"encoder": "query", "decoder": "query (input token)", "cross": "token
 KEYS = {"encoder": "mixed token", "decoder": "mixed token", "cross": "source token"}
 READABLE = 32  # tokens on an axis of a panel; of more, every tenth position is named
 PANEL = 3.3  # inches
+UNIFORM = {"color": "#888888", "linestyle": (0, (1, 1)), "linewidth": 1.6, "zorder": 1, "label": "uniform weights"}
 FAR = 24  # tokens that are shown on either side, at least; twice the clip distance if that is more
 
 
@@ -119,32 +120,34 @@ def short(name: str) -> str:
 
 
 def profile(mixings: Sequence[Mixing], take: Callable[[Mixing], Tensor], what: str) -> Figure:
-    """Return a figure of means over the pairs of each distance, of mixings of one place, by layer."""
+    """Return a figure of means over the pairs of each offset, of mixings of one place, by layer."""
     made, axes = style.panels(len(mixings), 3, (3.9, 2.9), (1.6, 0.9))
     for axis, mixing in zip(axes, mixings, strict=True):
-        distances, means = mixing.by_distance(take(mixing))
+        offsets, means = mixing.by_offset(take(mixing))
         for head, line in enumerate(means):
             axis.plot(
-                distances, line, marker=".", markersize=2.5, linewidth=0.9, label=f"head {head + 1}",
+                offsets, line, marker=".", markersize=2.5, linewidth=0.9, label=f"head {head + 1}",
                 **style.line_style(head),
             )  # fmt: skip
+        if take(mixing) is mixing.weights:
+            axis.plot(offsets, mixing.by_offset(mixing.uniform)[1][0], **UNIFORM)
         axis.set_title(f"layer {mixing.layer} ({mixing.mixer})", fontsize=9)
         style.plain(axis)
         axis.tick_params(labelsize=8)
-        _frame(axis, mixing.reach, distances)
-    of = "m - ⌊γn⌋" if mixings[0].scaled else "m - n"
-    made.suptitle(f"{PLACES[mixings[0].place]}: {what}, mean over the pairs of each distance", fontsize=11)
-    made.supxlabel(f"distance {of} (left of the query: negative)", fontsize=10)
+        _frame(axis, mixing.reach, offsets[~means[0].isnan()])  # a decoder has none to the right
+    of = "⌊γn⌋ - m" if mixings[0].scaled else "n - m"
+    made.suptitle(f"{PLACES[mixings[0].place]}: {what}, mean over the pairs of each offset", fontsize=11)
+    made.supxlabel(f"offset {of} (positive: to the left of the query)", fontsize=10)
     made.supylabel(what, fontsize=10)
     style.legend(made, fontsize=8)
     return made
 
 
-def _frame(axis: Axes, reach: int | None, distances: Tensor) -> None:
-    """Limit an axis to near distances, and color those that share a weight grey."""
+def _frame(axis: Axes, reach: int | None, offsets: Tensor) -> None:
+    """Limit an axis to near offsets, of which the left ones are on the left; color those that share a weight grey."""
     far = max(FAR, 2 * (reach or 0))
-    low, high = max(-far, float(distances.min())) - 0.5, min(far, float(distances.max())) + 0.5
-    axis.set_xlim(low, high)
+    low, high = max(-far, float(offsets.min())) - 0.5, min(far, float(offsets.max())) + 0.5
+    axis.set_xlim(high, low)
     for begin, end in ((low, -reach), (reach, high)) if reach is not None else ():
         if begin < end:
-            axis.axvspan(begin, end, color=style.TAIL, zorder=0, label="beyond the clip distance" if end < 0 else None)
+            axis.axvspan(begin, end, color=style.TAIL, zorder=0, label="beyond the clip distance")

@@ -16,6 +16,7 @@ import posnet_fairseq
 from posnet_fairseq.costs.counting import trained_parameters
 from posnet_fairseq.runs.training_log import most_kept
 from posnet_fairseq.shared.criterions import fairseq_name
+from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
 from posnet_fairseq.shared.failures import explain
 from posnet_fairseq.shared.files import replacing
@@ -69,7 +70,6 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
         check_training_options(cfg)
         size = trained_parameters(model)
         folder = Path(cfg.checkpoint.save_dir)
-        folder.mkdir(parents=True, exist_ok=True)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
             before = read_checkpoint(last)["cfg"]
@@ -240,7 +240,7 @@ def check_disk(folder: Path, parameters: int, checkpoints: int, others: Sequence
     """
     size, folders = BYTES * parameters, [folder, *others]
     here = sum(path.stat().st_size for each in folders for path in each.glob("*.pt"))
-    need, free = size * checkpoints * len(folders) - here, shutil.disk_usage(folder).free
+    need, free = size * checkpoints * len(folders) - here, free_bytes(folder)
     if need > free:
         runs = f"{len(folders)} runs, each with " if others else ""
         raise UsageError(

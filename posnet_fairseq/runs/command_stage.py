@@ -127,7 +127,7 @@ class CommandStage:
         settings: what it depends on; None: the command's own, see :func:`settings_of`.
         remedy: what to do if these have changed (default: how to do it again).
         growing: a setting, a number. A stage that was done with less of it goes on.
-        prepare: called before the command, with nobody else at work in the folder.
+        prepare: called before the command, with nobody else at work in the folder, or before there is one.
     """
 
     run: Path
@@ -176,7 +176,6 @@ class CommandStage:
 
         ``watch`` is called again and again meanwhile; what it raises ends the command.
         """
-        self.prepare()
         record = self.record
         record.begin(self._depends(), command=self.command, **surroundings(environment))
         start = time.perf_counter()
@@ -262,6 +261,11 @@ def do(
                 raise InterruptedError
             watch()
 
+        is_new = not stage.run.exists()
+        if is_new:  # before the folder is made: what is refused leaves none
+            stage.prepare()
         with exclusive_lock(stage.run, PATIENCE) as lock:
             if not stage.is_done():  # by another process, meanwhile
+                if not is_new:
+                    stage.prepare()
                 stage.perform(lock, os.environ | work.environment, look)

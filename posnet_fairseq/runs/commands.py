@@ -35,8 +35,8 @@ def training(settings: RunSettings, data: TranslationData, device: Device, repor
             "--cpus, --nodes), or larger batches.",
         )
     report.say(
-        f"{tokens * batches * world} tokens an update: processes × --update-freq × --max-tokens = "
-        f"{world} × {batches} × {tokens}"
+        f"{tokens * batches * world} tokens per update: {world} {'process' if world == 1 else 'processes'} × "
+        f"--update-freq {batches} × --max-tokens {tokens}"
     )
     arguments = [
         *(settings.data_folder, "--user-dir", settings.user_dir or short(USER_DIR)),

@@ -30,17 +30,21 @@ class SystemsSettings(TrainingSettings):
         positional="?",
         metavar="SYSTEMS",
     )
-    mixers: str = setting("mixers between spaces or commas, instead of a file", "", metavar="MIXERS")
-    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number)
+    mixers: str = setting("mixers separated by spaces or commas, instead of a file", "", metavar="MIXERS")
+    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, whole_number)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSettings(SystemsSettings):
     """Settings of a comparison."""
 
-    seeds: tuple[int, ...] = setting("seeds: one run of every system with each", (1,), seed_numbers, metavar="SEEDS")
+    seeds: tuple[int, ...] = setting(
+        "seeds; every system is trained once with each (default: 1)", (1,), seed_numbers, metavar="SEEDS"
+    )
     baselines: str = setting(
-        "one or two systems that others are compared with (default: the first two, or one)", "", metavar="SYSTEMS"
+        "one or two systems to compare the others with (default: the first two, or of two the first)",
+        "",
+        metavar="SYSTEMS",
     )
 
 
@@ -108,5 +112,5 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
-        say(f"{shown(comparison.folder)} has the report, curves.png and comparison.yaml")
+        say(f"learning curves: {shown(comparison.folder)}/curves.png; names of systems: comparison.yaml beside it")
     return comparison.folder

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from posnet_eval.report.formats import listed
@@ -22,10 +23,12 @@ from posnet_fairseq.shared.errors import UsageError, flag, visible
 from posnet_fairseq.shared.files import replacing
 from posnet_fairseq.shared.processes import ending_with_this
 from posnet_fairseq.shared.records import Record
+from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.text.card import DatasetCard
 
 BUSY = 1.0  # processes more than cores from which on a machine counts as busy
 MODEL = "precomputed.pt"  # of a run, which translates
+PLAN = "comparison.yaml"
 
 
 def parameters(run: Path) -> int:
@@ -99,13 +102,19 @@ def load(run: Path, stage: str) -> float:
 
 
 def data_sentence(folder: Path) -> str:
-    """Return what a dataset has, in a sentence: its name, pairs, vocabulary, and what cleaning left out."""
+    """Return what a dataset has, in a sentence: its folder, pairs, vocabulary, and what cleaning removed."""
     card = DatasetCard.read(folder)
     counts = ", ".join(f"{count:,} {name}" for name, count in (card.sentences or {}).items())
     words = " and ".join(f"{count:,} ({language})" for language, count in (card.vocabulary or {}).items())
     dropped = sum((card.dropped or {}).values())
-    left_out = f"; cleaning left out {dropped:,} pairs" if dropped else ""
-    return f"Data: {visible(card.dataset or folder.name)}, pairs: {counts}; vocabulary: {words}{left_out}."
+    removed = f"; {dropped:,} training pairs removed by cleaning" if dropped else ""
+    return f"Data: {visible(folder.name)}; pairs: {counts}; vocabulary: {words}{removed}."
+
+
+class _Labeled(msgspec.Struct):
+    """What a comparison keeps of its earlier comparison.yaml, where people give their systems labels."""
+
+    systems: list[str] | dict[str, str | None]
 
 
 class Comparison:
@@ -113,12 +122,17 @@ class Comparison:
 
     def __init__(self, data: Path, folder: Path, runs: Mapping[str, Sequence[Path]]):
         self.data, self.folder, self.runs = data, folder, runs
+        self.labels = {system: system for system in runs}  # in tables and pictures
 
     def check(self) -> None:
-        """Refuse files in its place that posnet did not write, before days of training rather than after."""
+        """Read labels, and refuse files in its place that posnet did not write, before days of training."""
         from posnet_eval.report import publish
         from posnet_fairseq.plots import style
 
+        if (path := self.folder / PLAN).exists():
+            given = read_yaml(path, _Labeled).systems
+            labels = given.items() if isinstance(given, dict) else ()
+            self.labels |= {system: label for system, label in labels if system in self.runs and label}
         if self.folder.exists():
             publish.check(self.folder / "report", ())
             style.refuse_foreign(style.files_of(self.folder / "curves", ("png",)))
@@ -130,13 +144,16 @@ class Comparison:
         self.folder.mkdir(parents=True, exist_ok=True)
         data = TranslationData.read(self.data)
         plan = {
-            "systems": list(self.runs),
+            "systems": self.labels,
             "baselines": list(baselines),
             "metrics": metrics.replace(",", " ").split(),
             "lowercase": data.lowercase,
             "columns": self.columns(),
             "notes": [
-                *differences({system: runs[0] / MODEL for system, runs in self.runs.items()}, baselines[0]),
+                *differences(
+                    {self.labels[system]: runs[0] / MODEL for system, runs in self.runs.items()},
+                    self.labels[baselines[0]],
+                ),
                 *self.busy(),
                 data_sentence(self.data),
             ],
@@ -154,10 +171,10 @@ class Comparison:
                 for name in data.test_sets
             },
         }
-        path = self.folder / "comparison.yaml"
+        path = self.folder / PLAN
         with replacing(path) as temporary:
             temporary.write_text(yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
-        logs = {name: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
+        logs = {self.labels[name]: [run / "train.log" for run in runs] for name, runs in self.runs.items()}
         curves.draw(logs, self.folder / "curves", ("loss", "validation loss"), ("png",))
         score = ["posnet-score", "--config", str(path), "--out", str(self.folder / "report")]
         done = subprocess.run(score, preexec_fn=ending_with_this())
@@ -174,7 +191,7 @@ class Comparison:
             known = {system: figures for system, figures in found.items() if None not in figures}
             if column.stage:
                 terms = {conditions(run, column.stage) for runs in self.runs.values() for run in runs}
-                title += " (not on the same terms)" * (len(terms) > 1) + " *" * bool(self._loads(column.stage))
+                title += " (not comparable)" * (len(terms) > 1) + " *" * bool(self._loads(column.stage))
             columns[title] = {system: column.shown(column.over_runs(figures)) for system, figures in known.items()}
         return {title: column for title, column in columns.items() if column}
 
@@ -183,12 +200,12 @@ class Comparison:
         loads = {stage: found for stage in ("train", "translate") if (found := self._loads(stage))}
         sentences = "; ".join(f"{stage} of {', '.join(found)}" for stage, found in loads.items())
         most = max((average for found in loads.values() for average in found.values()), default=0.0)
-        said = f"* Measured while more ran than the machine has cores: {sentences} (load average up to {most})."
+        said = f"* Too slow, as the machine was busy (load average up to {most}): {sentences}."
         return [said] if loads else []
 
     def _loads(self, stage: str) -> dict[str, float]:
         """Return the largest load average of the systems for which :func:`load` has one."""
-        found = {system: max(load(run, stage) for run in runs) for system, runs in self.runs.items()}
+        found = {self.labels[name]: max(load(run, stage) for run in runs) for name, runs in self.runs.items()}
         return {system: most for system, most in found.items() if most}
 
 
@@ -200,7 +217,7 @@ def options_of(checkpoint: Path) -> Any:
 
 
 def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
-    """Sentences about what systems differ in from the baseline besides the mixer; none where that is nothing."""
+    """Return sentences about what systems differ in from the baseline besides the mixer; none where it is nothing."""
     options = {system: _besides_mixer(options_of(path)) for system, path in checkpoints.items()}
     usual = options[baseline]
     systems: dict[tuple[str, ...], list[str]] = {}  # by what they differ in
@@ -208,8 +225,7 @@ def differences(checkpoints: Mapping[str, Path], baseline: str) -> list[str]:
         found = tuple(f"{name} {own[name]} ({baseline}: {usual[name]})" for name in own if own[name] != usual[name])
         systems.setdefault(found, []).append(system)
     return [
-        f"Besides {'its mixer' if len(names) == 1 else 'their mixers'}, {listed(names)} "
-        f"{'has' if len(names) == 1 else 'have'} {listed(found)}."
+        f"Other differences from {baseline}: {listed(names)} {'has' if len(names) == 1 else 'have'} {listed(found)}."
         for found, names in systems.items()
         if found
     ]

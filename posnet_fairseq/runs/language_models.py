@@ -51,8 +51,8 @@ class LanguageModelSettings(Settings):
     )
     size: str = setting("the paper's GPT-A, -B or -C: a, b or c", "a", one_of("a", "b", "c"))
     updates: int = setting("updates of each training", 200, whole_number)
-    seed: int = setting("of everything random", 1, whole_number)
-    user_dir: Path | None = setting("folder that registers mixers of your own", parse=folder)
+    seed: int = setting("random seed (default: 1)", 1, whole_number)
+    user_dir: Path | None = setting("folder with mixers of your own", parse=folder)
 
 
 def check_mixers(names: Sequence[str], user_dir: Path | None = None) -> None:

@@ -54,8 +54,9 @@ def sample_indices(sources: Sequence[str]) -> list[int]:
 
 def show_samples(path: Path) -> None:
     """Print those of the first test set."""
-    test_set = read_plan(path).test_sets[0]
-    outputs = {system: runs[0] for system, runs in test_set.outputs.items()}
+    plan = read_plan(path)
+    test_set = plan.test_sets[0]
+    outputs = {plan.systems[system]: runs[0] for system, runs in test_set.outputs.items()}
     labels = ["source", *outputs, "reference"]
     texts = read_parallel(test_set.source, *outputs.values(), *test_set.references)
     width = max(map(len, labels))

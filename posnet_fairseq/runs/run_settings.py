@@ -64,15 +64,15 @@ def _stages(text: str) -> tuple[str, ...]:
 class TrainingSettings(Settings):
     """Settings of single runs and of comparisons. The size gives the hyperparameters that are not given."""
 
-    dataset: str | None = setting("dataset of posnet-prepare, such as wmt14.en-de", metavar="NAME")
-    data: Path | None = setting("folder of a dataset (default: data/DATASET)", parse=folder)
+    dataset: str | None = setting("name of a dataset of posnet-prepare, such as wmt14.en-de", metavar="NAME")
+    data: Path | None = setting("folder of a prepared dataset (default: data/DATASET)", parse=folder)
     runs: Path | None = setting("folder of runs (default: runs)", parse=folder)
-    user_dir: Path | None = setting("folder that registers mixers of your own", parse=folder)
-    size: str = setting("size of the models: " + ", ".join(SIZES), "base", one_of(*SIZES))
-    options: str = setting("more options of fairseq-train, as in --options='--gate none'", "")
-    gpus: int | None = setting("GPUs of every machine (default: all)", parse=whole_number)
-    cpus: int | None = setting("processes on CPUs, instead of GPUs", parse=whole_number)
-    nodes: int = setting("machines", 1, whole_number)
+    user_dir: Path | None = setting("folder with mixers of your own", parse=folder)
+    size: str = setting("size of the model: " + ", ".join(SIZES), "base", one_of(*SIZES))
+    options: str = setting("further options of fairseq-train, as --options='--gate none'", "")
+    gpus: int | None = setting("GPUs per machine (default: all)", parse=whole_number)
+    cpus: int | None = setting("CPU processes, instead of GPUs", parse=whole_number)
+    nodes: int = setting("number of machines", 1, whole_number)
     node_rank: int | None = setting("number of this machine, from 0", parse=integer(0, 9999), metavar="N")
     master_addr: str | None = setting("host name of the first machine", metavar="HOST")
     master_port: int = setting("port of the first machine", 29500, integer(1, 65535), metavar="PORT")
@@ -82,28 +82,32 @@ class TrainingSettings(Settings):
     tensorboard: bool = setting("write curves for TensorBoard into the run's folder", False, switch)
     dry_run: bool = setting("print the commands instead of running them", False, switch)
 
-    tokens: int = setting("tokens of an update, over all batches and processes", parse=whole_number)
+    tokens: int = setting("tokens per update, over all batches and processes", parse=whole_number)
     max_tokens: int | None = setting(
-        "tokens of one batch, at most (default on GPUs: what their memory holds)", parse=whole_number
+        "maximum tokens per batch (default on GPUs: what fits into their memory)", parse=whole_number
     )
-    lr: str = setting("peak of the learning rate", parse=rate)
-    warmup: int = setting("updates until the peak", parse=whole_number)
-    updates: int = setting("updates of the training", parse=whole_number)
+    lr: str = setting("peak learning rate", parse=rate)
+    warmup: int = setting("updates until the peak learning rate", parse=whole_number)
+    updates: int = setting("number of training updates", parse=whole_number)
     interval: int = setting("updates between checkpoints", parse=whole_number)
     patience: int | None = setting(
-        "end the training when so many validations in a row have found no better perplexity (default: never)",
+        "stop the training after N validations in a row without a better perplexity (default: never)",
         parse=whole_number,
     )
-    average: int = setting("checkpoints that are averaged", parse=whole_number)
-    label_smoothing: str = setting("of the loss", parse=fraction, metavar="P")
-    adam_betas: str = setting("of Adam, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
-    adam_eps: str = setting("of Adam", parse=number, metavar="EPS")
-    max_positions: int = setting("tokens of a sentence, at most", parse=whole_number)
-    beam: int = setting("hypotheses kept in beam search", parse=whole_number)
-    lenpen: str = setting("exponent of the length by which log probabilities are divided", parse=number, metavar="X")
-    max_len_a: str = setting("translations have a·M + b tokens at most: a", parse=number, metavar="A")
-    max_len_b: int = setting("and b", parse=integer(0), metavar="B")
-    metrics: str = setting("of posnet-score: " + ", ".join(METRICS), parse=_metrics)
+    average: int = setting("number of checkpoints to average", parse=whole_number)
+    label_smoothing: str = setting("label smoothing of the loss", parse=fraction, metavar="P")
+    adam_betas: str = setting("Adam's betas, as '(0.9,0.98)'", parse=betas, metavar="BETAS")
+    adam_eps: str = setting("Adam's epsilon", parse=number, metavar="EPS")
+    max_positions: int = setting("maximum tokens per sentence", parse=whole_number)
+    beam: int = setting("beam size", parse=whole_number)
+    lenpen: str = setting(
+        "length penalty: log probabilities are divided by the length to this power", parse=number, metavar="X"
+    )
+    max_len_a: str = setting(
+        "a of the maximum length of a translation, a·M + b for M source tokens", parse=number, metavar="A"
+    )
+    max_len_b: int = setting("b of that length", parse=integer(0), metavar="B")
+    metrics: str = setting("metrics of posnet-score: " + ", ".join(METRICS), parse=_metrics)
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:
@@ -186,13 +190,13 @@ class RunSettings(TrainingSettings):
     """One system with one seed."""
 
     stages: tuple[str, ...] = setting(
-        "of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
+        "stages to run, of " + ", ".join(STAGES) + " (default: all)", STAGES, _stages, positional="*", metavar="STAGE"
     )
-    mixer: str = setting("mixer, as in architectures (posnet-mixers lists them)", "rposnet")
-    seed: int = setting("of everything random", 1, whole_number)
-    name: str | None = setting("of the run (default: the mixer's)", parse=run_name)
+    mixer: str = setting("token mixer (default: rposnet); posnet-mixers lists them", "rposnet")
+    seed: int = setting("random seed (default: 1)", 1, whole_number)
+    name: str | None = setting("name of the run (default: the mixer)", parse=run_name)
     init_from: Path | None = setting(
-        "checkpoint of the same architecture and vocabulary, as averaged.pt, whose weights the training begins with: "
+        "start from the weights of a checkpoint of the same architecture and vocabulary, such as averaged.pt: "
         "fine-tuning",
         parse=folder,
         metavar="CHECKPOINT",

@@ -106,7 +106,9 @@ class Settings:
                 parser.add_argument(flag(name), action="store_true", help=about["help"])
             else:
                 parser.add_argument(flag(name), metavar=about["metavar"] or name.upper(), help=about["help"])
-        parser.add_argument("--config", metavar="FILE", help="YAML file of settings: max_tokens: 3400; flags win")
+        parser.add_argument(
+            "--config", metavar="FILE", help="YAML file of settings, such as max_tokens: 3400; flags override it"
+        )
         found, unknown = parser.parse_known_intermixed_args(list(words))
         if unknown:
             word = unknown[0].partition("=")[0]

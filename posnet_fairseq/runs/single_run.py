@@ -5,6 +5,7 @@ again.
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.command_stage import CommandStage, Work, do, settings_of
+from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.console import say, show
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device, find_device
@@ -117,14 +118,17 @@ class Run:
             self.stage(stage_of("translate", name), "precomputed.pt", f"{name}.{self.data.target}", command)
 
     def score(self) -> None:
-        """Score all translations, then print the reports, when all are done: perhaps nobody reads."""
+        """Score all translations, then print what posnet-score has printed, when all are done: perhaps nobody reads."""
         reports = {name: self.settings.run / stage_of("report", name) for name in self.data.test_sets}
         for name, report in reports.items():
             command = commands.score(self.settings, self.data, self.device, name, report)
             made = f"{report.name}/report.html"
             self.stage(stage_of("score", name), f"{name}.{self.data.target}", made, command)
-        for report in reports.values() if not self.settings.dry_run else ():
-            print((report / "report.md").read_text(encoding="utf-8"), end="", flush=True)
+        for name, report in reports.items() if not self.settings.dry_run else ():
+            printed = last_attempt(self.settings.run / f"{stage_of('score', name)}.log")
+            table = printed[max(0, printed.find(f"{name}, ")) :]  # from its title on
+            place = f"report: {shown(report)}"  # the folder may have been moved
+            print(re.sub(r"report: .*(?=/report\.html)", lambda _, place=place: place, table), end="", flush=True)
 
 
 def stage_of(stage: str, test_set: str) -> str:
@@ -158,7 +162,7 @@ def prepare_data(settings: RunSettings) -> None:
     """Make the dataset, unless it is there."""
     folder = settings.data_folder
     if (folder / "dataset.json").exists():
-        say(f"{folder} is there")
+        say(f"dataset {folder} is ready")
     elif not settings.dataset:
         raise UsageError(f"{folder}: posnet-prepare has not made this folder (it has no dataset.json). Check the path.")
     elif settings.dry_run:

@@ -109,13 +109,13 @@ def train(
 
     stage.prepare = prepare
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
-        work.report.say(f"{run.name}: train goes on from {progress(stage.log)[0]:,} to {updates:,} updates")
+        work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = stage.record.finished
     do(stage, work, "updates", updates, _watcher(stage, folder, average, updates))
     remove_old(folder, stage.log, average)
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:
         work.report.say(
-            f"{run.name}: train ended after {ended:,} updates, with no better validation perplexity in the last "
-            f"{option(arguments, '--patience')} validations"
+            f"{run.name}: training stopped after {ended:,} updates: no better perplexity in the last "
+            f"{option(arguments, '--patience')} validations (--patience)"
         )

@@ -32,12 +32,12 @@ OPTIONS = {"lrs": "--lr", "dropouts": "--dropout", "clip_distances": "--clip-dis
 class TuneSettings(SystemsSettings):
     """Settings of a search for hyperparameters."""
 
-    lrs: tuple[str, ...] = setting("peaks of the learning rate", ("2e-3", "4e-3"), several(rate), metavar="RATES")
-    dropouts: tuple[str, ...] = setting("probabilities of dropout", ("0.1", "0.2"), several(fraction), metavar="P")
+    lrs: tuple[str, ...] = setting("peak learning rates", ("2e-3", "4e-3"), several(rate), metavar="RATES")
+    dropouts: tuple[str, ...] = setting("dropout probabilities", ("0.1", "0.2"), several(fraction), metavar="P")
     clip_distances: tuple[str, ...] = setting(
         "clip distances, for mixers that have one", ("8", "16"), several(whole_number), metavar="K"
     )
-    seed: int = setting("of everything random", 1, whole_number)
+    seed: int = setting("random seed (default: 1)", 1, whole_number)
 
     @classmethod
     def completed(cls, texts: dict[str, str]) -> dict[str, str]:

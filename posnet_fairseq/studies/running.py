@@ -41,14 +41,20 @@ FREE = (
 class StudySettings(Settings):
     """Settings of a study: which of its runs are made, and where."""
 
-    study: str = setting(", ".join(known_studies()), "", positional="?", metavar="STUDY")
+    study: str = setting("study to run: " + ", ".join(known_studies()), "", positional="?", metavar="STUDY")
     only: tuple[str, ...] = setting(
-        "systems of the study between spaces or commas (default: all)", (), names, metavar="SYSTEMS"
+        "run only these systems of the study, separated by spaces or commas (default: all)",
+        (),
+        names,
+        metavar="SYSTEMS",
     )
     seed: tuple[int, ...] = setting(
-        "seeds between spaces or commas (default: all that the protocol has)", (), seed_numbers, metavar="SEEDS"
+        "run only these seeds, separated by spaces or commas (default: all of the protocol)",
+        (),
+        seed_numbers,
+        metavar="SEEDS",
     )
-    jobs: int = setting("runs side by side, on equal shares of the machine", 1, whole_number)
+    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, whole_number)
     data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=folder)
     runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=folder)
     results: Path | None = setting("folder of results (default: results/STUDY)", parse=folder)

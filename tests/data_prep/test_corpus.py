@@ -142,7 +142,7 @@ def test_tokenized_text_is_noted(files, tmp_path, capsys):
     spaced = write(tmp_path / "spaced.de", [line.replace(".", " .") for _, line in PAIRS])
     data = make(tmp_path, "--train", files[0], spaced, "--valid", *files, "-t", "de")
     (note,) = json.loads(text_of(data, "dataset.json"))["notes"][-1:]
-    assert note.startswith("spaced.de looks tokenized: 60 lines end in a space and a full stop")
+    assert note.startswith("spaced.de looks tokenized: 60 lines end in a space and a period")
     assert f"note: {note}" in capsys.readouterr().err
 
 

@@ -94,7 +94,10 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
     output = posnet("posnet-run", "compare", "--mixers", "transformer_pos,rposnet,shaw,alibi,decay", *where)
     gates = [line.split()[:2] for line in output.splitlines() if line.startswith(("alibi ", "decay "))]
     assert gates == [["alibi", "none"], ["decay", "gelu"]]
-    assert "alibi_tiny_s1: train is done" in posnet("posnet-run", "corpus", "--mixer", "alibi", *where)
+    said = posnet("posnet-run", "corpus", "--mixer", "alibi", *where)
+    assert "alibi_tiny_s1: train is done" in said
+    assert "\nalibi  " in said
+    assert "report: runs/data/alibi_tiny_s1/report/report.html has the signatures (also .md" in said
 
     trained = tmp_path / "runs/data/decay_tiny_s1/averaged.pt"
     posnet("posnet-precompute", trained, "--out", "stored.pt", *own)

@@ -100,7 +100,7 @@ def test_a_folder_that_is_no_model(tmp_path):
 @pytest.mark.parametrize("name", ["Unbabel/wmt20-comet-da", "wmt20-comet-da"])
 def test_a_hub_that_cannot_be_reached(name, capfd):
     said = refusal(name)
-    assert said.startswith("Unbabel/wmt20-comet-da is neither a folder here nor a whole model in the hub's cache")
+    assert said.startswith("Unbabel/wmt20-comet-da is neither a local folder nor complete in the Hugging Face cache")
     assert "huggingface-cli download Unbabel/wmt20-comet-da --include hparams.yaml checkpoints/model.ckpt where" in said
     assert "copy models--Unbabel--wmt20-comet-da from ~/.cache/huggingface/hub there to " in said
     assert "huggingface-cli download xlm-roberta-large --include" in said
@@ -117,7 +117,7 @@ def test_models_in_the_hubs_cache(copy, encoder, tmp_path):
     (copy / "hparams.yaml").write_text(yaml.safe_dump(settings))
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
     assert refusal("wmt20-comet-da").startswith(
-        "xlm-roberta-large is neither a folder here nor a whole model in the hub's cache"
+        "xlm-roberta-large is neither a local folder nor complete in the Hugging Face cache"
     )
     in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
     ours = metric("wmt20-comet-da")
@@ -130,4 +130,4 @@ def test_an_incomplete_download_is_not_taken_for_a_model(copy, tmp_path, no_hub)
     checkpoint(copy).unlink()
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", copy)
     said = refusal("wmt20-comet-da")
-    assert "nor a whole model in the hub's cache. It is fetched when first used, if the hub can be reached" in said
+    assert "nor complete in the Hugging Face cache. It is downloaded at first use if the hub can be reached" in said

@@ -24,11 +24,11 @@ def found():
 def test_models_that_are_not_there():
     comet, bleurt = found()
     assert not comet.works
-    assert comet.says == "Unbabel/wmt20-comet-da is neither a folder here nor a whole model in the hub's cache"
+    assert comet.says == "Unbabel/wmt20-comet-da is neither a local folder nor complete in the Hugging Face cache"
     assert "here; for its encoder, run huggingface-cli download xlm-roberta-large" in comet.fix
     assert not bleurt.works
-    assert bleurt.says == "lucadiliello/BLEURT-20 is neither a folder here nor a whole model in the hub's cache"
-    assert "fetched when first used" in bleurt.fix
+    assert bleurt.says == "lucadiliello/BLEURT-20 is neither a local folder nor complete in the Hugging Face cache"
+    assert "downloaded at first use" in bleurt.fix
 
 
 @pytest.mark.usefixtures("no_hub")
@@ -38,7 +38,7 @@ def test_models_that_are_there(encoder, tmp_path):
     (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)
     comet, _ = found()
-    assert comet.says == "xlm-roberta-large is neither a folder here nor a whole model in the hub's cache"
+    assert comet.says == "xlm-roberta-large is neither a local folder nor complete in the Hugging Face cache"
     in_hub_cache(tmp_path / "cache", "xlm-roberta-large", encoder)
     in_hub_cache(tmp_path / "cache", "lucadiliello/BLEURT-20", make_bleurt(tmp_path / "bleurt"))
     comet, bleurt = found()
@@ -76,7 +76,7 @@ def test_lines_are_copied_whole(monkeypatch, capsys):
     assert end.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(f"posnet           --user-dir {path}")
-    assert [line.split() for line in lines[1:3]] == [["MISSING", "[x]", "no"], "to fix it: pip install x".split()]
+    assert [line.split() for line in lines[1:3]] == [["MISSING", "[x]", "no"], "fix: pip install x".split()]
     assert f"posnet {__version__}" in lines[3]
     monkeypatch.setattr(doctor, "examine", lambda: findings[:1])
     doctor.main(["--json"])

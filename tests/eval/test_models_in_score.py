@@ -34,8 +34,9 @@ MODELS = ("--comet-model", "comet", "--comet-encoder", "encoder", "--bleurt-mode
 def test_again_without_models(data, capsys):
     main([*ARGUMENTS, *MODELS, "--out", "first"])
     first = capsys.readouterr().out
-    assert "COMET: nrefs:1|bs:100|seed:12345|model:comet|id:" in first
-    assert "|precision:fp32|scale:100" in first
+    signatures = Path("first/report.md").read_text()
+    assert "COMET: nrefs:1|bs:100|seed:12345|model:comet|id:" in signatures
+    assert "|precision:fp32|scale:100" in signatures
     content = json.loads(Path("first/report.json").read_text())["test_sets"][0]
     assert [info["label"] for info in content["metrics"]] == ["COMET", "BLEURT", "BLEU"]
     mean = sum(content["segments"]["comet"]["a"]) / 20

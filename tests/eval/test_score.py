@@ -31,8 +31,11 @@ def test_table_report_and_scores(data, capsys):
     assert test_set["scores"]["good"]["bleu"]["marks"] == [["†", "↑"], ["‡", "↑"]]
     assert test_set["scores"]["base"]["bleu"]["marks"] == []
     assert "†↑‡↑" in shown
-    assert "BLEU: nrefs:1|bs:200|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:" in shown
-    assert "Different with p ≤ 0.05 from † base, ‡ other" in shown
+    signature = "BLEU: nrefs:1|bs:200|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:"
+    assert signature in Path("report/report.md").read_text()
+    assert signature not in shown
+    assert signature in run(capsys, *USUAL).out
+    assert "Significantly different (p ≤ 0.05) from † base, ‡ other: ↑ better, ↓ worse, = identical outputs (" in shown
     assert test_set["languages"] == ["en", "de"]
     assert len(test_set["segments"]["bleu"]["good"]) == SIZE
     rows = list(csv.DictReader(Path("report/report.csv").read_text().splitlines()))
@@ -126,7 +129,7 @@ def p_against(baseline):
 
 def test_randomization(data, capsys):
     shown = run(capsys, *USUAL, "--test", "ar", "--trials", "500", "--out", "report")
-    assert "nrefs:1|bs:200|ar:500|seed:12345" in shown.out
+    assert "nrefs:1|bs:200|ar:500|seed:12345" in Path("report/report.md").read_text()
     assert "approximate randomization over sentences, not training seeds, 500 trials" in shown.out
     metric = BLEU(references=[Path("test.de").read_text().splitlines()])
     lines = [(name, Path(f"{name}.txt").read_text().splitlines()) for name in ("base", "good", "other")]

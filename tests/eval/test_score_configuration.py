@@ -23,7 +23,8 @@ def test_configuration(data, capsys, monkeypatch):
     assert news["languages"] == ["en", "de"]
     assert len(news["scores"]["third"]["chrf"]["runs"]) == 2
     assert [len(talks["scores"][name]["chrf"]["runs"]) for name in content["systems"]] == [2, 2, 2]
-    assert "nrefs:1|bs:100" in shown.out
+    assert "nrefs:1|bs:100" in Path("report/report.md").read_text()
+    assert "\ngLinearNet & co " in shown.out
     assert r"gLinearNet \& co" in Path("report/report.tex").read_text()
     changed = "--baseline base --baseline2 third --resamples 50".split()
     run(capsys, "--config", str(path), "--out", "report", *changed)
@@ -122,11 +123,31 @@ def test_columns_stand_before_the_scores_everywhere(data, capsys):
 
 def test_notes_stand_below_the_tables(data, capsys):
     note = "Besides its mixer, <good> has --gate gelu (base: none)."
-    shown = run(capsys, "--config", str(configure(data, notes=[note])), "--out", "report").out
+    notes = [note, "* Measured at 50% load."]
+    shown = run(capsys, "--config", str(configure(data, notes=notes)), "--out", "report").out
+    assert f"\n{notes[1]}\n" in shown
     assert f"\n{note}\n" in shown
     assert r"Besides its mixer, \<good\> has" in Path("report/report.md").read_text()
+    latex = Path("report/report.tex").read_text()
+    assert r"{Besides its mixer, \textless{}good\textgreater{} has -{}-gate gelu (base: none).}\par" in latex
+    assert "\n{* Measured at 50\\% load.}\\par\n" in latex
     assert "<li>Besides its mixer, &lt;good&gt; has --gate gelu" in Path("report/report.html").read_text()
-    assert report()["notes"] == [note]
+    assert report()["notes"] == notes
+
+
+def test_a_report_takes_signatures_and_all_but_five_remarks(data, capsys):
+    for number in range(1, 8):
+        write(data / f"empty{number}.txt", ["", *Path("good.txt").read_text().splitlines()[1:]])
+    arguments = ["--reference", "test.de", *SYSTEMS, *(f"empty{number}.txt" for number in range(1, 8))]
+    everything = run(capsys, *arguments).out.splitlines()
+    beside = run(capsys, *arguments, "--out", "report")
+    remarks = [line for line in everything if line.startswith("note: ")]
+    assert len(remarks) > 6
+    signatures = [line for line in everything if "|seed:" in line]
+    assert everything == [*beside.out.splitlines(), *remarks[5:], *signatures]
+    assert f"report: report/report.html has {len(remarks) - 5} more remarks and the signatures (also" in beside.err
+    for line in remarks:
+        assert line in Path("report/report.md").read_text()
 
 
 def test_pictures_are_in_the_page(data, capsys):

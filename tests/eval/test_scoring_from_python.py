@@ -1,5 +1,6 @@
 """posnet_eval.api.score: the scores of sacreBLEU, the results of posnet-score, errors that speak of arguments."""
 
+import contextlib
 import csv
 import json
 import re
@@ -31,8 +32,11 @@ def folder(data, monkeypatch):
 
 
 def command(*arguments):
-    """The content of report.json of posnet-score on the files."""
-    main([*"--source test.en --reference test.de --workers 1 --resamples 100 --out report".split(), *arguments])
+    """The content of report.json of posnet-score on the files, which then prints all without a report."""
+    arguments = [*"--source test.en --reference test.de --workers 1 --resamples 100".split(), *arguments]
+    with contextlib.redirect_stdout(None):
+        main([*arguments, "--out", "report"])
+    main(arguments)
     return report() | {"files": {}}
 
 

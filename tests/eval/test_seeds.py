@@ -179,10 +179,10 @@ def test_the_interval_has_the_score_of_runs_that_differ_in_length(three, capsys,
     assert score["value"] == pytest.approx(np.mean(score["runs"]))
 
 
-@pytest.mark.parametrize(("size", "noted"), [(1, "1 line, too few"), (29, "29 lines, too few"), (30, "")])
+@pytest.mark.parametrize(("size", "noted"), [(1, "only 1 line"), (29, "only 29 lines"), (30, "")])
 def test_few_lines_are_remarked(three, capsys, size, noted):
     for name in ("long.de", "base0.txt"):
         write(Path(name), Path(name).read_text().splitlines()[:size])
     said = run(capsys, "--reference", "long.de", "--system", "base0.txt").out
-    assert ("too few (less than 30) for intervals, p and marks" in said) == bool(noted)
+    assert ("intervals and p-values mean little below 30" in said) == bool(noted)
     assert f"note: long: {noted}" in said or not noted

@@ -124,23 +124,23 @@ ROWS = [
     # said: fewer pieces, pairs twice, normal forms
     Row(
         "more pieces than the text has", f"{EVERY.replace('--merges 20', '')} --subwords sentencepiece --pieces 100000",
-        r"note: only \d+ of 100,000 pieces could be learnt", 0, makes=MADE,
-        after=notes("of 100,000 pieces could be learnt from the training text", "of the valid set"),
+        r"note: only \d+ of 100,000 pieces could be learned", 0, makes=MADE,
+        after=notes("of 100,000 pieces could be learned from the training text", "of the valid set"),
     ),
     Row(
         "a test set out of the training set", f"{EVERY} --test text/train.xx text/train.yy",
-        r"note: \d+ of 300 pairs of the test set are in the training set, too", 0, makes=MADE,
+        r"note: \d+ of 300 pairs of the test set are also in the training set", 0, makes=MADE,
         before=lambda folder: [(folder / f"text/train.{name}").write_text(
             "".join(f"{letter}{n // 7} {letter}{n % 7} {letter}{n % 9}\n" for n in range(300)))
             for name, letter in (("xx", "a"), ("yy", "b"))],
         after=notes(
-            "267 of 300 pairs of the test set are in the training set, too",
+            "267 of 300 pairs of the test set are also in the training set",
             "Moses has no rules for xx and yy and splits text as English, at spaces and punctuation. --subwords "
             "sentencepiece needs no rules",
         ),
     ),
     Row(
-        "another normal form", f"{EVERY}", "pairs that are not in Unicode's normal form NFC, and stay so: 2 train", 0,
+        "another normal form", f"{EVERY}", "pairs that are not in Unicode normal form NFC: 2 train", 0,
         before=append([("a1 e\u0301 a2", "b1 b2 b3"), ("a1 a2", "b1 u\u0308"), ("\u00e9", "\u00fc")]), makes=MADE,
         after=lambda folder: (folder / "out/train.xx").read_text().index("e\u0301"),
     ),

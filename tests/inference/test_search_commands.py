@@ -108,6 +108,16 @@ def test_beginnings(translated, tmp_path):
     assert found[3].startswith("w3 ")
 
 
+def test_a_text_begins_all_translations(translated, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = translated("--prefix", "w7 w8")
+    assert "--prefix: there is no file w7 w8, so every translation begins with this text" in capsys.readouterr().err
+    assert [line.startswith("w7 w8 ") for line in found] == [True, False, True, True]  # one line is blank
+    with pytest.raises(SystemExit):
+        translated("--prefix", "gone/prefixes")
+    assert "gone/prefixes: No such file or directory" in capsys.readouterr().err
+
+
 def test_settings_reach_the_search(translated):
     usual = translated()
     longer = translated("--min-len", "6")
@@ -167,4 +177,4 @@ def test_the_text_in_compressed_sgml_is_translated(model, tmp_path, capsys, pret
         )
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out != ""
-    assert ("has marks of subwords (@@ or ▁), and is split again" in said[1].err) == (not pretokenized)
+    assert ("has subword marks (@@ or ▁) and is split again" in said[1].err) == (not pretokenized)

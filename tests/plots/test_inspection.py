@@ -80,15 +80,15 @@ def test_added_energies_are_those_of_shaws_relative_keys():
 def test_gaussiannet_peaks_at_its_offsets(place):
     model = build_model("gaussiannet")
     mixing = look(model, place)[0]
-    distances, means = mixing.by_distance(mixing.weights)
+    offsets, means = mixing.by_offset(mixing.weights)
     means = means.nan_to_num(-1)
-    assert distances[means.argmax(dim=1)].tolist() == centres(place, 4).tolist()
+    assert offsets[means.argmax(dim=1)].tolist() == (-centres(place, 4)).tolist()
     peak = means.max(dim=1).values
     torch.testing.assert_close(peak, torch.full((4,), 1 / math.sqrt(2 * math.pi)))
 
 
 def test_one_large_weight_is_a_clean_diagonal():
-    """rPosNet whose first column of E_rel products is large at distance -1, by hand."""
+    """rPosNet whose first column of E_rel products is large at offset 1, by hand."""
     model = build_model("rposnet")
     mixer = model.encoder.layers[0].self_attn
     energy = mixer.energies[0]
@@ -100,9 +100,9 @@ def test_one_large_weight_is_a_clean_diagonal():
     mixing = look(model, "encoder")[0]
     for head in mixing.weights:
         torch.testing.assert_close(head.diagonal(-1), torch.ones(7), atol=1e-6, rtol=0)
-    distances, means = mixing.by_distance(mixing.energies)
-    assert (means[:, distances == -1] > 30).all()
-    assert (means[:, distances != -1].abs() < 1e-6).all()
+    offsets, means = mixing.by_offset(mixing.energies)
+    assert (means[:, offsets == 1] > 30).all()
+    assert (means[:, offsets != 1].abs() < 1e-6).all()
     assert mixing.reach == energy.reach
 
 
@@ -153,19 +153,31 @@ def test_an_empty_translation():
     end = TARGET[-1:]
     names = {"encoder": (COLUMNS, COLUMNS), "decoder": (["</s>"], ["</s>"]), "cross": (["</s>"], COLUMNS)}
     for mixing in observe(build_model("shaw"), SOURCE, end, names):
-        distances, means = mixing.by_distance(mixing.weights)
-        assert means.shape == (4, len(distances))
+        offsets, means = mixing.by_offset(mixing.weights)
+        assert means.shape == (4, len(offsets))
         assert mixing.weights.shape[1:] == (len(mixing.queries), len(mixing.keys))
 
 
-def test_distances_in_cross_attention_start_at_the_scaled_position():
+def test_offsets_in_cross_attention_start_at_the_scaled_position():
     model = build_model("attention", cross_mixer="rposnet", length_ratio="1.5")
     mixing = look(model, "cross")[0]
     assert mixing.at.tolist() == [0, 1, 3, 4, 6, 7]
     assert mixing.scaled
     assert not look(build_model("attention"), "cross")[0].scaled
-    distances, means = mixing.by_distance(mixing.weights)
-    for distance, mean in zip(distances.tolist(), means.T, strict=True):
-        pairs = [(n, m) for n in range(6) for m in range(8) if m - mixing.at[n] == distance]
+    offsets, means = mixing.by_offset(mixing.weights)
+    for offset, mean in zip(offsets.tolist(), means.T, strict=True):
+        pairs = [(n, m) for n in range(6) for m in range(8) if mixing.at[n] - m == offset]
         expected = torch.stack([mixing.weights[:, n, m] for n, m in pairs]).mean(dim=0)
         torch.testing.assert_close(mean, expected)
+
+
+@pytest.mark.parametrize(("place", "expected"), [("encoder", [1 / 8] * 15), ("decoder", None)])
+def test_uniform_weights_by_offset(place, expected):
+    """Row n of a decoder mixes n + 1 tokens: at offset δ, rows from δ on count."""
+    mixing = look(build_model("rposnet"), place)[0]
+    size = len(mixing.queries)
+    means = [sum(1 / (n + 1) for n in range(offset, size)) / (size - offset) for offset in range(size)]
+    _, found = mixing.by_offset(mixing.uniform)
+    there = found[0][~found[0].isnan()]
+    torch.testing.assert_close(there, torch.tensor(expected or means))
+    torch.testing.assert_close(mixing.uniform.nansum(dim=-1), torch.ones(1, size))

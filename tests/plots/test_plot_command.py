@@ -215,7 +215,7 @@ def test_compare(capsys, tmp_path):
     path, systems = report(tmp_path, {})
     columns = {
         "params": {name: f"{3 + i / 10:.2f}M" for i, name in enumerate(systems)},
-        "decode sent./s (not on the same terms)": {name: 100 + i for i, name in enumerate(systems)},
+        "decode sent./s (not comparable)": {name: 100 + i for i, name in enumerate(systems)},
         "gate": {name: "none" if name in ("aposnet_ungated", "shaw") else "gelu" for name in systems},
     }
     report(tmp_path, columns)
@@ -225,7 +225,7 @@ def test_compare(capsys, tmp_path):
     assert "(aPosNet)" in gates
     assert "(relative)" not in gates
     assert "(aPosNet)" not in (tmp_path / "f" / "compare.params.svg").read_text()
-    assert "decode sent./s (not on the same terms)" in (tmp_path / "f" / "compare.decode.svg").read_text()
+    assert "decode sent./s (not comparable)" in (tmp_path / "f" / "compare.decode.svg").read_text()
 
 
 def test_compare_without_pairs_of_gates(capsys, tmp_path):

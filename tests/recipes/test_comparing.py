@@ -184,11 +184,11 @@ def test_what_models_differ_in_besides_the_mixer_is_said(tmp_path):
     }
     paths = {name: checkpoint(tmp_path / f"{name}.pt", mixer, **more) for name, (mixer, more) in systems.items()}
     assert comparison.differences(paths, "base") == [
-        "Besides their mixers, rposnet and arposnet have --gate gelu (base: none) and "
+        "Other differences from base: rposnet and arposnet have --gate gelu (base: none) and "
         "--position-embedding learned (base: sinusoidal).",
-        "Besides its mixer, fouriernet has --decoder-self-mixer attention (base: as the encoder).",
-        "Besides its mixer, cross has --attention-dropout 0.1 (base: 0.0), --cross-mixer relative (base: attention) "
-        "and --dropout 0.1 (base: 0.0).",
+        "Other differences from base: fouriernet has --decoder-self-mixer attention (base: as the encoder).",
+        "Other differences from base: cross has --attention-dropout 0.1 (base: 0.0), --cross-mixer relative "
+        "(base: attention) and --dropout 0.1 (base: 0.0).",
     ]
     assert comparison.gate(paths["rposnet"].rename(tmp_path / "precomputed.pt").parent) == "gelu"
 

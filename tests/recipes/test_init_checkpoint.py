@@ -49,12 +49,13 @@ def world(tmp_path_factory):
     return folder
 
 
-def finish(folder, data, *words):
-    """posnet-run in a process of its own, as it changes the environment."""
+def finish(folder, data, *words, code=0):
+    """What posnet-run says, in a process of its own, as it changes the environment."""
     words = ["corpus", "--data", folder / data, "--runs", folder / "runs", *SETTINGS.split(), *words]
     command = [sys.executable, "-m", "posnet_fairseq.cli.run", *map(str, words), f"--options={SIZES} --dropout 0.1"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr
 
 
 def model_of(folder, data="general", name="averaged.pt"):
@@ -90,6 +91,12 @@ def test_fine_tuning_begins_with_the_weights(world):
 @pytest.mark.parametrize("name", ["averaged.pt", "checkpoints/checkpoint_last.pt"])
 def test_averaged_and_raw_checkpoints_are_taken(world, name):
     check(world, model_of(world, name=name), "--dropout", "0.3")
+
+
+def test_what_is_refused_leaves_no_folder(world):
+    said = finish(world, "other", "--updates", "2", "--init-from", model_of(world), "train", code=2)
+    assert "other/dict.xx.txt" in said
+    assert not (world / "runs" / "other").exists()
 
 
 @pytest.mark.parametrize(

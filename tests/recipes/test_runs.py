@@ -93,8 +93,11 @@ def weights(run):
 def one(world):
     """A run on one process, which takes two batches for an update."""
     output = finish(start(world, "runs"))
-    assert "400 tokens an update: processes × --update-freq × --max-tokens = 1 × 2 × 200" in output
-    assert "BLEU" in output
+    assert "400 tokens per update: 1 process × --update-freq 2 × --max-tokens 200" in output
+    _, table = output.split("\ntest, xx-yy, 61 lines", 1)
+    assert re.search(r"\n +BLEU +chrF *\nrposnet +\d", table), "aligned, not Markdown"
+    place = f"report: {run_of(world, 'runs')}/report/report.html has the signatures ("
+    assert output.splitlines()[-1].startswith(place)
     return run_of(world, "runs")
 
 
@@ -193,6 +196,7 @@ def test_finished_run_is_left_alone(world, one):
     output = finish(start(world, "runs"))
     for stage in ("train", "average", "precompute", "translate", "score"):
         assert f"rposnet_tiny_s1: {stage} is done" in output
+    assert "\ntest, xx-yy, 61 lines" in output
     assert {path: path.stat().st_mtime_ns for path in one.rglob("*") if path.name != ".lock"} == before
 
 
@@ -251,7 +255,7 @@ def test_other_data_is_refused(world, one):
 def test_two_processes_learn_what_one_learns(world, one):
     """The same tokens in every update; sums of gradients in another order, in float32."""
     output = finish(start(world, "two processes", "train", "average", cpus="2"))
-    assert "400 tokens an update: processes × --update-freq × --max-tokens = 2 × 1 × 200" in output
+    assert "400 tokens per update: 2 processes × --update-freq 1 × --max-tokens 200" in output
     two = run_of(world, "two processes")
     expected, found = (losses(run / "train.log") for run in (one, two))
     assert len(expected) >= 8
@@ -384,6 +388,15 @@ def test_comparison(world, one):
     assert attempts[0] == "interrupted"
     assert attempts[-1] == "finished"
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    plan = folder / "comparison.yaml"
+    plan.write_text(plan.read_text().replace("rposnet: rposnet", "rposnet: rPosNet (ours)"))
+    output = finish(start(world, "runs", str(systems), **comparing))
+    assert "\nrPosNet (ours) " in output
+    assert "Other differences from transformer_pos: rPosNet (ours) has --gate gelu (transformer_pos: none)" in output
+    assert {"rPosNet (ours)", "transformer_pos"} == set(
+        json.loads((folder / "report/report.json").read_text())["labels"].values()
+    )
+    assert output.splitlines()[-1].endswith("names of systems: comparison.yaml beside it")
 
 
 @pytest.mark.thorough  # 20 s: a training, twice
@@ -397,9 +410,7 @@ def test_patience_ends_a_training_at_the_same_update_after_an_interruption(world
     kill_in(world, "patient", "train", lambda: log.exists() and at_work in log.read_text(), **still)
     unblock(checkpoints, "checkpoint_2_4.pt")
     output = finish(start(world, "patient", "train", "average", **still))
-    sentence = (
-        "rposnet_tiny_s1: train ended after 6 updates, with no better validation perplexity in the last 3 validat"
-    )
+    sentence = "rposnet_tiny_s1: training stopped after 6 updates: no better perplexity in the last 3 validations"
     assert sentence in output
     assert updates_of(checkpoints / "checkpoint_last.pt") == 6
     assert (run / "averaged.pt").exists()
@@ -416,7 +427,7 @@ def test_a_finished_run_can_be_lengthened(world, one):
     assert updates_of(run / "checkpoints" / "checkpoint_last.pt") == 5
     scored = (run / "score.json").read_text()
     output = finish(start(world, "lengthened"))
-    assert "rposnet_tiny_s1: train goes on from 5 to 8 updates" in output
+    assert "rposnet_tiny_s1: training continues from update 5 to 8" in output
     assert " is done" not in output
     assert (run / "score.json").read_text() != scored
     for name, tensor in weights(one).items():

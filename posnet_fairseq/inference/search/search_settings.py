@@ -10,21 +10,21 @@ from posnet_fairseq.shared.schema import check_range
 # The least and the most of each setting, and what --help says of it. Other values would fill the memory, or overflow
 # where numbers are raised to their power.
 SETTINGS: dict[str, tuple[float, float, str]] = {
-    "beam": (1, 10_000, "hypotheses kept at each step; 1 is greedy"),
+    "beam": (1, 10_000, "beam size; 1 is greedy search"),
     "lenpen": (-10, 10, "length penalty"),
-    "max_len_a": (0, 10**6, "hypotheses end at a·M + b tokens, where M tokens are the longest source of a batch: a"),
-    "max_len_b": (1, 10**9, "b of --max-len-a"),
-    "min_len": (0, 10**9, "fewest tokens, the end symbol not counted"),
+    "max_len_a": (0, 10**6, "a of the maximum length, a·M + b tokens for M tokens of the longest source of a batch"),
+    "max_len_b": (1, 10**9, "b of that length"),
+    "min_len": (0, 10**9, "minimum number of tokens, without the end symbol"),
     "unkpen": (-(10**6), 10**6, "penalty for <unk>"),
     "temperature": (0.001, 1_000, "divides scores before softmax"),
-    "no_repeat_ngram_size": (0, 10**6, "repeat no sequence of this number of tokens; 0 allows it"),
-    "sampling": (False, True, "draw --beam hypotheses at random instead"),
-    "sampling_topk": (0, 10**9, "draw among the K likeliest tokens; 0 for all"),
+    "no_repeat_ngram_size": (0, 10**6, "no n-gram of this size occurs twice; 0 allows it"),
+    "sampling": (False, True, "sample --beam hypotheses instead"),
+    "sampling_topk": (0, 10**9, "sample from the K most probable tokens; 0 for all"),
     "sampling_topp": (
         *(0.000001, 1),
-        "draw among the fewest likeliest tokens whose probabilities sum to this at least; 1 for all",
+        "sample from the fewest most probable tokens whose probabilities sum to at least this; 1 for all",
     ),
-    "seed": (0, 2**63 - 1, "of --sampling; equal lines get equal hypotheses"),
+    "seed": (0, 2**63 - 1, "random seed of --sampling; equal lines get equal samples"),
 }
 RECORDED = ("beam", "lenpen", "max_len_a", "max_len_b")  # what a model can record, for its own searches
 ENTRY = "search"  # of a checkpoint's extra_state, and of a folder's configuration, which has these
