@@ -72,7 +72,8 @@ class Hypotheses:
         padding; tokens are places in `ids`, (W,), if that is given.
         """
         every = torch.cat(self._tokens)
-        tokens, parents = (every if ids is None else ids[every]).tolist(), torch.cat(self._parents).tolist()
+        # Together: each copy is a wait for the device.
+        tokens, parents = torch.stack([every if ids is None else ids[every], torch.cat(self._parents)]).tolist()
         attention, sums = torch.cat(self._attention).cpu() if self._attention else None, torch.cat(self._sums).tolist()
         found = []
         collected = zip(self._count.tolist(), self._nodes.tolist(), self._scores.tolist(), source_lengths, strict=True)
