@@ -72,7 +72,7 @@ def score(
             list of several runs (seeds), each N lines.
         references: N lines of the reference translation, or a list of several reference translations.
         sources: N lines of the source text, which COMET needs.
-        metrics: names, of bleu, chrf, ter, bleurt and comet.
+        metrics: names, of bleu, chrf, chrf++, ter, bleurt and comet.
         baseline: system that differences are tested against, or two of them; default: the first system.
         test_set: name of one of sacreBLEU's test sets, instead of `references` and `sources`.
         language_pair: as "en-de", which chooses BLEU's tokenizer and TER's units; default: for files, their endings.

@@ -18,7 +18,7 @@ import torch
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.searchable import SearchableModel, SearchArguments, refuse_no_path, results
-from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option, refuse_unknown_arguments
 
 __all__ = ["Translation", "TranslationModel", "load"]
@@ -103,6 +103,67 @@ class TranslationModel(SearchableModel):
             chosen = replace(SearchSettings(**self.recorded_search), **settings)
             translator = self.translator(chosen, 1 if nbest is None else nbest, attention)
             return results(lines, translator, nbest, max_tokens, on_long, prefix)
+
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self,
+        sources: str,
+        translations: str,
+        *,
+        lenpen: float | None = None,
+        attention: bool = False,
+        max_tokens: int = MAX_TOKENS,
+        on_long: str = "error",
+    ) -> Translation: ...
+
+    @overload
+    def score(
+        self,
+        sources: Sequence[str],
+        translations: Sequence[str],
+        *,
+        lenpen: float | None = None,
+        attention: bool = False,
+        max_tokens: int = MAX_TOKENS,
+        on_long: str = "error",
+    ) -> list[Translation]: ...
+
+    @torch.inference_mode()
+    def score(
+        self,
+        sources: str | Sequence[str],
+        translations: str | Sequence[str],
+        *,
+        lenpen: float | None = None,
+        attention: bool = False,
+        max_tokens: int = MAX_TOKENS,
+        on_long: str = "error",
+    ) -> Translation | list[Translation]:
+        """Score given translations: how likely the model is to produce them (forced decoding).
+
+        Args:
+            sources: a line of plain text, or a sequence of lines; they may be blank, as may the translations.
+            translations: plain text of the target language, as many lines. What the model's vocabulary lacks is scored
+                as ``<unk>``.
+            lenpen: length penalty. Default: as the model records it, else 1, which makes scores means over tokens. With
+                0, a score is the log probability of the whole translation.
+            attention: return cross-attention weights.
+            max_tokens: tokens in a batch, of sources as of translations, padding included.
+            on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
+                ``skip`` to give it the score NaN.
+
+        Returns:
+            the translation with its score and those of its tokens, or a list of these in the order of the lines. All
+            words of the vocabulary can follow, also with a shortlist.
+
+        Raises:
+            UsageError: an argument is not text or out of range, a line is too long, or the numbers of lines differ.
+        """
+        with called_from_python(lines="sources", score_translations="translations"):
+            chosen = SearchSettings(**self.recorded_search)
+            scorer = self.translator(chosen if lenpen is None else replace(chosen, lenpen=lenpen), 1, attention, True)
+            found = results(sources, scorer, 1, max_tokens, on_long, translations)
+            return found[0] if isinstance(sources, str) else [one for (one,) in found]
 
 
 @refuse_unknown_arguments()

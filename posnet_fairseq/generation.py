@@ -18,7 +18,7 @@ import torch
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SETTINGS
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchArguments, refuse_no_path, results
-from posnet_fairseq.inference.translator import Translation
+from posnet_fairseq.inference.translation import Translation
 from posnet_fairseq.shared.errors import UsageError, called_from_python, refuse_unknown_arguments
 
 __all__ = ["TextModel", "load_language_model"]

@@ -13,7 +13,8 @@ import torch
 
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference.checkpoints import read_checkpoint
-from posnet_fairseq.inference.translator import BLANK, Translator
+from posnet_fairseq.inference.translation import BLANK
+from posnet_fairseq.inference.translator import Translator
 from posnet_fairseq.shared.errors import UsageError
 from support import commands
 from support.checkpoints import checkpoint

@@ -70,7 +70,10 @@ def whole(run, tmp_path):
     return data
 
 
-@pytest.mark.parametrize("options", [["--nbest", "2", "--print-alignment"], ["--prefix", "begin"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--nbest", "2", "--print-alignment"], ["--json", "--per-token", "--print-word-alignment"], ["--prefix", "begin"]],
+)
 def test_lists_and_beginnings_are_kept(run, tmp_path, options):
     (tmp_path / "begin").write_text("".join(f"{line.partition(' ')[0]}\n" for line in SOURCES))
     run(*options)

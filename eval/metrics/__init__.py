@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 METRICS = {
     "bleu": "bleu.Bleu",
     "chrf": "chrf.Chrf",
+    "chrf++": "chrf.ChrfPlusPlus",
     "ter": "ter.Ter",
     "bleurt": "bleurt.Bleurt",
     "comet": "comet.Comet",

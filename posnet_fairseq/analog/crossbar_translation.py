@@ -18,7 +18,7 @@ from posnet_fairseq.inference.model_folder import WEIGHTS
 from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.search_settings import SearchSettings
-from posnet_fairseq.inference.translator import BLANK, Batches, Translator
+from posnet_fairseq.inference.translator import Batches, Translator
 from posnet_fairseq.shared.records import digest, installed_versions
 from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -133,7 +133,7 @@ class CrossbarTranslation:
     @torch.inference_mode()
     def _translations(self, model: Transformer) -> list[str]:
         translator = self._translator(model)
-        found = self._batches.in_order(map(translator.translate, self._batches), [BLANK])
+        found = self._batches.in_order(map(translator.translate, self._batches))
         return [best.text for best, *_ in found]
 
 

@@ -3,9 +3,11 @@
 import argparse
 
 from posnet_fairseq.inference.arguments import MAX_TOKENS_LIMITS, ON_LONG
+from posnet_fairseq.inference.search.search_settings import SETTINGS, SearchSettings
 from posnet_fairseq.inference.search_options import add_search_options, settings_of
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import path_text
 from posnet_fairseq.shared.schema import check_numbers
 
@@ -18,17 +20,43 @@ def _parser() -> argparse.ArgumentParser:
         "checkpoint", type=path_text, nargs="+", help="checkpoint or model folder; several make an ensemble"
     )
     add_search_options(parser, "to translate", "source tokens")
-    parser.add_argument(
+    second = parser.add_mutually_exclusive_group()
+    second.add_argument(
         "--prefix",
         type=path_text,
         help="what translations must begin with: a text for all of them, or a file with one for each line, which may "
         "be empty",
     )
+    second.add_argument(
+        "--score-translations",
+        type=path_text,
+        help="translate nothing, and print the score of each line of this file as a translation of the input's: the "
+        "log probability by forced decoding, over length to the power of --lenpen",
+    )
     parser.add_argument(
         "--print-alignment",
+        action="store_const",
+        const="subwords",
+        help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
+        "model, from 0",
+    )
+    parser.add_argument(
+        "--print-word-alignment",
+        dest="print_alignment",
+        action="store_const",
+        const="words",
+        help="as --print-alignment, between words: J's subwords look at subwords of I most often",
+    )
+    parser.add_argument(
+        "--per-token",
         action="store_true",
-        help="append ||| I-J ... to each line: source token I has the largest weight for target token J. Tokens are "
-        "the model's, from 0",
+        help="append ||| TOKEN ... ||| LOG PROBABILITY ... to each line: subwords of the model and the end symbol",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print each translation as JSON, in a line: text, score, words with their log probabilities, and what "
+        "--print-alignment and --per-token add",
     )
     parser.add_argument(
         "--on-long",
@@ -68,12 +96,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _refuse_a_search(options: argparse.Namespace) -> None:
+    """Refuse options of a search where translations are given."""
+    for name in (*SETTINGS, "nbest", "shortlist"):
+        if name != "lenpen" and getattr(options, name) not in (None, getattr(SearchSettings, name, None)):
+            raise UsageError(
+                f"--score-translations {options.score_translations} with {flag(name)}: nothing is searched for. Leave "
+                "one of the two out."
+            )
+
+
 @command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-translate."""
     settings_of(options).check()
     check_numbers(options, max_tokens=MAX_TOKENS_LIMITS, processes=(1, 1_000))
+    if options.score_translations:
+        _refuse_a_search(options)
     from posnet_fairseq.inference.translating import translate
 
     translate(options)

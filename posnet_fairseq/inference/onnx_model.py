@@ -1,7 +1,7 @@
 """The graphs that :mod:`posnet_fairseq.inference.onnx` writes, in the place of the model that they were made of."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,6 +81,11 @@ class OnnxDecoding:
         self._position += 1
         following = torch.from_numpy(scores)
         return (following if self._allowed is None else following[:, self._allowed]), None
+
+    def forced(self, tokens: Tensor, is_read: Tensor) -> tuple[Iterator[Tensor], None]:
+        """Return the scores after all tokens, see :meth:`Decoding.forced`, a step at a time."""
+        columns = zip(tokens.T.contiguous(), is_read.T, strict=True)
+        return (self.step(column)[0][rows] for column, rows in columns), None
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """Continue with the hypotheses `order`, (R',); `sentences` that stay, None: all."""

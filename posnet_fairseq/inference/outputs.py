@@ -173,7 +173,8 @@ def open_output(
 
 def check_places(options: argparse.Namespace) -> None:
     """Refuse outputs that would overwrite what is read, and what does not go with --stream or --resume."""
-    optional = (options.prefix, options.sentencepiece_model, options.bpe_codes, options.shortlist)
+    name, second = second_input(options)
+    optional = (second, options.sentencepiece_model, options.bpe_codes, options.shortlist)
     inputs = [options.input, *files_of_models(options.checkpoint), *filter(None, optional)]
     output, is_stream = options.output, True
     if output == "-":
@@ -186,14 +187,14 @@ def check_places(options: argparse.Namespace) -> None:
     problem = ""
     if options.resume and is_stream:
         problem = "--resume goes on with a file: give one by --output"
-    elif options.prefix == "-" == options.input:
-        problem = "--prefix - and --input -: standard input can be one of them. Give a file for the other"
+    elif second == "-" == options.input:
+        problem = f"{name} - and --input -: standard input can be one of them. Give a file for the other"
     elif options.stream and not is_stream:
         problem = (
             f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output"
         )
-    elif options.stream and options.prefix and not is_text(options.prefix):
-        problem = f"--prefix {options.prefix} with --stream: leave one of the two out"
+    elif options.stream and second and not (name == "--prefix" and is_text(second)):
+        problem = f"{name} {second} with --stream: leave one of the two out"
     elif options.stream and options.processes > 1:
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
     if problem:
@@ -203,6 +204,13 @@ def check_places(options: argparse.Namespace) -> None:
 def is_text(prefix: str) -> bool:
     """Return whether --prefix is a text, not the path of a file."""
     return prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
+
+
+def second_input(options: argparse.Namespace) -> tuple[str, str | None]:
+    """Return the option that gives a second text for each line, and the path of it if it is given."""
+    if options.score_translations:
+        return "--score-translations", options.score_translations
+    return "--prefix", options.prefix
 
 
 def place_beside(output: str) -> Path:

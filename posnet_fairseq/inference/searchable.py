@@ -16,9 +16,10 @@ from posnet_fairseq.inference.model_loading import load_models
 from posnet_fairseq.inference.packing.pack import assume_packing_speedup, packing_speedup
 from posnet_fairseq.inference.precision import check_compile, check_device, prepare_for_inference, resolve_dtype
 from posnet_fairseq.inference.search.beam import BeamSearch
+from posnet_fairseq.inference.search.forced import ForcedDecoding
 from posnet_fairseq.inference.search.search_settings import OF_TEXTS, SearchSettings, recorded_search
 from posnet_fairseq.inference.shortlist import Shortlist
-from posnet_fairseq.inference.translator import BLANK, Batches, TextGenerator, Translator
+from posnet_fairseq.inference.translator import Batches, Scorer, TextGenerator, Translator
 from posnet_fairseq.inference.vocabularies import read_vocabulary
 from posnet_fairseq.shared.errors import UsageError, called_from_python, option
 from posnet_fairseq.shared.schema import check_range
@@ -98,19 +99,24 @@ class SearchableModel:
         """Copies have the same precision and packing, which would be measured anew: they translate alike."""
         return _loaded_again, (type(self), self.paths, self.options, packing_speedup())
 
-    def translator(self, settings: SearchSettings, nbest: int = 1, attention: bool = False) -> Translator:
+    def translator(
+        self, settings: SearchSettings, nbest: int = 1, attention: bool = False, scores: bool = False
+    ) -> Translator:
         """Return the models with a search between plain texts, for `nbest` translations of a line.
 
-        With `attention` they have cross-attention weights.
+        With `attention` they have cross-attention weights. With `scores` translations are given, and scored.
         """
         dictionary = self.vocabulary.target_dictionary
         settings.check(len(dictionary))
         check_range(option("nbest"), nbest, 1, settings.beam, whole=True)
+        longest = min(getattr(model, "encoder", model).max_positions() for model in self._models)
+        if scores:
+            forced = ForcedDecoding(self._models, dictionary, settings, attention=attention)
+            longest_target = min(getattr(model, "decoder", model).max_positions() for model in self._models)
+            return Scorer(forced, self.vocabulary, self._pipeline, longest, longest_target)
         search = BeamSearch(self._models, dictionary, settings, nbest, attention, self._shortlist)
         if self.generates:
-            longest = self._models[0].max_positions() - 1
-            return TextGenerator(search, self.vocabulary, self._pipeline, longest, settings.max_len_b)
-        longest = min(model.encoder.max_positions() for model in self._models)
+            return TextGenerator(search, self.vocabulary, self._pipeline, longest - 1, settings.max_len_b)
         return Translator(search, self.vocabulary, self._pipeline, longest)
 
 
@@ -152,9 +158,9 @@ def results(
     check_range(option("max_tokens"), max_tokens, *MAX_TOKENS_LIMITS, whole=True)
     if on_long not in ON_LONG:
         raise UsageError(f"{option('on_long')} {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
-    prefixes = None if prefix is None else _checked(prefix, "prefix")
+    prefixes = None if prefix is None else _checked(prefix, translator.second_input)
     batches = Batches(_checked(lines, "lines"), translator, max_tokens, on_long, prefixes)
-    found = batches.in_order(map(translator.translate, batches), [BLANK])
+    found = batches.in_order(map(translator.translate, batches))
     shaped: list[Any] = found if nbest is not None else [best.text for best, *_ in found]
     return shaped[0] if isinstance(lines, str) else shaped
 
@@ -167,6 +173,7 @@ def refuse_no_path(value: object, name: str, what: str) -> None:
 
 def _checked(lines: str | Sequence[str], name: str) -> list[str]:
     """Return the lines of text that were given by an argument; refuse what is no text."""
+    name = option(name)
     given, one, problem = [lines] if isinstance(lines, str) else lines, name.removesuffix("s"), ""
     no_text = "not text: give a str, or a list of str"
     if not isinstance(given, Sequence) or isinstance(given, bytes):

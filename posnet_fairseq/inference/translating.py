@@ -17,7 +17,15 @@ import torch
 from posnet_fairseq import __version__
 from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
-from posnet_fairseq.inference.outputs import FinishedWindows, Stream, Texts, check_places, is_text, open_output
+from posnet_fairseq.inference.outputs import (
+    FinishedWindows,
+    Stream,
+    Texts,
+    check_places,
+    is_text,
+    open_output,
+    second_input,
+)
 from posnet_fairseq.inference.packing.pack import (
     assume_packing_speedup,
     describe_packing,
@@ -25,10 +33,12 @@ from posnet_fairseq.inference.packing.pack import (
     weights_are_packed,
 )
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
+from posnet_fairseq.inference.printing import Printing
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translator import BLANK, Batch, Batches, Translation, Translator
+from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
 from posnet_fairseq.shared.line_stream import IncomingLines
@@ -67,11 +77,14 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     model = _load(options, place, dtype)
     if options.output != "-":
         check_place(options.output, "--output", files_of_data(model.folder))
-    if recorded := unless_given(options, model.recorded_search):
+    scores = bool(options.score_translations)
+    known = {name: value for name, value in model.recorded_search.items() if name == "lenpen" or not scores}
+    if recorded := unless_given(options, known):
         say(f"search settings from the model: {recorded}")
     settings = settings_of(options, model.recorded_search)
-    search = 1 if options.nbest is None else options.nbest, options.print_alignment
+    search = 1 if options.nbest is None else options.nbest, bool(options.print_alignment), scores
     translator = model.translator(settings, *search)
+    printing = Printing(options.nbest, options.print_alignment, options.json, options.per_token, scores)
     measures_packing = device == "cpu" and dtype == "float32" and not options.compile
     find: Callable[[Batch], tuple[_Found, float]] = functools.partial(_timed_search, translator)
     if options.processes > 1:
@@ -87,21 +100,21 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
     prefixes: Iterator[str] | None = None
-    if options.prefix and is_text(options.prefix):
-        say(f"--prefix: there is no file {options.prefix}, so every translation begins with this text")
-        prefixes = itertools.repeat(options.prefix)
-    elif options.prefix:
-        prefixes = iterate_text(options.prefix)
+    name, second = second_input(options)
+    if second and name == "--prefix" and is_text(second):
+        say(f"--prefix: there is no file {second}, so every translation begins with this text")
+        prefixes = itertools.repeat(second)
+    elif second:
+        prefixes = iterate_text(second)
     read = _windows(take, prefixes)
     with open_output(options.output, work, options.resume, at_once=options.stream) as output:
         windows = _encoded(read, output, translator, options, say)
-        with ProgressReporter().bar("translating", unit) as bar:
+        with ProgressReporter().bar("scoring" if scores else "translating", unit) as bar:
             for window, found, each in _searched(windows, find, options.processes):
-                numbered = enumerate(found, window.first)
-                printed = [lines_of(*one, options.nbest, options.print_alignment) for one in numbered]
+                printed = [printing.lines(*one) for one in enumerate(found, window.first)]
                 output.add(window.texts, list(itertools.chain.from_iterable(printed)))
                 seconds += each / options.processes
-                best = [translations[0] for translations in found if translations[0] is not BLANK]
+                best = [translations[0] for translations in found if translations[0].tokens]
                 lines += len(best)
                 tokens += sum(len(one.tokens) - (len(one.source_tokens) if options.generates else 0) for one in best)
                 bar.move_to(lines)
@@ -146,7 +159,7 @@ class _SearchElsewhere:
 
     paths: Sequence[str]
     load: LoadOptions
-    arguments: tuple[SearchSettings, int, bool]  # of the translator
+    arguments: tuple[SearchSettings, int, bool, bool]  # of the translator
     processes: int
     speedup: float | None  # by packed weights, as it was measured: another measurement might round otherwise
     translator: Translator | None = None
@@ -204,7 +217,8 @@ def _encoded(
     """Yield the windows that are not done yet, with their batches."""
     done = 0
     for window in windows:
-        if window.first == 0 and not options.pretokenized and PlainText(window.lines).is_segmented:
+        texts = [*window.lines, *(window.prefixes or ())]
+        if window.first == 0 and not options.pretokenized and PlainText(texts).is_segmented:
             say("the input has subword marks (@@ or ▁) and is split again; --pretokenized keeps it as it is")
         if output.has(window.texts):
             done += len(window.lines)
@@ -253,19 +267,8 @@ def _searched(
         of_window = drawn[0].batches
         assert of_window is not None
         if len(done) >= len(of_window):
-            yield drawn.popleft(), of_window.in_order(done[: len(of_window)], [BLANK]), seconds
+            yield drawn.popleft(), of_window.in_order(done[: len(of_window)]), seconds
             done, seconds = [], 0.0
-
-
-def lines_of(number: int, translations: Sequence[Translation], nbest: int | None, alignment: bool) -> list[str]:
-    """Return the lines of output for line `number`, from 0, with values of --nbest and --print-alignment."""
-    lines = []
-    for each in translations if nbest else translations[:1]:
-        fields = [each.text] if nbest is None else [str(number), each.text, f"{each.score:.6f}"]
-        if alignment:
-            fields.append(" ".join(f"{source}-{target}" for source, target in each.alignment or ()))
-        lines.append(" ||| ".join(fields))
-    return lines
 
 
 def _work_of(options: argparse.Namespace, model: SearchableModel) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Lines of plain text to translations, or beginnings to whole texts, with a search between them."""
+"""Lines of plain text to translations, or beginnings to whole texts, with a search between them; given translations."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,46 +10,11 @@ from torch import Tensor
 from posnet_fairseq.inference.arguments import MAX_TOKENS
 from posnet_fairseq.inference.search.beam import BeamSearch
 from posnet_fairseq.inference.search.hypotheses import Hypothesis
+from posnet_fairseq.inference.translation import BLANK, UNSCORED, Translation, token_alignment
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.files import is_blank
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import TextPipeline
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation of a line.
-
-    Attributes:
-        text: plain text.
-        score: log probability over length to the power of the length penalty.
-        tokens: N tokens of the target, the end symbol ``</s>`` included.
-        source_tokens: M tokens of the source, the end symbol included.
-        attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
-            if they were not asked for.
-        alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
-            other than the end symbol, that it gives the largest weight. None without weights.
-    """
-
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-    source_tokens: tuple[str, ...]
-    attention: Tensor | None = field(default=None, compare=False)
-    alignment: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes that are not None as plain values, which JSON can have."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        if self.attention is not None:
-            values["attention"] = self.attention.tolist()
-        return {name: value for name, value in values.items() if value is not None}
-
-
-# What a blank line is translated to, without the model.
-BLANK = Translation("", 0.0, (), ())
 
 
 @dataclass(frozen=True)
@@ -57,11 +22,21 @@ class Batch:
     """Encoded lines that are translated together, and what each translation begins with, if that is given."""
 
     sources: list[Tensor]  # (M,) token ids with the end symbol, each
-    prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each
+    prefixes: list[Tensor] | None = None  # (P,) token ids without end symbol, each; or whole translations to score
 
 
 class Translator:
-    """A search between plain texts; sources have at most `max_source` tokens, the end symbol included."""
+    """A search between plain texts; sources have at most `max_source` tokens, the end symbol included.
+
+    Attributes:
+        second_input: option that gives a second text for each line.
+        blank: stands for the translation of a line that is not translated.
+        skipped: what is said of a line that is too long.
+    """
+
+    second_input: ClassVar = "prefix"
+    blank: ClassVar = BLANK
+    skipped: ClassVar = "left empty"
 
     def __init__(self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int) -> None:
         self.search, self.vocabulary, self.pipeline, self.max_source = search, vocabulary, pipeline, max_source
@@ -89,29 +64,46 @@ class Translator:
         found = zip(batch.sources, self.search(batch.sources, batch.prefixes), strict=True)
         return [[self._translation(source, each) for each in hypotheses] for source, hypotheses in found]
 
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+        """Return sources and prefixes of the lines that are translated, by index of line, and notes on the others.
+
+        Arguments are those of :class:`Batches`.
+        """
+        fitted, notes = self.fit([self.encode(line) for line in lines], on_long, first)
+        sources = {index: tokens for index, tokens in fitted.items() if not self.skips(lines[index])}
+        if prefixes is None:
+            return sources, None, notes
+        return sources, {index: self.encode_prefix(prefixes[index], first + index) for index in sources}, notes
+
     def skips(self, line: str) -> bool:
         """Return whether a line is left empty."""
         return is_blank(line)
 
-    def size(self, source: Tensor) -> int:
-        """Return the tokens that a source counts for in a batch."""
+    def size(self, source: Tensor, prefix: Tensor | None) -> int:
+        """Return the tokens that a source, and what its translation begins with, count for in a batch."""
         return len(source)
 
-    def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
+    def fit(
+        self, encoded: Sequence[Tensor], on_long: str, first: int = 1, of_line: str = "", limit: int | None = None
+    ) -> tuple[dict[int, Tensor], list[str]]:
         """Return sources (M,) of no more tokens than the model takes, by index of line, and notes on the others.
 
-        With `on_long` ``error`` a longer one is refused, ``truncate`` cuts it, and ``skip`` leaves it out.
+        With `on_long` ``error`` a longer one is refused, ``truncate`` cuts it, and ``skip`` leaves it out. For another
+        text `of_line` than the source, `limit` is the most tokens.
         """
-        fitted, notes, limit = {}, [], self.max_source
+        fitted, notes, limit = {}, [], limit or self.max_source
         for index, tokens in enumerate(encoded):
             if len(tokens) > limit:
                 note = (
-                    f"line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes {limit}"
+                    f"{of_line}line {first + index} has {len(tokens)} tokens (its end symbol counted), the model takes "
+                    f"{limit}"
                 )
                 if on_long == "error":
                     others = f"{option('on_long', 'truncate')} or {option('on_long', 'skip')}"
                     raise UsageError(f"{note}. Split it, or choose {others}.")
-                notes.append(f"{note}: {'cut' if on_long == 'truncate' else 'left empty'}.")
+                notes.append(f"{note}: {'cut' if on_long == 'truncate' else self.skipped}.")
                 if on_long == "skip":
                     continue
                 tokens = torch.cat([tokens[: limit - 1], tokens[-1:]])
@@ -126,15 +118,39 @@ class Translator:
             tokens=tuple(target_dictionary[index] for index in hypothesis.tokens.tolist()),
             source_tokens=tuple(source_dictionary[index] for index in source.tolist()),
             attention=hypothesis.attention,
-            alignment=None if hypothesis.attention is None else _alignment(hypothesis.attention),
+            alignment=None if hypothesis.attention is None else token_alignment(hypothesis.attention),
+            token_scores=hypothesis.token_scores,
         )
 
 
-def _alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
-    """Return :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
-    if attention.size(1) < 2:  # the source is an end symbol
-        return ()
-    return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
+class Scorer(Translator):
+    """Given translations in the place of found ones, of at most `max_target` tokens, the end symbol included."""
+
+    second_input = "score_translations"
+    blank = UNSCORED
+    skipped = "not scored"
+
+    def __init__(
+        self, search: BeamSearch, vocabulary: Vocabulary, pipeline: TextPipeline, max_source: int, max_target: int
+    ) -> None:
+        super().__init__(search, vocabulary, pipeline, max_source)
+        self._max_target = max_target
+
+    def encode_all(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None, on_long: str, first: int
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor] | None, list[str]]:
+        """Return sources and translations of the lines, also blank ones; other lines are too long, and skipped."""
+        dictionary = self.vocabulary.target_dictionary
+        targets = [dictionary.encode_line(self.pipeline.encode_target(line)) for line in prefixes or ()]
+        sources, notes = self.fit([self.encode(line) for line in lines], on_long, first)
+        fitted, more = self.fit(targets, on_long, first, "the translation of ", self._max_target)
+        unknown = _note_on_unknown(targets, dictionary.unk(), first, "translations of ")
+        both = [index for index in sources if index in fitted]
+        return {i: sources[i] for i in both}, {i: fitted[i] for i in both}, [*notes, *more, *unknown]
+
+    def size(self, source: Tensor, prefix: Tensor | None) -> int:
+        """Return the tokens of the longer one of source and translation."""
+        return max(len(source), 0 if prefix is None else len(prefix))
 
 
 class TextGenerator(Translator):
@@ -157,11 +173,13 @@ class TextGenerator(Translator):
         """Return whether a line is left empty: none is."""
         return False
 
-    def size(self, source: Tensor) -> int:
+    def size(self, source: Tensor, prefix: Tensor | None) -> int:
         """Return the tokens that the text counts for in a batch."""
         return min(len(source) + self._new_tokens, self.max_source)
 
-    def fit(self, encoded: Sequence[Tensor], on_long: str, first: int = 1) -> tuple[dict[int, Tensor], list[str]]:
+    def fit(
+        self, encoded: Sequence[Tensor], on_long: str, first: int = 1, of_line: str = "", limit: int | None = None
+    ) -> tuple[dict[int, Tensor], list[str]]:
         """Return the beginnings by index of line, from 0 on, and a note on those with unknown parts, if any."""
         for number, tokens in enumerate(encoded, start=first):
             if len(tokens) > self.max_source:
@@ -169,12 +187,16 @@ class TextGenerator(Translator):
                     f"line {number} has {len(tokens)} tokens, and the model's texts have {self.max_source} at most. "
                     "Shorten it."
                 )
-        unk = self.vocabulary.target_dictionary.unk()
-        unknown = [str(first + index) for index, tokens in enumerate(encoded) if unk in tokens]
-        if not unknown:
-            return dict(enumerate(encoded)), []
-        which = f"{'line' if len(unknown) == 1 else 'lines'} {', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
-        return dict(enumerate(encoded)), [f"{which}: the model's vocabulary lacks a part, which becomes <unk>"]
+        return dict(enumerate(encoded)), _note_on_unknown(encoded, self.vocabulary.target_dictionary.unk(), first)
+
+
+def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: str = "") -> list[str]:
+    """Return a note on the lines with unknown tokens, if there are any."""
+    unknown = [str(first + index) for index, tokens in enumerate(encoded) if unk in tokens]
+    if not unknown:
+        return []
+    which = f"{'line' if len(unknown) == 1 else 'lines'} {', '.join(unknown[:10])}{' ...' * (len(unknown) > 10)}"
+    return [f"{of_lines}{which}: the model's vocabulary lacks a part, which becomes <unk>"]
 
 
 class Batches:
@@ -185,7 +207,8 @@ class Batches:
         translator: encodes the lines.
         max_tokens: source tokens of a batch, padding included.
         on_long: see :meth:`Translator.fit`.
-        prefixes: plain text that the translation of each line begins with, if any is given.
+        prefixes: plain text that the translation of each line begins with, if any is given; for a :class:`Scorer`
+            the translation.
         first: number of the first line, for errors and :attr:`notes` on lines.
     """
 
@@ -200,17 +223,14 @@ class Batches:
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
-                f"{option('prefix')}: {len(prefixes)} are given for {len(lines)} lines. Give one for each, which may "
-                "be empty."
+                f"{option(translator.second_input)}: {len(prefixes)} are given for {len(lines)} lines. Give one for "
+                "each, which may be empty."
             )
-        encoded, self.notes = translator.fit([translator.encode(line) for line in lines], on_long, first)
-        chosen = [index for index, line in enumerate(lines) if not translator.skips(line) and index in encoded]
-        lengths = [translator.size(encoded[index]) for index in chosen]
+        self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, first)
+        chosen, second = list(self._sources), self._prefixes or {}
+        lengths = [translator.size(source, second.get(index)) for index, source in self._sources.items()]
         self._batches = [[chosen[i] for i in batch] for batch in batches_by_length(lengths, max_tokens)]
-        self._lines, self._encoded = len(lines), encoded
-        self._prefixes = None
-        if prefixes is not None:
-            self._prefixes = {i: translator.encode_prefix(prefixes[i], first + i) for i in chosen}
+        self._lines, self._blank = len(lines), translator.blank
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -218,11 +238,11 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._batches:
             prefixes = None if self._prefixes is None else [self._prefixes[index] for index in batch]
-            yield Batch([self._encoded[index] for index in batch], prefixes)
+            yield Batch([self._sources[index] for index in batch], prefixes)
 
-    def in_order(self, results: Iterable[Sequence[Result]], blank: Result) -> list[Result]:
-        """Return the results of all lines, from those of each batch; those of lines not translated are `blank`."""
-        found = [blank] * self._lines
+    def in_order(self, results: Iterable[Sequence[list[Translation]]]) -> list[list[Translation]]:
+        """Return the translations of all lines, from those of each batch."""
+        found = [[self._blank]] * self._lines
         for batch, of_batch in zip(self._batches, results, strict=True):
             for index, result in zip(batch, of_batch, strict=True):
                 found[index] = result

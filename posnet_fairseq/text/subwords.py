@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from posnet_fairseq.shared.errors import UsageError
@@ -111,3 +112,20 @@ def _bytes_of(piece: str) -> bytes:
 
 
 Subwords = Merges | SentencePieces
+
+
+def words_of_pieces(pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Return the words of pieces, without marks, and for each piece the number of its word, from 0.
+
+    If any piece begins with ``▁``, all words do, as sentencepiece marks them; else ``@@`` ends all pieces of a word but
+    its last.
+    """
+    words, numbers, ended = list[str](), list[int](), True
+    has_begins = any(piece.startswith("▁") for piece in pieces)
+    for piece in pieces:
+        if not words or (piece.startswith("▁") if has_begins else ended):
+            words.append("")
+        words[-1] += piece.replace("▁", "") if has_begins else piece.removesuffix("@@")
+        numbers.append(len(words) - 1)
+        ended = not piece.endswith("@@")
+    return words, numbers

@@ -67,4 +67,10 @@ def test_a_translation_as_plain_values(served):
     assert values["score"] == best.score
     assert values["attention"] == best.attention.tolist()
     assert [tuple(pair) for pair in values["alignment"]] == list(best.alignment)
-    assert list(model.translate("w1", nbest=1)[0].to_dict()) == ["text", "score", "tokens", "source_tokens"]
+    assert list(model.translate("w1", nbest=1)[0].to_dict()) == [
+        "text",
+        "score",
+        "tokens",
+        "source_tokens",
+        "token_scores",
+    ]

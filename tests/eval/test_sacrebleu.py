@@ -1,14 +1,17 @@
 """BLEU, chrF and TER against sacreBLEU itself."""
 
+import json
 import random
 import re
 import shlex
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from posnet_eval import api
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions, Segment
 from posnet_eval.metrics.ngrams import matches
@@ -61,6 +64,9 @@ CASES = {
     "chrf lowercased": (CHRF(lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
     "chrf two references": (CHRF(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
     "chrf zh": (CHRF(), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
+    "chrf++": (CHRF(word_order=2), MetricOptions(), OUTPUT, [REFERENCE]),
+    "chrf++ lowercased": (CHRF(word_order=2, lowercase=True), MetricOptions(lowercase=True), OUTPUT, [REFERENCE]),
+    "chrf++ two references": (CHRF(word_order=2), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
     "ter": (TER(), MetricOptions(), OUTPUT, [REFERENCE]),
     "ter two references": (TER(), MetricOptions(references=2), OUTPUT, [REFERENCE, REFERENCE[::-1]]),
     "ter zh": (TER(normalized=True, asian_support=True), MetricOptions(language="zh"), CHINESE_OUTPUT, [CHINESE]),
@@ -89,6 +95,7 @@ def test_segments_are_sacrebleus(case):
             effective_order=True, lowercase=options.lowercase, tokenize=options.tokenize, trg_lang=options.language
         ),
         "chrf": CHRF(lowercase=options.lowercase),
+        "chrf++": CHRF(lowercase=options.lowercase, word_order=2),
         "ter": TER(normalized=options.language == "zh", asian_support=options.language == "zh"),
     }[name]  # fmt: skip
     scores = metric.by_segment(rows(metric, segments(output, *references)))
@@ -119,7 +126,7 @@ def test_processes_change_nothing():
     words = ["".join(generator.choices("aeiourst", k=4)) for _ in range(50)]
     output, reference = ([" ".join(generator.choices(words, k=9)) for _ in range(700)] for _ in range(2))
     items = segments(output, reference)
-    for name in ("bleu", "chrf"):
+    for name in ("bleu", "chrf++"):
         one, two = (rows(get_metric(name, MetricOptions(processes=count)), items) for count in (1, 2))
         assert np.array_equal(one, two)
 
@@ -210,7 +217,7 @@ def texts(alphabet, count, longest, seed):
     return ["".join(generator.choices(alphabet, k=generator.randrange(longest))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", ["bleu", "chrf"])
+@pytest.mark.parametrize("name", ["bleu", "chrf", "chrf++"])
 @pytest.mark.parametrize("alphabet", ALPHABETS)
 @pytest.mark.parametrize("longest", [2, 9, 80])
 def test_counts_are_sacrebleus(name, alphabet, longest):
@@ -219,11 +226,12 @@ def test_counts_are_sacrebleus(name, alphabet, longest):
         line[1:] if number % 3 else known for number, (line, known) in enumerate(zip(output, reference, strict=True))
     ]
     metric = get_metric(name, MetricOptions())
-    expected = {"bleu": BLEU, "chrf": CHRF}[name]()._extract_corpus_statistics(output, [reference])
+    theirs = {"bleu": BLEU(), "chrf": CHRF(), "chrf++": CHRF(word_order=2)}[name]
+    expected = theirs._extract_corpus_statistics(output, [reference])
     items = [Segment("", line, (known,)) for line, known in zip(output, reference, strict=True)]
     assert metric.count(items).tolist() == expected
     if longest == 80:
-        assert sum(row[-1] if name == "chrf" else row[2] for row in expected) > 0  # something matches
+        assert sum(row[2] if name == "bleu" else row[-1] for row in expected) > 0  # something matches
 
 
 def test_a_line_of_a_hundred_thousand_words():
@@ -234,6 +242,19 @@ def test_a_line_of_a_hundred_thousand_words():
         assert get_metric(name, MetricOptions()).count(items).tolist() == theirs._extract_corpus_statistics(
             output, [reference]
         )
+
+
+def test_chrf_plus_plus_is_that_of_sacrebleus_command(tmp_path):
+    for name, lines in (("output", OUTPUT), ("reference", REFERENCE)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    options = ["--metrics", "chrf", "--chrf-word-order", "2", "--width", "6", "-i", tmp_path / "output"]
+    command = [sys.executable, "-m", "sacrebleu", tmp_path / "reference", *options]
+    theirs = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    ours = api.score(tmp_path / "output", tmp_path / "reference", metrics="chrf++", cache=tmp_path / "cache")
+    (row,) = ours.rows()
+    assert f"{row['metric']} {row['score']:.6f}" == f"chrF++ {theirs['score']:.6f}"
+    without_resamples = re.sub(r"\|(bs|seed):\d+", "", row["signature"])
+    assert without_resamples == theirs["signature"]
 
 
 def test_what_does_not_fit_is_left_to_sacrebleu():

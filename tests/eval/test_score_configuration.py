@@ -57,7 +57,7 @@ SET = {"reference": "test.de", "outputs": {"base": "base.txt"}}
         ({"test_sets": {"x": SET | {"languages": "german"}}}, "language pair 'german': give source and target as"),
         # values that no plan may have
         ({"systems": {"base": "x", "good": "x", "third": "y"}}, "systems x, x, y: give one or more, each with a label"),
-        ({"metrics": ["bleu", "rouge"]}, "metrics bleu, rouge: choose from bleu, chrf, ter, bleurt, comet; 1 to 5"),
+        ({"metrics": ["rouge"]}, "metrics rouge: choose from bleu, chrf, chrf++, ter, bleurt, comet; 1 to 6"),
         ({"baselines": "best"}, "baselines best: choose from base, good, third; 0 to 2, each once"),
         ({"resamples": 10**11}, "resamples 100000000000: give 40 or more, and at most 1,000,000"),
         # what stands in tables

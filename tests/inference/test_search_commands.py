@@ -9,8 +9,9 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.translating import lines_of
-from posnet_fairseq.inference.translator import Translation, Translator, batches_by_length
+from posnet_fairseq.inference.printing import Printing
+from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translator import Translator, batches_by_length
 from support.checkpoints import checkpoint
 from support.markup import sgml
 
@@ -133,10 +134,10 @@ def test_settings_reach_the_search(translated):
 def test_lines_of_nbest_lists_are_those_of_moses():
     best = Translation("a b", -0.5, ("a", "b", "</s>"), ("c", "</s>"), None, ((0, 0), (0, 1)))
     other = Translation("a", -1.0, ("a", "</s>"), ("c", "</s>"), None, ((0, 0),))
-    assert lines_of(7, [best, other], None, False) == ["a b"]
-    assert lines_of(7, [best, other], None, True) == ["a b ||| 0-0 0-1"]
-    assert lines_of(7, [best, other], 2, False) == ["7 ||| a b ||| -0.500000", "7 ||| a ||| -1.000000"]
-    assert lines_of(7, [best], 1, True) == ["7 ||| a b ||| -0.500000 ||| 0-0 0-1"]
+    assert Printing().lines(7, [best, other]) == ["a b"]
+    assert Printing(None, "subwords").lines(7, [best, other]) == ["a b ||| 0-0 0-1"]
+    assert Printing(2).lines(7, [best, other]) == ["7 ||| a b ||| -0.500000", "7 ||| a ||| -1.000000"]
+    assert Printing(1, "subwords").lines(7, [best]) == ["7 ||| a b ||| -0.500000 ||| 0-0 0-1"]
 
 
 def test_a_batch_without_translations_is_found_before_the_first(translated, tmp_path, monkeypatch, capsys):

@@ -120,6 +120,17 @@ COMMANDS = [
         makes=("new.txt",),
     ),
     Command(
+        "posnet-translate {checkpoint} --input {input} --output {output} --pretokenized --score-translations {scored}",
+        {
+            "checkpoint": Given(CHECKPOINT, "model.pt"),
+            "input": Given(TEXT, "text/test.xx"),
+            "output": Given(OUTPUT, "new.txt"),
+            "scored": Given(TEXT, "text/test.yy"),
+        },
+        makes=("new.txt",),
+        quick=False,
+    ),
+    Command(
         f"{_TRANSLATE} --shortlist {{shortlist}}",
         {
             "checkpoint": Given(CHECKPOINT, "model.pt"),

@@ -116,11 +116,11 @@ class BeamSearch:
                 staying = more.byte().argsort(descending=True, stable=True)[: sum(unfinished)]
                 found, numbers = found.select(staying), numbers[staying]
             scores, tokens, order = found.scores, found.words.flatten(), found.rows.flatten()
-            hypotheses.extend(tokens, order)
+            hypotheses.extend(tokens, order, scores.flatten())
             restrictions.advance(tokens, order)
             if beam > 1 or staying is not None:  # greedy hypotheses stay where they are
                 ensemble.reorder(order, staying)
-        best = hypotheses.best(self._nbest, eos, [len(source) for source in sources], allowed)
+        best = hypotheses.best(self._nbest, eos, settings.lenpen, [len(source) for source in sources], allowed)
         if not all(best):  # every end symbol has -inf
             raise self._exhausted() if settings.no_repeat_ngram_size and settings.min_len > 1 else self._broken()
         return best

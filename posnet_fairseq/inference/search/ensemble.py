@@ -2,13 +2,14 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from posnet_fairseq.ops.output_loss import MIN_CHUNK
 from posnet_fairseq.transformer.causal import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
@@ -52,6 +53,17 @@ class Decoding:
         attention = None if features.attention is None else features.attention.squeeze(1)
         return self._project(features.x).squeeze(1), attention
 
+    def forced(self, tokens: Tensor, is_read: Tensor) -> tuple[Iterator[Tensor], Tensor | None]:
+        """Return the scores after all tokens that a decoder reads in one pass, and its cross-attention weights or None.
+
+        `tokens` are (S, N), with what follows a sentence where `is_read`, (S, N), is False. The scores come in chunks
+        of tokens, (C, V), those of the first position first. The weights are (S, N, M).
+        """
+        assert self._encoded is not None
+        features = self._decoder.features(tokens, self._encoded, need_attention=self._need_attention)
+        chunks = features.x.transpose(0, 1)[is_read.T].split(MIN_CHUNK)
+        return map(self._project, chunks), features.attention
+
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """Continue with the hypotheses `order`, (R',), equally many per sentence; keep `sentences` only (None: all)."""
         self._state.reorder(order)
@@ -83,23 +95,46 @@ class Ensemble:
         These are (R, 1) what to subtract from scores for log probabilities, infinite or NaN where the scores are;
         and (R, M) the mean of the models' cross-attention weights, None if no model has them.
         """
-        # The scores are fresh: what is computed of them can take their place.
         steps, weights = zip(*(member.step(tokens) for member in self._members), strict=True)
+        return *self._joined(steps), _mean(weights)
+
+    def forced(self, targets: Tensor, first_symbol: int, padding: int) -> tuple[Tensor, Tensor | None]:
+        """Return (S, N) log probabilities of targets in float32, and (S, N, M) the mean of the weights or None.
+
+        `targets` are (S, N) token ids with end symbols, padded on the right; padding gets 0.
+        """
+        before, is_word = nn.functional.pad(targets[:, :-1], (1, 0), value=first_symbol), targets != padding
+        chunks, weights = zip(*(member.forced(before, is_word) for member in self._members), strict=True)
+        left, found = targets.T[is_word.T][:, None], []
+        for several in zip(*chunks, strict=True):
+            scores, normalizer = self._joined(several)
+            words, left = left.tensor_split([len(scores)])
+            found.append((scores.gather(1, words) - normalizer).squeeze(1))
+        log_probabilities = torch.zeros(is_word.T.shape, device=targets.device)
+        return log_probabilities.masked_scatter_(is_word.T, torch.cat(found)).T, _mean(weights)
+
+    def _joined(self, steps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the mean of the models' scores, (R, V) each, and what to subtract, see :meth:`step`."""
+        # The scores are fresh: what is computed of them can take their place.
         scores = [each.float() if self._temperature == 1 else each.float().div_(self._temperature) for each in steps]
-        found = [each for each in weights if each is not None]
-        attention = torch.stack(found).mean(dim=0) if found else None
         if len(scores) == 1:
-            return scores[0], log_sum_exp(scores[0]), attention
+            return scores[0], log_sum_exp(scores[0])
         mean = torch.log_softmax(scores[0], dim=1, out=scores[0])
         for one in scores[1:]:
             torch.logaddexp(mean, torch.log_softmax(one, dim=1, out=one), out=mean)
         first = mean[:, :1]  # of a row all are NaN, or none is
-        return mean, torch.where(first.isnan(), first, math.log(len(scores))), attention
+        return mean, torch.where(first.isnan(), first, math.log(len(scores)))
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """See :meth:`Decoding.reorder`."""
         for member in self._members:
             member.reorder(order, sentences)
+
+
+def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
+    """Return the mean of the weights that there are."""
+    found = [each for each in weights if each is not None]
+    return torch.stack(found).mean(dim=0) if found else None
 
 
 def log_sum_exp(scores: Tensor) -> Tensor:

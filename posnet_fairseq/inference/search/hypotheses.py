@@ -1,5 +1,6 @@
 """The hypotheses of a search: what each step added, and which have ended."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ class Hypothesis:
     tokens: Tensor  # (N,) ids with the end symbol, on the CPU
     score: float  # log probability over length to the power of the length penalty
     attention: Tensor | None = None  # (N, M) weights that each target token gives to each source token
+    token_scores: tuple[float, ...] = ()  # N log probabilities, whose sum the score is made of
 
 
 class Hypotheses:
@@ -25,6 +27,7 @@ class Hypotheses:
     def __init__(self, tokens: Tensor, beam: int) -> None:
         self._tokens, self._parents, self._first = [tokens], [torch.full_like(tokens, -1)], 0
         self._attention: list[Tensor] = []
+        self._sums = [torch.zeros(len(tokens), device=tokens.device)]  # of log probabilities, up to each node
         self._beam = beam
         self._count = tokens.new_zeros(len(tokens))
         # One more place takes what is not kept.
@@ -49,26 +52,29 @@ class Hypotheses:
         self._count[numbers] = count
         return count < self._beam
 
-    def extend(self, tokens: Tensor, order: Tensor) -> None:
-        """Go on to the next step: (R,) the last token of each hypothesis, and (R,) which one before it continues."""
+    def extend(self, tokens: Tensor, order: Tensor, sums: Tensor) -> None:
+        """Go on to the next step: (R,) each hypothesis' last token, which one it continues, and log probability."""
         self._parents.append(order + self._first)
         self._first += len(self._tokens[-1])
         self._tokens.append(tokens)
+        self._sums.append(sums)
 
     def attend(self, attention: Tensor) -> None:
         """Keep the cross-attention weights of a step, (R, M)."""
         self._attention.append(attention)
 
     def best(
-        self, nbest: int, eos: int, source_lengths: Sequence[int], ids: Tensor | None = None
+        self, nbest: int, eos: int, lenpen: float, source_lengths: Sequence[int], ids: Tensor | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence that have ended, best first, at most `nbest`.
 
-        `source_lengths` are M of each sentence, without padding; tokens are places in `ids`, (W,), if that is given.
+        Scores were divided by the length to the power of `lenpen`. `source_lengths` are M of each sentence, without
+        padding; tokens are places in `ids`, (W,), if that is given.
         """
         every = torch.cat(self._tokens)
-        tokens, parents = (every if ids is None else ids[every]).tolist(), torch.cat(self._parents).tolist()
-        attention = torch.cat(self._attention).cpu() if self._attention else None
+        # Together: each copy is a wait for the device.
+        tokens, parents = torch.stack([every if ids is None else ids[every], torch.cat(self._parents)]).tolist()
+        attention, sums = torch.cat(self._attention).cpu() if self._attention else None, torch.cat(self._sums).tolist()
         found = []
         collected = zip(self._count.tolist(), self._nodes.tolist(), self._scores.tolist(), source_lengths, strict=True)
         for count, nodes, scores, length in collected:
@@ -77,7 +83,10 @@ class Hypotheses:
             for score, node in ended[:nbest]:
                 path = _path(node, parents)
                 ids = torch.tensor([*(tokens[node] for node in path[1:]), eos])
-                of_sentence.append(Hypothesis(ids, score, None if attention is None else attention[path, :length]))
+                weights = None if attention is None else attention[path, :length]
+                until = [*(sums[node] for node in path), score * len(path) ** lenpen]
+                token_scores = tuple(after - before for before, after in itertools.pairwise(until))
+                of_sentence.append(Hypothesis(ids, score, weights, token_scores))
             found.append(of_sentence)
         return found
 

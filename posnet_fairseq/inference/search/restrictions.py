@@ -72,15 +72,20 @@ def check_restrictions(
     settings: SearchSettings, dictionary: Dictionary, max_len: int, prefixes: Sequence[Tensor]
 ) -> None:
     """Refuse settings and prefixes that leave no translation. Arguments as for :class:`Restrictions`."""
-    longest, ends = max(map(len, prefixes)), (dictionary.pad(), dictionary.eos())
+    longest = max(map(len, prefixes))
     names = f"{option('max_len_a')}, {option('max_len_b')}"
     limit = f"the translations of this batch end after {max_len} tokens at most ({names})"
-    if any(bool(((prefix == ends[0]) | (prefix == ends[1])).any()) for prefix in prefixes):
-        raise UsageError("a beginning contains </s> or <pad>, which stand behind a text only. Leave them out.")
+    refuse_ends(dictionary, prefixes, "beginning")
     if settings.min_len > max_len:
         raise UsageError(f"{option('min_len')} {settings.min_len}: {limit}. Give less.")
     if longest > max_len:
         raise UsageError(f"a beginning of {longest} tokens is given, and {limit}. Give a shorter one.")
+
+
+def refuse_ends(dictionary: Dictionary, texts: Sequence[Tensor], what: str) -> None:
+    """Refuse texts, (N,) token ids without end symbol each, that contain what stands behind a text."""
+    if any(bool(((text == dictionary.pad()) | (text == dictionary.eos())).any()) for text in texts):
+        raise UsageError(f"a {what} contains </s> or <pad>, which stand behind a text only. Leave them out.")
 
 
 def forbid_repetitions(log_probabilities: Tensor, history: Tensor, size: int) -> None:

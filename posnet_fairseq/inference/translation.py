@@ -1,0 +1,111 @@
+"""A translation with its score, tokens and words, and what each of them is aligned to."""
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posnet_fairseq.text.subwords import words_of_pieces
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation of a line.
+
+    Words are those that subwords are pieces of: what spaces separate for sentencepiece, and for BPE the words of the
+    tokenizer that the text was split by first, as Moses escapes them.
+
+    Attributes:
+        text: plain text.
+        score: log probability over length to the power of the length penalty.
+        tokens: N tokens of the target, the end symbol ``</s>`` included.
+        source_tokens: M tokens of the source, the end symbol included.
+        attention: (N, M) cross-attention weights of the last layer, the mean of its heads; each row sums to 1. None
+            if they were not asked for.
+        alignment: (source, target) for each target token but the end symbol: the number of the source token, from 0 and
+            other than the end symbol, that it gives the largest weight. None without weights.
+        token_scores: N log probabilities of the tokens, as the search counts them: after temperature and penalties.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    source_tokens: tuple[str, ...]
+    attention: Tensor | None = field(default=None, compare=False)
+    alignment: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
+    token_scores: tuple[float, ...] = field(default=(), compare=False)
+
+    @property
+    def log_probability(self) -> float:
+        """The log probability of all tokens."""
+        return sum(self.token_scores) if self.tokens else self.score
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words of the target, without the end symbol."""
+        return tuple(words_of_pieces(self.tokens[:-1])[0])
+
+    @property
+    def source_words(self) -> tuple[str, ...]:
+        """Words of the source, without the end symbol."""
+        return tuple(words_of_pieces(self.source_tokens[:-1])[0])
+
+    @property
+    def word_scores(self) -> tuple[float, ...]:
+        """The log probability of each word: the sum over its tokens. That of the end symbol is not among them."""
+        words, numbers = words_of_pieces(self.tokens[:-1])
+        sums = [0.0] * len(words)
+        for word, score in zip(numbers, self.token_scores, strict=False):
+            sums[word] += score
+        return tuple(sums)
+
+    @property
+    def word_attention(self) -> Tensor | None:
+        """(words, source words) weights: the sum over a source word's tokens, and the mean over those of a word.
+
+        What a row lacks of 1 is the weight of the source's end symbol. None without :attr:`attention`.
+        """
+        if self.attention is None:
+            return None
+        (words, rows), (source_words, columns) = (
+            words_of_pieces(side[:-1]) for side in (self.tokens, self.source_tokens)
+        )
+        weights = self.attention.new_zeros(len(words), len(source_words))
+        for row, of_token in zip(rows, self.attention, strict=False):
+            weights[row].index_add_(0, torch.tensor(columns, dtype=torch.long), of_token[:-1] / rows.count(row))
+        return weights
+
+    @property
+    def word_alignment(self) -> tuple[tuple[int, int], ...] | None:
+        """(source, target) for each word of the target: the source word that most of its tokens are aligned to.
+
+        Of several such words it is the one that an earlier token is aligned to. None without :attr:`alignment`.
+        """
+        if self.alignment is None:
+            return None
+        (_, numbers), (_, source_numbers) = (words_of_pieces(side[:-1]) for side in (self.tokens, self.source_tokens))
+        links: dict[int, Counter[int]] = {}
+        for source, target in self.alignment:
+            links.setdefault(numbers[target], Counter())[source_numbers[source]] += 1
+        return tuple((found.most_common(1)[0][0], word) for word, found in links.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes that are not None as plain values, which JSON can have."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.attention is not None:
+            values["attention"] = self.attention.tolist()
+        return {name: value for name, value in values.items() if value is not None}
+
+
+# What a blank line is translated to, without the model; and what stands for a translation that is not scored.
+BLANK = Translation("", 0.0, (), ())
+UNSCORED = Translation("", float("nan"), (), ())
+
+
+def token_alignment(attention: Tensor) -> tuple[tuple[int, int], ...]:
+    """Return :attr:`Translation.alignment`, for (N, M) weights of tokens and end symbols."""
+    if attention.size(1) < 2:  # the source is an end symbol
+        return ()
+    return tuple((source, target) for target, source in enumerate(attention[:-1, :-1].argmax(dim=1).tolist()))
