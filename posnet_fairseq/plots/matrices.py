@@ -26,7 +26,13 @@ QUERIES = {"encoder": "query", "decoder": "query (input token)", "cross": "token
 KEYS = {"encoder": "mixed token", "decoder": "mixed token", "cross": "source token"}
 READABLE = 32  # tokens on an axis of a panel; of more, every tenth position is named
 PANEL = 3.3  # inches
-UNIFORM = {"color": "#888888", "linestyle": (0, (1, 1)), "linewidth": 1.6, "zorder": 1, "label": "uniform weights"}
+UNIFORM: dict[str, Any] = {
+    "color": "#888888",
+    "linestyle": (0, (1, 1)),
+    "linewidth": 1.6,
+    "zorder": 1,
+    "label": "uniform weights",
+}
 FAR = 24  # tokens that are shown on either side, at least; twice the clip distance if that is more
 
 

@@ -127,8 +127,8 @@ class Run:
         for name, report in reports.items() if not self.settings.dry_run else ():
             printed = last_attempt(self.settings.run / f"{stage_of('score', name)}.log")
             table = printed[max(0, printed.find(f"{name}, ")) :]  # from its title on
-            place = f"report: {shown(report)}"  # the folder may have been moved
-            print(re.sub(r"report: .*(?=/report\.html)", lambda _, place=place: place, table), end="", flush=True)
+            place = f"report: {shown(report)}".replace("\\", r"\\")  # the folder may have been moved
+            print(re.sub(r"report: .*(?=/report\.html)", place, table), end="", flush=True)
 
 
 def stage_of(stage: str, test_set: str) -> str:
