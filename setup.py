@@ -23,8 +23,8 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
 # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code repaired,
-# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either. On Python 3.14, whose Optional[str] is
-# written str | None, neither imports.
+# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either. Python 3.14 imports neither, as it
+# writes Optional[str] as str | None.
 HAS_WHEEL = "platform_machine == 'x86_64' and python_version < '3.13'"
 TRAIN = [
     "fairseq-fixed==0.12.3.1; python_version < '3.14' and (platform_machine != 'x86_64' or python_version == '3.13')"

@@ -182,7 +182,7 @@ class TestModule:
     def test_lists_all_commands(self, module):
         lines = module().stdout.splitlines()
         assert [line.split()[0] for line in lines] == [name.removeprefix("posnet-") for name in COMMANDS]
-        assert "average       Average the checkpoints of a run" in lines
+        assert "average       Average checkpoints of a run" in lines
 
     def test_runs_a_command(self, module):
         ran = module("translate", "no-such-file.pt")

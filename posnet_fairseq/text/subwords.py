@@ -118,14 +118,14 @@ def words_of_pieces(pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     """Return the words of pieces, without marks, and for each piece the number of its word, from 0.
 
     If any piece begins with ``▁``, all words do, as sentencepiece marks them; else ``@@`` ends all pieces of a word but
-    its last.
+    its last. Pieces for bytes of sentencepiece's are decoded.
     """
-    words, numbers, ended = list[str](), list[int](), True
-    has_begins = any(piece.startswith("▁") for piece in pieces)
+    words, numbers, ended = list[bytes](), list[int](), True
+    has_begins = any(piece.startswith(_SPACE) for piece in pieces)
     for piece in pieces:
-        if not words or (piece.startswith("▁") if has_begins else ended):
-            words.append("")
-        words[-1] += piece.replace("▁", "") if has_begins else piece.removesuffix("@@")
+        if not words or (piece.startswith(_SPACE) if has_begins else ended):
+            words.append(b"")
+        words[-1] += _bytes_of(piece.replace(_SPACE, "")) if has_begins else piece.removesuffix("@@").encode()
         numbers.append(len(words) - 1)
         ended = not piece.endswith("@@")
-    return words, numbers
+    return [word.decode(errors="replace") for word in words], numbers

@@ -188,7 +188,7 @@ def test_other_numbers_of_lines_are_refused(printed, capsys, path):
         (([1], ["w1"]), "source 1 is 1, not text"),
         ((["w1"], [None]), "translation 1 is None, not text"),
         (("w1", "w1 <pad> w2"), "a translation contains </s> or <pad>"),
-        (("w1 " * 30, "w1"), "line 1 has 31 tokens .* choose on_long truncate or on_long skip"),
+        (("w1 " * 30, "w1"), "line 1 has 31 tokens .* choose on_long='truncate' or on_long='skip'"),
     ):
         with pytest.raises(UsageError, match=f"^{sentence}"):
             model.score(*arguments)
