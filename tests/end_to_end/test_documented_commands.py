@@ -41,7 +41,6 @@ EXCEPTIONS = {
 # Parts of commands that the text mentions: their --help must know the options.
 MENTIONS = {
     "posnet-average --beam 5",
-    "posnet-precompute --max-length",
     "posnet-prepare corpus",
     "posnet-plot compare",
     "posnet-plot curves",
