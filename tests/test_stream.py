@@ -143,7 +143,7 @@ def test_lines_in_front_of_one_that_is_refused_are_translated(stream, expected, 
     assert stream(talk) == 2
     assert "line 3 has 201 tokens" in capfd.readouterr().err
     said = " ".join(translate._parser().format_help().split())
-    assert "anything of a window of 4,000 lines; with --stream, the lines before that one are translated" in said
+    assert "anything of a window of 4,000 lines; with --stream, it translates the lines before that one" in said
 
 
 def test_nobody_reads(stream):

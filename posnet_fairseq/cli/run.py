@@ -26,7 +26,7 @@ TARGET:
   corpus       the same stages on any dataset: --data FOLDER, or --dataset NAME
   compare      trains several systems, with one or more seeds each, and compares them
   tune         searches for learning rate, dropout and clip distance of several systems
-  study        the runs of a protocol, whose results are kept: {studies}
+  study        the runs of a protocol, whose results are kept: convergence, multi30k
   quickstart   a Transformer and rPosNet on real text, on a CPU, in 12 to 25 minutes
   lm           trains language models on one text, and prints their perplexities
 
@@ -144,11 +144,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from posnet_fairseq.studies.protocol import known_studies
-
     names = textwrap.fill(", ".join(DATASETS), 100 - len(INDENT), break_on_hyphens=False)
     names = textwrap.indent(names, INDENT)
-    usage = USAGE.format(datasets=names, studies=", ".join(known_studies()))
+    usage = USAGE.format(datasets=names)
     about = "Train, translate and score, from data to scores in stages that resume."
     parser = _Parser(prog="posnet-run", usage=usage, description=about)
     target = parser.add_argument("target", nargs="?")

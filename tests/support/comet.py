@@ -23,7 +23,7 @@ SEGMENTS = [
 
 
 def metric(folder, **options):
-    return Comet(MetricOptions(comet_model=str(folder), cpu=True, **options))
+    return Comet(MetricOptions(comet_model=str(folder), device="cpu", **options))
 
 
 def refusal(folder, segments=SEGMENTS[:1], **options):
