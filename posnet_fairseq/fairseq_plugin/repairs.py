@@ -202,7 +202,7 @@ def train_in_bf16_on_gpus() -> None:
     def parse_args_and_arch(parse: Callable, *args: Any, **kwargs: Any) -> Any:
         parsed = parse(*args, **kwargs)
         known = parsed[0] if isinstance(parsed, tuple) else parsed
-        if known.bf16 and torch.cuda.is_available():
+        if getattr(known, "bf16", False) and torch.cuda.is_available():
             known.tpu = False
         return parsed
 
