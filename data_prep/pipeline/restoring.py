@@ -47,7 +47,7 @@ def _sentences(stem: Path) -> Iterator[Sequence[int]]:
 
 
 def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int]) -> Iterator[str]:
-    """Yield what is said about sets of so many lines, of several the test sets, without full stops."""
+    """Yield sentences, without periods, about the sets that lost something: the test sets, if there are any."""
     lossy = [(name, language, of) for name, sides in restored.items() for language, of in sides.items() if of.changed]
     if not lossy:
         yield f"every line of {' and '.join(restored)} comes back from its tokens as it was"

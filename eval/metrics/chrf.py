@@ -52,7 +52,7 @@ class Chrf(SacrebleuMetric):
 
 
 class ChrfPlusPlus(Chrf):
-    """chrF++. Statistics: those of chrF, then as many of words and pairs of words each."""
+    """chrF++. Statistics: those of chrF, then those of words and of pairs of words, in the same form."""
 
     name, label = "chrf++", "chrF++"
     words = 2

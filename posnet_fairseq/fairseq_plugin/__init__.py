@@ -1,4 +1,4 @@
-"""Everything that knows fairseq: options, checkpoints, binarized data, averaging, repairs."""
+"""Everything that knows fairseq: registration, options, training, loading, repairs."""
 
 from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 

@@ -193,7 +193,7 @@ def check_places(options: argparse.Namespace) -> None:
         problem = (
             f"--output {output}: --stream writes to pipes, line by line. Leave it out, or redirect standard output"
         )
-    elif options.stream and second and not (name == "--prefix" and is_text(second)):
+    elif options.stream and second and prefix_text(options) is None:
         problem = f"{name} {second} with --stream: leave one of the two out"
     elif options.stream and options.processes > 1:
         problem = f"--processes {options.processes} with --stream: leave one of the two out"
@@ -201,9 +201,11 @@ def check_places(options: argparse.Namespace) -> None:
         raise UsageError(f"{problem}.")
 
 
-def is_text(prefix: str) -> bool:
-    """Return whether --prefix is a text, not the path of a file."""
-    return prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
+def prefix_text(options: argparse.Namespace) -> str | None:
+    """Return the text of --prefix for all lines; None if it is the path of a file, or not given."""
+    prefix: str | None = options.prefix
+    is_text = prefix and prefix != "-" and "/" not in prefix and not os.path.lexists(prefix)
+    return prefix if is_text else None
 
 
 def second_input(options: argparse.Namespace) -> tuple[str, str | None]:

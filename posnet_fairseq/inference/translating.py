@@ -22,8 +22,8 @@ from posnet_fairseq.inference.outputs import (
     Stream,
     Texts,
     check_places,
-    is_text,
     open_output,
+    prefix_text,
     second_input,
 )
 from posnet_fairseq.inference.packing.pack import (
@@ -100,10 +100,10 @@ def translate(options: argparse.Namespace, prog: str = "posnet-translate") -> No
     if options.stream:
         take = functools.partial(IncomingLines(options.input).take, STREAMED)
     prefixes: Iterator[str] | None = None
-    name, second = second_input(options)
-    if second and name == "--prefix" and is_text(second):
-        say(f"--prefix: there is no file {second}, so every translation begins with this text")
-        prefixes = itertools.repeat(second)
+    _, second = second_input(options)
+    if beginning := prefix_text(options):
+        say(f"--prefix: there is no file {beginning}, so every translation begins with this text")
+        prefixes = itertools.repeat(beginning)
     elif second:
         prefixes = iterate_text(second)
     read = _windows(take, prefixes)
