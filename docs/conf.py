@@ -137,7 +137,7 @@ def _picture(name: str) -> str:
     return (
         f"![The mean weight at each distance, a line for every head](../pictures/mixers/{name}.png)\n\n"
         "(The mean weight at each distance, in the encoder of a tiny model trained on the quickstart's corpus"
-        f"{sentence}; see [Results](../results.md).)"
+        f"{sentence}; the axis has the sign of posnet 0.1, m - n; see [Results](../results.md).)"
     )
 
 

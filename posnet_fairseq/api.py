@@ -81,7 +81,8 @@ class TranslationModel(SearchableModel):
             nbest: return as :class:`Translation` the best translations of each line, at most this number and at most
                 `beam`. Default: return the text of the best one.
             attention: with `nbest`, return cross-attention weights.
-            prefix: plain text of the target language that the translation must begin with, for each line; "" for none.
+            prefix: plain text of the target language that the translation must begin with: one for all lines, or a
+                sequence of one for each line, "" for none.
             max_tokens: source tokens in a batch, padding included.
             on_long: what to do with a line of more tokens than the model takes: ``error``, ``truncate`` to cut it, or
                 ``skip`` to translate it to "".

@@ -100,6 +100,8 @@ def test_a_translation_begins_as_it_must(model):
     ]
     assert (found[0] != free[0], found[1] == free[1]) == (True, True)
     assert model.translate(lines[0], beam=2, max_len_b=9, prefix=prefixes[0]) == found[0]
+    of_all = model.translate(lines, beam=2, max_len_b=9, prefix="w12")
+    assert of_all == model.translate(lines, beam=2, max_len_b=9, prefix=["w12"] * 3)
 
 
 def test_settings_of_the_search_are_arguments():

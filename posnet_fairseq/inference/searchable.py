@@ -158,8 +158,11 @@ def results(
     check_range(option("max_tokens"), max_tokens, *MAX_TOKENS_LIMITS, whole=True)
     if on_long not in ON_LONG:
         raise UsageError(f"{option('on_long')} {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
+    texts = _checked(lines, "lines")
     prefixes = None if prefix is None else _checked(prefix, translator.second_input)
-    batches = Batches(_checked(lines, "lines"), translator, max_tokens, on_long, prefixes)
+    if isinstance(prefix, str) and translator.second_input == "prefix":  # for all lines, as --prefix
+        prefixes = [prefix] * len(texts)
+    batches = Batches(texts, translator, max_tokens, on_long, prefixes)
     found = batches.in_order(map(translator.translate, batches))
     shaped: list[Any] = found if nbest is not None else [best.text for best, *_ in found]
     return shaped[0] if isinstance(lines, str) else shaped
