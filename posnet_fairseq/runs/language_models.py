@@ -1,7 +1,6 @@
 """Language models after the Translution paper (Fan et al., 2025, Table 7), trained on one text and compared."""
 
 import hashlib
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -62,7 +61,6 @@ def check_mixers(names: Sequence[str], user_dir: Path | None = None) -> None:
     from posnet_fairseq.registry import get_mixer
     from posnet_fairseq.transformer import model_options  # noqa: F401  (registers the mixers)
 
-    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     for name in names:
         if "decoder" not in get_mixer(name, "--mixers").places:
             refuse("mixers", name, "it cannot stand in a decoder. Leave it out.")
