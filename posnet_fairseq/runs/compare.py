@@ -113,6 +113,6 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
         say(
-            f"learning curves: {shown(comparison.folder)}/curves.png; to rename systems, edit comparison.yaml beside it"
+            f"learning curves: {shown(comparison.folder)}/curves.png; rename systems in comparison.yaml beside it"
         )
     return comparison.folder
