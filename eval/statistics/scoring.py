@@ -45,7 +45,7 @@ def compare(plan: Plan, all_texts: Sequence[Texts], report: ProgressReporter) ->
     test = plan.test or (SEEDS if several else "bs")
     results = []
     for texts, of_texts in zip(all_texts, zip(*runs, strict=True), strict=True):
-        with report.stage(f"test on {texts.name}"):
+        with report.stage(f"significance on {texts.name}"):
             results.append(summarize(plan, test, texts, of_texts))
     return Comparison(
         systems=tuple(plan.systems),
