@@ -23,12 +23,9 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
 # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code repaired,
-# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either. Python 3.14 imports neither, as it
-# writes Optional[str] as str | None.
+# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either.
 HAS_WHEEL = "platform_machine == 'x86_64' and python_version < '3.13'"
-TRAIN = [
-    "fairseq-fixed==0.12.3.1; python_version < '3.14' and (platform_machine != 'x86_64' or python_version == '3.13')"
-]
+TRAIN = ["fairseq-fixed==0.12.3.1; platform_machine != 'x86_64' or python_version >= '3.13'"]
 ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
 COMET = ["unbabel-comet==2.2.7", "huggingface_hub", "pytorch-lightning>=2.6,<2.7", "transformers<5"]

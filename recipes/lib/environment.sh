@@ -4,7 +4,7 @@
 # brought up to date when setup.py or the version has changed. A foreign one is used if it has all that is needed, and never touched.
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
-posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
+posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'
 posnet_has_wheel='import platform, sys; sys.exit(platform.machine() != "x86_64" or sys.version_info >= (3, 13))'
 posnet_has_compiler='import os, shutil, sys, sysconfig
 headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
@@ -56,7 +56,7 @@ posnet_serves() {
     elif ! "$venv/bin/python" -c '' 2>/dev/null; then
         lacks="is no environment whose Python runs"
     elif ! "$venv/bin/python" -c "$posnet_versions" 2>/dev/null; then
-        lacks="is of $("$venv/bin/python" --version 2>&1), posnet trains with 3.11 to 3.13"
+        lacks="is of $("$venv/bin/python" --version 2>&1), posnet trains with 3.11 to 3.14"
     else
         lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" "$@" 2>/dev/null) ||
             lacks="is damaged"
@@ -105,7 +105,7 @@ posnet_make() {
     if posnet_is_whole "$venv"; then
         python=$venv/bin/python
         if ! posnet_suits "$python"; then
-            posnet_cannot "$venv is of $("$python" --version), posnet trains with 3.11 to 3.13. Remove it and run again."
+            posnet_cannot "$venv is of $("$python" --version), posnet trains with 3.11 to 3.14. Remove it and run again."
             return 2
         fi
     else
@@ -160,14 +160,14 @@ posnet_suits() {
 
 posnet_python() {
     local candidate
-    # On 3.13, fairseq has to be compiled.
-    for candidate in python3.12 python3.11 python3.13 python3 python; do
+    # From 3.13 on, fairseq has to be compiled.
+    for candidate in python3.12 python3.11 python3.13 python3.14 python3 python; do
         if posnet_suits "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    posnet_cannot "trains with Python 3.11 to 3.13 with venv, found $(python3 --version 2>&1 || echo none)." \
+    posnet_cannot "trains with Python 3.11 to 3.14 with venv, found $(python3 --version 2>&1 || echo none)." \
         "Install one (on Debian and Ubuntu also its -venv package) and run again."
     return 2
 }

@@ -43,7 +43,7 @@ def test_hosted_tests_and_classifiers_have_the_versions_of_python_that_posnet_su
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
     tested = workflow["jobs"]["tests"]["strategy"]["matrix"]["python-version"]
     classified = [line.rsplit(" ", 1)[1] for line in metadata["classifiers"] if "Python ::" in line]
-    assert [*tested, "3.14"] == classified == ["3.11", "3.12", "3.13", "3.14"]  # the tests train
+    assert tested == classified == ["3.11", "3.12", "3.13", "3.14"]
     assert metadata["python_requires"] == ">=3.11,<3.15"
 
 

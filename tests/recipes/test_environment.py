@@ -119,7 +119,7 @@ def a_locked_one(venv, root, tmp_path):
         (without_a_command, "lacks the command torchrun"),
         (with_an_old_package, "lacks packages (sacrebleu"),
         (moved, "was made at another place, where its commands still look"),
-        (of_another_python, "is of Python 3.10.9, posnet trains with 3.11 to 3.13"),
+        (of_another_python, "is of Python 3.10.9, posnet trains with 3.11 to 3.14"),
         (a_file, ".venv was not made by posnet and is no folder"),
         (a_locked_one, ".venv.lock cannot be written"),
     ],
