@@ -49,9 +49,11 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     files = "SOURCE TARGET [SOURCE TARGET ...], or tables of two columns, *.tsv; gzip, bzip2 and xz too"
     valid = "files as for --train (or give --valid-every)"
-    parser.add_argument("--train", required=True, nargs="+", type=a_path, metavar="FILE", help=files)
-    parser.add_argument("--valid", nargs="+", type=a_path, metavar="FILE", help=valid)
-    parser.add_argument("--test", nargs="+", type=a_path, metavar="FILE", help="files as for --train")
+    for name, text in (("train", files), ("valid", valid), ("test", "files as for --train")):
+        required = name == "train"
+        parser.add_argument(
+            f"--{name}", required=required, nargs="+", action="extend", type=a_path, metavar="FILE", help=text
+        )
     for side, number in (("source", "first"), ("target", "second")):
         code = f"language, as de, gsw, zh_CN or eng_Latn (default: the ending of the {number} file)"
         parser.add_argument(f"-{side[0]}", f"--{side}-lang", help=code)
@@ -68,6 +70,8 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pieces", type=int, default=pieces, help=f"sentencepiece BPE pieces (default: {pieces})")
     order = "put the lines in random order; for lines that are no running text"
     parser.add_argument("--shuffle", type=int, metavar="SEED", help=order)
+    without = "no pieces for bytes: characters that the training text lacks become <unk>, spaces at the ends are lost"
+    parser.add_argument("--no-bytes", dest="lossless", action="store_false", help=without)
 
 
 def _add_recipe(parser: argparse.ArgumentParser, recipe: Recipe) -> None:

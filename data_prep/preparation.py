@@ -60,7 +60,8 @@ def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> 
 def _of_text(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
     files = [path for path in (options.train, options.valid, options.test) if path]
     read = own_text(stages, files, "txt", options.shuffle)
-    return Preparation(read, ("txt",), replace(SMALL_TEXT, pieces=options.pieces), card)
+    recipe = replace(SMALL_TEXT, pieces=options.pieces, lossless=options.lossless)
+    return Preparation(read, ("txt",), recipe, card)
 
 
 _OWN = {"corpus": _of_corpus, "text": _of_text}  # files of the user's own

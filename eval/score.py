@@ -55,7 +55,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", type=a_path, help="YAML file of a comparison: several test sets, labels, seeds")
     parser.add_argument("--source", type=a_path, help="source text, which COMET needs")
-    parser.add_argument("--reference", type=a_path, nargs="+", help="reference translation, or several")
+    parser.add_argument(
+        "--reference", type=a_path, nargs="+", action="extend", help="reference translation, or several"
+    )
     parser.add_argument("-t", "--test-set", help="one of sacreBLEU's test sets instead of these files, as wmt14/full")
     parser.add_argument(
         "-l", "--language-pair", help="as en-de or en-pt-BR (default: endings of --source and --reference)"
@@ -63,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--system",
         nargs="+",
+        action="extend",
         metavar="NAME=FILE[,FILE]",
         help="outputs: plain text or a log of fairseq-generate; several files are runs (seeds) of a system",
     )

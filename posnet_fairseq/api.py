@@ -129,6 +129,7 @@ class TranslationModel(SearchableModel):
         on_long: str = "error",
     ) -> list[Translation]: ...
 
+    @refuse_unknown_arguments()
     @torch.inference_mode()
     def score(
         self,

@@ -139,7 +139,7 @@ def test_precisions(path, arguments):
         ({"sampling": 1}, "sampling 1: give True or False"),
         ({"sampling_topk": 3}, "sampling_topk 3: beam search does not read it. Give sampling too"),
         ({"min_len": 9, "max_len_b": 8}, r"min_len 9: the translations of this batch end .* \(max_len_a, max_len_b\)"),
-        ({"prefix": ["w1", "w2"]}, "prefix: 2 are given for 1 lines. Give one for each"),
+        ({"prefix": ["w1", "w2"]}, "prefix: 2 given for 1 line. Give one for each"),
         ({"prefix": "w1 ☃ w2 ☃ ♥"}, "prefix: line 1 has ☃ ♥, which the model's vocabulary lacks"),
         ({"prefix": b"w1"}, "prefix is b'w1', not text"),
         ({"attention": True}, "attention is returned with translations: give nbest too"),

@@ -37,17 +37,19 @@ def show(comparison: Comparison, console: Console, has_report: bool = False) -> 
 
 def _terminal_tables(comparison: Comparison) -> Iterator[Table]:
     for test_set in comparison.test_sets:
+        # It may be wider than the table.
+        title = Text(wording.title(test_set), "table.title", no_wrap=True, overflow="ignore")
         table = Table(
-            title=escape(wording.title(test_set)), box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
+            title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left",
             header_style="bold underline",
         )  # fmt: skip
         rows = list(_rows(comparison, test_set, ("[bold]", "[/bold]"), escape))
         # rich cuts words in columns that may shrink: only the first may.
         longest = max(map(len, comparison.labels.values()))
         table.add_column("", overflow="fold", min_width=min(longest, WIDEST))
-        for title, facts in comparison.columns.items():
-            longest = max(map(len, [*title.split(), *map(fact, facts.values())]))
-            table.add_column(escape(title), justify="right", overflow="fold", width=min(longest, WIDEST))
+        for name, facts in comparison.columns.items():
+            longest = max(map(len, [*name.split(), *map(fact, facts.values())]))
+            table.add_column(escape(name), justify="right", overflow="fold", width=min(longest, WIDEST))
         for place, info in enumerate(test_set.metrics, 1 + len(comparison.columns)):
             longest = max(Text.from_markup(text).cell_len for text in (info.label, *(row[place] for row in rows)))
             table.add_column(info.label, no_wrap=True, width=longest)

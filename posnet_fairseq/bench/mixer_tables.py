@@ -50,7 +50,7 @@ def show(options: argparse.Namespace) -> None:
 def _named(name: str) -> type[TokenMixer]:
     """Return the mixer that is called so, or has such architectures."""
     names = {get_mixer(name).arch: name for name in mixer_names()}
-    return get_mixer(names.get(name, name), "posnet-mixers")
+    return get_mixer(names.get(name, name))
 
 
 def summary(mixer: type[TokenMixer]) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def _show_mixer(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
         return
     _print_text(f"{mixer.name} (--arch {mixer.arch}_{{{','.join(SIZES)}}})")
     _print_text(text)
-    _print_text(f"May stand in: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
+    _print_text(f"Places: {', '.join(mixer.places)}. Options: posnet-mixers {mixer.name} --options")
 
 
 def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:

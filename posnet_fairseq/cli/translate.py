@@ -33,14 +33,15 @@ def _parser() -> argparse.ArgumentParser:
         help="translate nothing, and print the score of each line of this file as a translation of the input's: the "
         "log probability by forced decoding, over length to the power of --lenpen",
     )
-    parser.add_argument(
+    aligned = parser.add_mutually_exclusive_group()
+    aligned.add_argument(
         "--print-alignment",
         action="store_const",
         const="subwords",
         help="append ||| I-J ... to each line: target token J looks at source token I most. Tokens are those of the "
         "model, from 0",
     )
-    parser.add_argument(
+    aligned.add_argument(
         "--print-word-alignment",
         dest="print_alignment",
         action="store_const",

@@ -64,8 +64,9 @@ def export(options: argparse.Namespace, scores: Sequence[str]) -> None:
             onnx_export.write_checked(model.float(), folder, options.checkpoint)
     if note:
         print(note)
-    for path in sorted(each for each in options.out.rglob("*") if each.is_file()):
-        print(f"{shown(path)}: {path.stat().st_size / 2**20:,.1f} MiB")
+    files = sorted(each for each in options.out.rglob("*") if each.is_file())
+    size, names = sum(each.stat().st_size for each in files), [str(each.relative_to(options.out)) for each in files]
+    print(f"{shown(options.out)}: {size / 2**20:,.1f} MiB: {', '.join(map(shown, names))}")
 
 
 def _check_options(options: argparse.Namespace, state: State) -> None:

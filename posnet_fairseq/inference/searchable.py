@@ -159,8 +159,9 @@ def results(
     if on_long not in ON_LONG:
         raise UsageError(f"{option('on_long')} {on_long!r:.50}: choose one of {', '.join(ON_LONG)}.")
     texts = _checked(lines, "lines")
-    prefixes = None if prefix is None else _checked(prefix, translator.second_input)
-    if isinstance(prefix, str) and translator.second_input == "prefix":  # for all lines, as --prefix
+    is_prefix = translator.second_input == "prefix"
+    prefixes = None if prefix is None and is_prefix else _checked(prefix, translator.second_input)
+    if isinstance(prefix, str) and is_prefix:  # for all lines, as --prefix
         prefixes = [prefix] * len(texts)
     batches = Batches(texts, translator, max_tokens, on_long, prefixes)
     found = batches.in_order(map(translator.translate, batches))

@@ -223,8 +223,8 @@ class Batches:
     ) -> None:
         if prefixes is not None and len(prefixes) != len(lines):
             raise UsageError(
-                f"{option(translator.second_input)}: {len(prefixes)} are given for {len(lines)} lines. Give one for "
-                "each, which may be empty."
+                f"{option(translator.second_input)}: {len(prefixes)} given for {len(lines)} "
+                f"line{'s' * (len(lines) != 1)}. Give one for each, which may be empty."
             )
         self._sources, self._prefixes, self.notes = translator.encode_all(lines, prefixes, on_long, first)
         chosen, second = list(self._sources), self._prefixes or {}

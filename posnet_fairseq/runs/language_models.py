@@ -1,7 +1,6 @@
 """Language models after the Translution paper (Fan et al., 2025, Table 7), trained on one text and compared."""
 
 import hashlib
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -62,7 +61,6 @@ def check_mixers(names: Sequence[str], user_dir: Path | None = None) -> None:
     from posnet_fairseq.registry import get_mixer
     from posnet_fairseq.transformer import model_options  # noqa: F401  (registers the mixers)
 
-    logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
     for name in names:
         if "decoder" not in get_mixer(name, "--mixers").places:
             refuse("mixers", name, "it cannot stand in a decoder. Leave it out.")
@@ -125,7 +123,7 @@ def _prepared(text: Path | None) -> Path:
             run_attached(prepare("quickstart.en-de", source))
         # Its sentences are sorted and do not belong together; in their order each would give the next one away.
         sets = [word for part in ("train", "valid", "test") for word in (f"--{part}", str(source / f"{part}.en"))]
-        sets += ["--shuffle", "1"]
+        sets += ["--shuffle", "1", "--no-bytes"]  # as its published figures
     run_attached(prepare("text", data, *sets))
     return data
 

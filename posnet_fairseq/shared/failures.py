@@ -66,8 +66,9 @@ _FAIRSEQ = {
     ),
     r"Seed must be between 0 and 2\*\*32 - 1": "--seed: give a number from 0 to 4294967295.",
     r"The dataset is empty\. This could indicate": (
-        "no sentence pair is left: there is none, or each is longer than --max-tokens, --max-source-positions or "
-        "--max-target-positions allow. Raise these limits, or check the data."
+        "a set has no batch. Either it has fewer sentences or blocks than --required-batch-size-multiple (default 8), "
+        "which fairseq leaves out: give --required-batch-size-multiple 1. Or each is longer than --max-tokens, "
+        "--max-source-positions or --max-target-positions: raise these limits."
     ),
     r"Sentences lengths should not exceed max_tokens=(?P<limit>\d+)": (
         "a sentence is longer than the {limit} tokens that a batch may have. Raise --max-tokens, or "

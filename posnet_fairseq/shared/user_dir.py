@@ -1,6 +1,7 @@
 """A folder of the user's own that registers mixers, as fairseq's ``--user-dir`` imports one."""
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ def import_user_dir(folder: str | Path) -> None:
     if path.name not in sys.modules:
         sys.path.insert(0, str(path.parent))
         importlib.import_module(path.name)
+        logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
         _imported.append(str(path))
     elif str(path) not in getattr(sys.modules[path.name], "__path__", ()):
         raise UsageError(f"--user-dir {folder}: another module is called {path.name}. Rename the folder.")

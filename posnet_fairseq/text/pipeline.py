@@ -66,6 +66,8 @@ def pipeline_of(folder: str | Path, languages: tuple[str, str]) -> Pipeline:
             tokenizers = [Tokenizer("", "none")] * 2
         names = [files if isinstance(files, str) else files[tokenizer.language] for tokenizer in tokenizers]
         pieces: list[Subwords] = [kind(_companion(path, name, card)) for name in names]
+        if not card.words and isinstance(pieces[0], SentencePieces):
+            tokenizers = [Tokenizer("", pieces[0].tokenizer)] * 2
         return Pipeline(tokenizers[0], tokenizers[1], pieces[0], pieces[1])
     except FileNotFoundError:
         raise UsageError(

@@ -72,9 +72,9 @@ def test_every_form_gives_the_same(files, tmp_path, compress):
 
 def test_several_files_and_sets_of_ones_own(files, tmp_path):
     valid = [write(tmp_path / f"valid.{name}", ["One.", "", "A B C D E F G H I J."]) for name in ("en", "de")]
-    data = make(tmp_path, "--train", *files, *files, "--valid", *valid, "--test", *valid, "-s", "en")
+    data = make(tmp_path, "--train", *files, *files, "--train", *files, "--valid", *valid, "--test", *valid, "-s", "en")
     card = json.loads(text_of(data, "dataset.json"))
-    assert card["sentences"] == {"train": 120, "valid": 3, "test": 3}, "sets that are given are not cleaned"
+    assert card["sentences"] == {"train": 180, "valid": 3, "test": 3}, "sets that are given are not cleaned"
     assert text_of(data, "valid.bpe.de").split("\n")[1] == ""
     assert card["source_lang"] == "en"
 

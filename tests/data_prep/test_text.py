@@ -5,6 +5,7 @@ import json
 import pytest
 
 from posnet_data_prep import prepare
+from posnet_fairseq.text.dictionary import Dictionary
 from posnet_fairseq.text.pipeline import pipeline_of
 
 
@@ -41,6 +42,21 @@ def test_the_end_of_a_text_is_held_out(tmp_path):
     assert not (data / "train").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--no-bytes",)])
+def test_any_character_comes_back(tmp_path, capsys, options):
+    """Unless that is not wanted, as published figures were made without."""
+    lines = [sentence(n) for n in range(60)]
+    odd = " 🐟  \u0e1b\u0e25\u0e32 "
+    data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines, odd), *options)
+    pipeline = pipeline_of(data, ("", ""))
+    line = (data / "test.bpe.txt").read_text().splitlines()[-1]
+    dictionary = Dictionary.load(data / "dict.txt")
+    assert (dictionary.unk() in map(dictionary.index, line.split())) == bool(options)
+    assert (pipeline.decode(pipeline.encode(odd)) == pipeline.decode(line) == odd) == (not options)
+    said = "1 of 3 lines of test.txt are not restored" if options else "every line of valid and test comes back"
+    assert said in capsys.readouterr().err
+
+
 def test_sets_of_ones_own_in_random_but_known_order(tmp_path):
     sets = {name: [f"{name}: {sentence(n)}" for n in range(30)] for name in ("train", "valid", "test")}
     files = [part for name, lines in sets.items() for part in (f"--{name}", write(tmp_path / name, *lines))]
@@ -60,7 +76,7 @@ def test_long_lines_and_little_text(tmp_path):
     """Nothing is left out, and there are no more pieces than the text has."""
     lines = [f"{sentence(n)} {'word ' * 2000}日本" if n % 3 == 0 else sentence(n) for n in range(40)]
     data = make(tmp_path, "--train", write(tmp_path / "my.txt", *lines), "--pieces", 4000)
-    assert "日" in (data / "dict.txt").read_text()
+    assert "<0xE6> 24\n" in (data / "dict.txt").read_text(), "the first byte of 日 and of 本 in 12 lines"
     assert 20 < len((data / "dict.txt").read_text().splitlines()) < 400
 
 

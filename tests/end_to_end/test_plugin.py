@@ -115,7 +115,7 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
     posnet("posnet-export", trained, "--data", data, "--out", "folder", *own)
     assert translated("folder") == expected
     assert translated("folder", "--dtype", "int8") == translated(trained, "--data", data, "--dtype", "int8")
-    posnet("posnet-plot", "weights", "folder", "--out", "figures", *own)
+    assert "DEBUG" not in posnet("posnet-plot", "weights", "folder", "--out", "figures", *own)
     assert (tmp_path / "figures/weights.html").exists()
     assert "decay" in posnet("posnet-mixers", *own)
     for model in (trained, "folder"):

@@ -161,6 +161,7 @@ def test_missing_systems(data, capsys):
     [
         (("--reference", "test.de"), "error: --system: give systems as NAME=FILE"),
         (("--reference", "test.de", "--system", "x=a", "x=b"), "--system x=a x=b: give systems as NAME=FILE, or"),
+        (("--reference", "test.de", *"--system x=a --system x=b".split()), "--system x=a x=b: give systems as NAME="),
         (SYSTEMS, "test set test: give either --reference, with or without --source, or --test-set, which brings both"),
         ((*USUAL, "--baseline", "base", "--baseline2", "base"), "baselines base, base: choose from base, good, other;"),
         ((*USUAL, "--tokenize", "moses"), "tokenizer moses: choose one of sacreBLEU's, none, zh, 13a"),
@@ -220,3 +221,6 @@ def test_no_line_and_one_line(data, capsys):
     assert "one, de, 1 line" in shown.out
     assert sorted(path.name for path in Path("report").iterdir()) == FILES
     assert report()["test_sets"][0]["scores"]["b"]["ter"]["value"] == 100
+    Path("one.de").rename("wider_than_the_table.de")
+    shown = run(capsys, "--reference", "wider_than_the_table.de", "--system", "a.txt", "--metrics", "bleu")
+    assert "wider_than_the_table, de, 1 line\n" in shown.out

@@ -35,7 +35,8 @@ ROWS = [
     # Half precision without a GPU.
     refused("--fp16", "--fp16: fairseq trains with it on a GPU, and --cpu was given"),
     # Nothing to train on.
-    refused("--max-tokens 1", "no sentence pair is left"),
+    refused("--max-tokens 1", "a set has no batch. .*longer than --max-tokens"),
+    refused("--required-batch-size-multiple 4096", "a set has no batch. .*give --required-batch-size-multiple 1"),
     refused("--max-tokens-valid 1", "a sentence is longer than the 1 tokens that a batch may have"),
     refused("--skip-remainder-batch --update-freq 9", "an epoch has not a single update"),
     # Out of range.

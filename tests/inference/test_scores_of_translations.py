@@ -169,6 +169,7 @@ def test_long_lines_and_unknown_words(printed, path, capsys):
         (["--sampling"], "with --sampling: nothing is searched for"),
         (["--nbest", "2"], "with --nbest: nothing is searched for"),
         (["--prefix", "x"], "argument --prefix: not allowed with argument --score-translations"),
+        (["--print-alignment", "--print-word-alignment"], "not allowed with argument --print-alignment"),
         (["--stream", "--output", "-"], "with --stream: leave one of the two out"),
     ],
 )
@@ -181,10 +182,11 @@ def test_options_of_a_search_are_refused(printed, capsys, options, sentence):
 def test_other_numbers_of_lines_are_refused(printed, capsys, path):
     with pytest.raises(SystemExit):
         printed(given=GIVEN[:3])
-    assert "--score-translations: 3 are given for 4 lines. Give one for each, which may be" in capsys.readouterr().err
+    assert "--score-translations: 3 given for 4 lines. Give one for each, which may be" in capsys.readouterr().err
     model = api.load(path, pretokenized=True)
     for arguments, sentence in (
-        ((LINES, GIVEN[:3]), "translations: 3 are given for 4 lines"),
+        ((LINES, GIVEN[:3]), "translations: 3 given for 4 lines"),
+        (("w1", None), "translations is None, not text"),
         (([1], ["w1"]), "source 1 is 1, not text"),
         ((["w1"], [None]), "translation 1 is None, not text"),
         (("w1", "w1 <pad> w2"), "a translation contains </s> or <pad>"),
@@ -192,3 +194,5 @@ def test_other_numbers_of_lines_are_refused(printed, capsys, path):
     ):
         with pytest.raises(UsageError, match=f"^{sentence}"):
             model.score(*arguments)
+    with pytest.raises(UsageError, match=r"^score has no argument lenpan, .* Did you mean lenpen"):
+        model.score("w1", "w1", lenpan=1)

@@ -396,7 +396,7 @@ def test_comparison(world, one):
     assert {"rPosNet (ours)", "transformer_pos"} == set(
         json.loads((folder / "report/report.json").read_text())["labels"].values()
     )
-    assert output.splitlines()[-1].endswith("names of systems: comparison.yaml beside it")
+    assert output.splitlines()[-1].endswith("rename systems in comparison.yaml beside it")
 
 
 @pytest.mark.thorough  # 20 s: a training, twice
