@@ -46,13 +46,7 @@ METRICS = tuple(map(_named, ("bleu", "chrf", "ter", "comet", "bleurt"), ("BLEU",
 
 
 def comparison(systems=3, segments=40, runs=1, metrics=3, test_sets=1, baselines=1, **options):
-    """Systems s0, s1, … that translate made-up sentences, each a little worse than the one before it.
-
-    Args:
-        systems, segments, metrics, test_sets, baselines: how many of them.
-        runs: of each system.
-        options: of :func:`made_up_test_set`.
-    """
+    """Systems s0, s1, … that translate made-up sentences, each a little worse than the one before it."""
     names = [f"s{number}" for number in range(systems)]
     sets = [
         made_up_test_set(f"test{number}", names, segments, runs, METRICS[:metrics], seed=number, **options)
@@ -76,26 +70,11 @@ def compared(systems, test_sets, baselines=1, test="bs"):
     )
 
 
-def made_up_test_set(name, systems, segments, runs, metrics, seed=0, missing=(), same=(), sources=True, words=12):
-    """A test set of random words, of which a system gets some wrong.
-
-    Args:
-        name: of it.
-        systems: names.
-        segments: how many.
-        runs: of each system.
-        metrics: of :data:`METRICS`.
-        seed: of the words.
-        missing: systems without a score.
-        same: systems with the same output as the first.
-        sources: whether there are sources.
-        words: in a sentence, on average.
-    """
+def made_up_test_set(name, systems, segments, runs, metrics, seed=0, missing=(), same=(), sources=True):
+    """A test set of random words, of which a system gets some wrong; `same` ones have the output of the first."""
     generator = random.Random(seed)
     vocabulary = [f"w{number}" for number in range(1000)]
-    references = [
-        " ".join(generator.choices(vocabulary, k=generator.randint(1, 2 * words - 1))) for _ in range(segments)
-    ]
+    references = [" ".join(generator.choices(vocabulary, k=generator.randint(1, 23))) for _ in range(segments)]
     outputs = {}
     for number, system in enumerate(systems):
         share = 0.0 if system in same else 0.1 + 0.4 * number / len(systems)
@@ -108,16 +87,7 @@ def made_up_test_set(name, systems, segments, runs, metrics, seed=0, missing=(),
 
 
 def scored(name, outputs, references, sources, scores, missing=()):
-    """A test set's result from scores of segments; those of the whole are their means.
-
-    Args:
-        name: of the test set.
-        outputs: {system: runs of N lines}.
-        references: N lines.
-        sources: N lines or none.
-        scores: {metric: {system: (runs, N)}}.
-        missing: systems.
-    """
+    """A test set's result from scores {metric: {system: (runs, N)}}; those of the whole are their means."""
     texts = Texts(
         name,
         ("en", "de"),
