@@ -9,7 +9,7 @@ from posnet_data_prep import command_line
 from posnet_data_prep.dataset import OWN_PAIRS, SETS, SMALL_TEXT, Recipe
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
-from posnet_data_prep.sources.archives import Download
+from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.own_files import own_pairs, own_text
 from posnet_fairseq.shared.progress import shown
@@ -26,7 +26,7 @@ class Preparation:
     recipe: Recipe
     card: DatasetCard  # with what is known of its origin
     like: Vocabulary | None = None  # to use, instead of learning one
-    files: Sequence[Download] = ()  # that must be downloaded
+    files: Sequence[Archive] = ()  # that must be downloaded
     note: str = ""  # a sentence for the user
     pairs: Mapping[str, int] = field(default_factory=dict)  # of each set, which the result should have
 

@@ -1,13 +1,8 @@
 """posnet-prepare: download, read, clean, split and binarize a dataset."""
 
 import argparse
-import contextlib
 import os
-import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from posnet_data_prep import command_line
 from posnet_data_prep.display import report_result, show_datasets, show_plan
@@ -62,7 +57,7 @@ def main(options: argparse.Namespace) -> None:
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    with exclusive_lock(stages) as lock, _ended_by_interrupts():
+    with exclusive_lock(stages) as lock:
         run(pipeline.text, report, lock)  # its files are published, too
         run(pipeline.goal, report, lock)
         publish(out, pipeline, asked.card)
@@ -77,23 +72,3 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
         for path in given if isinstance(given, list) else [given]:
             if Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
-
-
-@contextlib.contextmanager
-def _ended_by_interrupts() -> Iterator[None]:
-    """Let an interrupt end this process at once, as kill -9 does, and thereby all processes that it has forked.
-
-    Python's own handling, an exception, is lost if it comes at the moment of a fork, and would wait for fairseq's
-    processes.
-    """
-
-    def end(*_: Any) -> None:
-        if sys.stderr.isatty():
-            os.write(2, b"\x1b[?25h\n")  # show the cursor, which the bars hide
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

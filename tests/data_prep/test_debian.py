@@ -13,7 +13,7 @@ from posnet_data_prep import prepare
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources import apt
 from posnet_data_prep.sources import debian as reading
-from posnet_data_prep.sources.archives import AptIndex
+from posnet_data_prep.sources.archives import package_descriptions
 from posnet_data_prep.sources.debian import paragraphs, read_descriptions
 from posnet_data_prep.sources.document_sets import (
     LEAST,
@@ -28,7 +28,7 @@ from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
 from support.package_indexes import NAME, install_apt_get, invented, record, serving, write_indexes
 
-GERMAN = AptIndex("bookworm", "main", "de")
+GERMAN = package_descriptions("de")
 
 
 def test_paragraphs():
