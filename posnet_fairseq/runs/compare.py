@@ -112,7 +112,5 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)
-        say(
-            f"learning curves: {shown(comparison.folder)}/curves.png; rename systems in comparison.yaml beside it"
-        )
+        say(f"learning curves: {shown(comparison.folder)}/curves.png; rename systems in comparison.yaml beside it")
     return comparison.folder
