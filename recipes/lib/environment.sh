@@ -186,7 +186,7 @@ posnet_install() {
     fi
     if ! "$python" -c "$posnet_has_wheel"; then
         # With pip's own environment for builds, a second torch would be fetched.
-        posnet_pip "$python" torch==2.13.0 numpy cython wheel "setuptools<81" &&
+        posnet_pip "$python" torch==2.13.0 numpy cython wheel "setuptools<82" &&
             posnet_pip "$python" --no-build-isolation "$(grep -o 'fairseq-fixed==[0-9.]*' "${package%%[*}/setup.py")" || return
     fi
     posnet_pip "$python" torch==2.13.0 -e "$package"
@@ -197,7 +197,8 @@ posnet_install() {
 posnet_install_aihwkit() {
     local package
     if [ "$(uname -m)" = x86_64 ] && [[ " ${*:3} " = *" dev "* ]]; then
-        package=$(grep -o 'aihwkit==[0-9.]*' "$1/setup.py") && posnet_pip "$2" --no-deps "$package"
+        package=$("$2" -c 'import sys; from posnet_fairseq.analog.hardware import AIHWKIT as versions
+print(f"aihwkit=={versions[f"3.{sys.version_info.minor}"]}")') && posnet_pip "$2" --no-deps "$package"
     fi
 }
 
