@@ -23,7 +23,7 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
 # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code repaired,
-# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either.
+# with wheels; fairseq-fixed is its twin without. Only training needs either.
 HAS_WHEEL = "platform_machine == 'x86_64' and python_version < '3.13'"
 TRAIN = ["fairseq-fixed==0.12.3.1; platform_machine != 'x86_64' or python_version >= '3.13'"]
 # For posnet-analog.
