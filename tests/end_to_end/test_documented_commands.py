@@ -13,7 +13,8 @@ COMMANDS = [command for path in documents.FILES for command in documents.command
 # What is not executed here, by a pattern of how it begins: why not, or the test that executes it.
 EXCEPTIONS = {
     r"bash tests/run\.sh": "it is what runs this test",
-    r"pip install ": "takes a network; recipes/lib/environment.sh installs the same before these tests run",
+    r"(READTHEDOCS=1 )?pip install ": "takes a network; recipes/lib/environment.sh installs the same "
+    "before these tests run",
     r"\.venv/bin/pre-commit install$": "the hooks are the linter, which tests/run.sh runs",
     r"bash recipes/quickstart\.sh$": "trains for minutes on downloads; its parts: tests/data_prep/test_quickstart.py, "
     "tests/recipes/test_runs.py",

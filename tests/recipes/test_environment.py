@@ -131,15 +131,6 @@ def test_what_does_not_serve_is_refused_and_left_as_it_is(root, tmp_path, make, 
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("compiler", [True, False])
-def test_fairseq_without_a_wheel_takes_a_compiler(root, compiler):
-    answers = f'case "${{2-}}" in "$posnet_has_wheel") false ;; "$posnet_has_compiler") {str(compiler).lower()} ;; esac'
-    stubs = STUBS.replace("    fi\n}", f"    fi\n    {answers}\n}}", 1)
-    said = environment(root, code=0 if compiler else 2, stubs=stubs)
-    assert ("installed" in said) == compiler
-    assert compiler or "Install them, or Python 3.11 or 3.12 on x86-64, and run again" in said
-
-
 @pytest.mark.parametrize("there", [False, True])
 def test_environment_is_made_where_there_is_none(root, there):
     if there:
