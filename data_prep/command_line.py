@@ -188,8 +188,8 @@ def _sides(name: str, paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
             break
     if side:
         raise UsageError(
-            f"--{name} has {len(paths)} files that are not in pairs. Give SOURCE TARGET [SOURCE TARGET ...], or "
-            "tables, *.tsv."
+            f"--{name} {' '.join(map(str, paths))}: these files are not in pairs. Give SOURCE TARGET "
+            "[SOURCE TARGET ...], or tables, *.tsv."
         )
 
 

@@ -110,7 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.replace(",", " ").split())
+    return tuple(text.lower().replace(",", " ").split())
 
 
 def _outputs(given: Sequence[str]) -> dict[str, tuple[Path, ...]]:

@@ -192,7 +192,9 @@ def test_what_does_not_fit_is_refused():
         attention(x, x, x, is_causal=True)
     with pytest.raises(UsageError, match="attn_mask of int64: give bool, or 0 and -inf"):
         attention(x, x, x, attn_mask=torch.ones(N, N, dtype=torch.long))
-    with pytest.raises(UsageError, match="attn_mask: mixers add no other numbers to their energies than 0 and -inf"):
+    with pytest.raises(UsageError, match="mixer 'rposnet': give what build_mixer returns"):
+        as_attention("rposnet")
+    with pytest.raises(UsageError, match="attn_mask: a mask of numbers may contain 0 and -inf only"):
         attention(x, x, x, attn_mask=-1e9 * torch.ones(N, N).triu(1))
     sentence = r"attn_mask \(5, 5\) of bool: give bool, True at pairs that are not mixed, \(7, 7\) or \(3, 7, 7\)\."
     with pytest.raises(UsageError, match=sentence):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from support.commands import ROOT
 from support.signals import default_signals
 
 CODE = """
@@ -45,3 +46,16 @@ def test_no_process_outlives_its_parent(how):
     while any(os.path.exists(f"/proc/{worker}") for worker in workers):
         assert time.monotonic() < deadline, "a worker lives on"
         time.sleep(0.05)
+
+
+def test_a_process_that_fails_leaves_no_lock(tmp_path):
+    """Python would warn of it. fairseq's modules have such locks."""
+    (tmp_path / "work.py").write_text(
+        "import multiprocessing\nfrom posnet_fairseq.shared.processes import elsewhere\n"
+        "def fail(item):\n    global lock\n    lock = multiprocessing.Lock()\n    raise ValueError(item)\n"
+        "if __name__ == '__main__':\n    try:\n        elsewhere(fail, 3)\n"
+        "    except ValueError as error:\n        print(error)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "work.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")

@@ -14,7 +14,7 @@ from posnet_fairseq import __version__
 from posnet_fairseq.inference import checkpoints, ctranslate2_export, stored_energies
 from posnet_fairseq.inference.arguments import CTRANSLATE2, SHORTLIST
 from posnet_fairseq.inference.checkpoints import State, Weights, about, is_language_model
-from posnet_fairseq.inference.model_folder import read_model, write_model
+from posnet_fairseq.inference.model_folder import plugin_of, read_model, write_model
 from posnet_fairseq.inference.model_loading import build_model, weights_of
 from posnet_fairseq.inference.search_options import text_options
 from posnet_fairseq.inference.shortlist import make_shortlist
@@ -24,6 +24,7 @@ from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.folders import new_folder
 from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.progress import console, shown
+from posnet_fairseq.shared.user_dir import was_imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.rules import write_rules
@@ -118,8 +119,11 @@ def readme(name: str, state: State, weights: Weights, vocabulary: Vocabulary, da
         "",
     ]
     if source:
+        plugin = plugin_of(checkpoints.model_options(state))
         command = f"posnet-translate {shlex.quote(name)} --input text.{source} --output text.{target}"
         code = ["import posnet_fairseq as posnet", "", f'posnet.load({name!r}).translate("A line of text.")']
+        if was_imported(plugin):  # an installed plugin needs neither
+            command, code = f"{command} --user-dir {plugin}", [f"import {plugin}", *code]
         lines += ["```bash", command, "```", "", "```python", *code, "```"]
     return "\n".join([*lines, *(["", "## Scores", "", *scores] if scores else [])]) + "\n"
 

@@ -142,15 +142,21 @@ def _shared(options: dict[str, Any]) -> dict[str, str]:
     return {output: words} if options.get("share_decoder_input_output_embed") else {}
 
 
+def plugin_of(options: dict[str, Any]) -> str:
+    """Return the package whose mixers a model of these options has, "" if all are of posnet."""
+    packages = {
+        get_mixer(name).__module__.partition(".")[0] for name in map(options.get, PLACE_OPTIONS.values()) if name
+    }
+    return max(packages - {"posnet_fairseq"}, default="")
+
+
 def write_model(folder: Path, state: State, weights: Weights, data: Path) -> None:
     """Write configuration, weights and dictionaries of a model, of the directory `data`, into a folder."""
     options = checkpoints.model_options(state)
     options = {name: value for name, value in options.items() if value is not None and not name.endswith("_path")}
     config: dict[str, Any] = {"format": FORMAT, "posnet": __version__, "architecture": checkpoints.model_arch(state)}
-    for name in filter(None, map(options.get, PLACE_OPTIONS.values())):
-        package = get_mixer(name).__module__.partition(".")[0]
-        if package != "posnet_fairseq":
-            config["plugin"] = package
+    if plugin := plugin_of(options):
+        config["plugin"] = plugin
     names = ["dict.txt"]
     if not is_language_model(state):
         languages = languages_of(state, data)

@@ -200,7 +200,7 @@ class Comparison:
         loads = {stage: found for stage in ("train", "translate") if (found := self._loads(stage))}
         sentences = "; ".join(f"{stage} of {', '.join(found)}" for stage, found in loads.items())
         most = max((average for found in loads.values() for average in found.values()), default=0.0)
-        said = f"* Too slow, as the machine was busy (load average up to {most}): {sentences}."
+        said = f"* Too low, because the machine was busy (load average up to {most}): speed of {sentences}."
         return [said] if loads else []
 
     def _loads(self, stage: str) -> dict[str, float]:

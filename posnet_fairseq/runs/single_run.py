@@ -40,7 +40,7 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
             os.environ.setdefault("OMP_NUM_THREADS", str(device.threads))
     if device.kind == "cpu" and device.processes > cores():
         cpus = given("cpus", device.processes)
-        work.report.say(f"{cpus}: this machine has {cores()} cores, on which they take turns")
+        work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")
     if "translate" in settings.stages:
         _check_test_set(settings)
     for stage in settings.stages:
@@ -94,7 +94,7 @@ class Run:
             if not record.finished or record.is_exceeded(LENGTH, settings.updates):
                 run_attached(training.command, work.environment)
             else:
-                say(f"{shown(settings.run)}: train is done, the first machine does not wait for this one")
+                say(f"{shown(settings.run)}: train is done; the first machine continues without this one")
             return
         more = {"tokens an update": str(settings.tokens), "dataset": self.data.key}
         if settings.init_from:

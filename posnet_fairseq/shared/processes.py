@@ -64,7 +64,10 @@ def in_order(
 def elsewhere(function: Callable[[Item], Result], item: Item) -> Result:
     """Return function(item), computed by a new process: what it imports takes no memory of this one."""
     with _pool(function, 1, "spawn", "Close other programs and run again.") as pool:
-        return pool.submit(_work, item).result()
+        future = pool.submit(_work, item)
+        if isinstance(future.exception(), BrokenProcessPool):
+            future.result()
+    return future.result()  # raises here: a process that is killed leaves the locks of fairseq's modules
 
 
 @contextlib.contextmanager

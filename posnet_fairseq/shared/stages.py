@@ -157,7 +157,7 @@ class FolderStage(Stage):
             now = json.loads(json.dumps(self.settings))
             why = ["its files were changed after they had been made"] if same else record.differences(now)
             if why:
-                report.say(f"{self.name} is made anew: {'; '.join(why)}")
+                report.say(f"{self.name} is repeated: {'; '.join(why)}")
 
     @property
     def _partial(self) -> Path:

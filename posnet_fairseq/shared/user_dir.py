@@ -25,6 +25,11 @@ def import_user_dir(folder: str | Path) -> None:
         raise UsageError(f"--user-dir {folder}: another module is called {path.name}. Rename the folder.")
 
 
+def was_imported(name: str) -> bool:
+    """Return whether a folder of this name was imported by :func:`import_user_dir`."""
+    return name in (Path(folder).name for folder in _imported)
+
+
 class UserDirs:
     """Folders that this process has imported. Unpickle it before what needs their mixers: that imports them."""
 

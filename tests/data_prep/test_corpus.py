@@ -157,7 +157,7 @@ BOTH = f"my.en my.de {EVERY}"
         (f"my.en latin.de {EVERY}", "latin.de is not UTF-8: line 1 has an invalid byte at offset 1 of the file"),
         (f"my.en split.de {EVERY}", "split.de is split into subwords (60 of 60 lines"),
         # pairs and languages
-        (f"my.en {EVERY}", "--train has 1 files that are not in pairs. Give SOURCE TARGET"),
+        (f"my.en {EVERY}", "--train my.en: these files are not in pairs. Give SOURCE TARGET"),
         (f"my.en my.de my.de my.en {EVERY}", "my.de stands for the source, en, and ends in de"),
         (f"my.en my.en {EVERY}", "source and target are both en"),
         (

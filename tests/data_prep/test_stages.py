@@ -63,7 +63,7 @@ def test_each_is_made_once(line):
 def test_an_option_makes_what_depends_on_it_anew(line, report):
     line().run()
     assert line(("second", 7)).run() == ["second", "third"]
-    assert report.said == "second is made anew: second: 2 then, 7 now"
+    assert report.said == "second is repeated: second: 2 then, 7 now"
     assert line(("second", (7,))).run() == ["second", "third"]
     assert line(("second", (7,))).run() == []
 
@@ -77,7 +77,7 @@ def test_damage_is_noticed(line, harm, report):
     else:
         text.write_text("first" if harm == "shortened" else "firstsecondTHIRD")
     assert line().run() == ["third"]
-    assert report.said == "third is made anew: its files were changed after they had been made"
+    assert report.said == "third is repeated: its files were changed after they had been made"
 
 
 def test_a_record_of_version_0_2_0_is_as_good(line, report):
@@ -91,7 +91,7 @@ def test_a_record_of_version_0_2_0_is_as_good(line, report):
     record = line().goal.record
     assert (record["seconds"], record["attempts"][-1]["versions"]) == (0.1, {"posnet": "0.2.0"})
     assert line(("third", 4)).run() == ["third"]
-    assert report.said == "third is made anew: third: 3 then, 4 now"
+    assert report.said == "third is repeated: third: 3 then, 4 now"
 
 
 def test_earlier_stages_may_go(line):

@@ -113,6 +113,9 @@ def test_posnet_run_trains_and_compares_it(plugin, tmp_path):
     assert translated(trained, "--data", data, "--processes", "2") == expected
     assert translated("stored.pt", "--data", data) == expected
     posnet("posnet-export", trained, "--data", data, "--out", "folder", *own)
+    readme = (tmp_path / "folder/README.md").read_text()
+    assert "posnet-translate folder --input text.xx --output text.yy --user-dir my_plugin\n" in readme
+    assert "\nimport my_plugin\nimport posnet_fairseq as posnet\n" in readme
     assert translated("folder") == expected
     assert translated("folder", "--dtype", "int8") == translated(trained, "--data", data, "--dtype", "int8")
     assert "DEBUG" not in posnet("posnet-plot", "weights", "folder", "--out", "figures", *own)

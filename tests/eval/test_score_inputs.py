@@ -222,5 +222,5 @@ def test_no_line_and_one_line(data, capsys):
     assert sorted(path.name for path in Path("report").iterdir()) == FILES
     assert report()["test_sets"][0]["scores"]["b"]["ter"]["value"] == 100
     Path("one.de").rename("wider_than_the_table.de")
-    shown = run(capsys, "--reference", "wider_than_the_table.de", "--system", "a.txt", "--metrics", "bleu")
+    shown = run(capsys, "--reference", "wider_than_the_table.de", "--system", "a.txt", "--metrics", "BLEU")
     assert "wider_than_the_table, de, 1 line\n" in shown.out

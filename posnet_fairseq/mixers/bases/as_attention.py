@@ -23,11 +23,16 @@ def as_attention(
         batch_first: whether tokens are (B, N, D), or (N, B, D).
         length_ratio: γ as source tokens, target tokens, in cross-attention.
 
+    Raises:
+        UsageError: `mixer` is no mixer.
+
     Example::
 
         layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
         layer.self_attn = as_attention(build_mixer("rposnet", embed_dim=64, num_heads=4, max_positions=256))
     """
+    if not isinstance(mixer, TokenMixer):
+        raise UsageError(f"mixer {mixer!r:.50}: give what build_mixer returns.")
     return MixerAttention(mixer, batch_first, length_ratio)
 
 
@@ -133,7 +138,7 @@ def _mask(name: str, mask: Tensor) -> Tensor:
     if not mask.is_floating_point():
         raise UsageError(f"{name} of {dtype_name(mask)}: give bool, or 0 and -inf.")
     if may_look_at(mask) and bool(mask.masked_fill(hidden, 0).any()):
-        raise UsageError(f"{name}: mixers add no other numbers to their energies than 0 and -inf. Give bool, or these.")
+        raise UsageError(f"{name}: a mask of numbers may contain 0 and -inf only. Give these, or bool.")
     return hidden
 
 
