@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posnet_data_prep.command_line import Preparation
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.pipeline.restoring import sentences
-from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
