@@ -45,10 +45,10 @@ def main(options: argparse.Namespace) -> None:
     check_folder(out)
     if asked.files:
         check_folder(options.downloads, "--downloads")
-    todo, bytes_needed = pending(pipeline.goal), pipeline.goal.needed()
-    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in todo else 0
+    bytes_needed = pipeline.goal.needed()
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in pending(pipeline.goal) else 0
     if options.dry_run:
-        show_plan(out, asked, downloads, pipeline.stages, todo, bytes_needed, to_load)
+        show_plan(out, asked, pipeline, downloads, bytes_needed, to_load)
         return
     if to_load:
         shared = bytes_needed if are_on_one_disk(out, downloads.folder) else 0

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
 from posnet_data_prep.sources import document_sets
@@ -105,8 +105,7 @@ def read_documents(
     return documents, {**counts, "digests": digests}
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """The description of a package in one language: the short one, then the paragraphs of the long one."""
 
     package: str

@@ -57,10 +57,6 @@ def test_texts_have_the_hash_of_their_english(tmp_path):
             record("a", "de", "Kurz") + record("b", "de", "Lang")[:-1],
             "begins in line 5 has no empty line .* cut short. Copy it again",
         ),
-        (
-            record("a", "de", "Kurz") + record("b", "de", "Lang")[:30],
-            "begins in line 5 has no empty line .* cut short. Copy it again",
-        ),
     ],
 )
 def test_an_index_of_another_form(tmp_path, content, said):
