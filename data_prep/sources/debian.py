@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
 from posnet_data_prep.sources import document_sets
-from posnet_data_prep.sources.apt import decompress_lz4
 from posnet_data_prep.sources.archives import WHEELS, Archive, package_descriptions
 from posnet_data_prep.sources.document_sets import Document
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
 from posnet_data_prep.sources.readers import Reader
+from posnet_data_prep.sources.transfer import decompress_lz4
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
