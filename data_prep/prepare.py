@@ -8,7 +8,6 @@ from posnet_data_prep import command_line
 from posnet_data_prep.display import report_result, show_datasets, show_plan
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
-from posnet_data_prep.preparation import preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
@@ -38,7 +37,7 @@ def main(options: argparse.Namespace) -> None:
         check_folder(out)
     refuse_foreign(out, stages)
     _refuse_inputs_within(options)
-    asked = preparation(options, stages, downloads)
+    asked = command_line.preparation(options, stages, downloads)
     pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
     if is_published(out, pipeline.goal):
         report.say(f"{out} is up to date.")
@@ -46,10 +45,10 @@ def main(options: argparse.Namespace) -> None:
     check_folder(out)
     if asked.files:
         check_folder(options.downloads, "--downloads")
-    todo, bytes_needed = pending(pipeline.goal), pipeline.goal.needed()
-    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in todo else 0
+    bytes_needed = pipeline.goal.needed()
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in pending(pipeline.goal) else 0
     if options.dry_run:
-        show_plan(out, asked, downloads, pipeline.stages, todo, bytes_needed, to_load)
+        show_plan(out, asked, pipeline, downloads, bytes_needed, to_load)
         return
     if to_load:
         shared = bytes_needed if are_on_one_disk(out, downloads.folder) else 0

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
 from posnet_data_prep.sources import document_sets
-from posnet_data_prep.sources.apt import decompress_lz4
 from posnet_data_prep.sources.archives import WHEELS, Archive, package_descriptions
 from posnet_data_prep.sources.document_sets import Document
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
 from posnet_data_prep.sources.readers import Reader
+from posnet_data_prep.sources.transfer import decompress_lz4
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
@@ -105,8 +105,7 @@ def read_documents(
     return documents, {**counts, "digests": digests}
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """The description of a package in one language: the short one, then the paragraphs of the long one."""
 
     package: str

@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from posnet_data_prep.sources.apt import download_index
 from posnet_data_prep.sources.archives import APT, PACKAGE_INDEX, Archive
-from posnet_data_prep.sources.transfer import RefusedError, download_wheel, fetch_parts, reason
+from posnet_data_prep.sources.transfer import RefusedError, download_index, download_wheel, fetch_parts, reason
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.files import write_lines
