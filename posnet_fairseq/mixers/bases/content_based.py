@@ -46,11 +46,12 @@ class ContentBasedMixer(TokenMixer):
         """Return k_m of all memory tokens, (B, H, M, d), including those of earlier steps."""
         return self.cached_projection("key", lambda: self.project_keys(memory, context), context)
 
-    def prepare(self, offsets: Tensor) -> Any:
+    def prepare(self, offsets: Any) -> Any:
         """Return the index that :meth:`energy` and :meth:`mix_values` get, made once a call.
 
         Args:
-            offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position.
+            offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position. On a grid
+                :data:`posnet_fairseq.ops.grid.GridOffsets`: those of rows and of columns.
         """
         return offsets
 
@@ -96,7 +97,7 @@ class ContentBasedMixer(TokenMixer):
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
         plain = context.state is None and context.hidden is None and not context.need_weights
-        if plain and kernels.are_used(q):
+        if plain and context.grid is None and kernels.are_used(q):
             mixed = self._mix_by_kernels(q, k, v, context)
             if mixed is not None:
                 return mixed, None
