@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 # Of a Line: pairs on and below the diagonal, those on and above it, and all of them.
@@ -99,14 +100,15 @@ class Group:
     def only_its_pairs(self, block: Tensor) -> Tensor:
         """Set other pairs of ``block``, of the shape of :meth:`pairs`, to zero in place, and return it."""
         sides = [line.side for line in self.lines if line.side]
-        for number, side in enumerate(sides):
-            # Of both directions, queries are the dimensions 2 and 3, keys 4 and 5.
-            of_line = block if len(sides) == 1 else block.movedim((2 + number, 4 + number), (-2, -1))
-            if side == BELOW:
-                of_line.tril_()
-            elif side == ABOVE:
-                of_line.triu_()
-        return block
+        if len(sides) == 1:
+            return block.tril_() if sides == [BELOW] else block.triu_() if sides == [ABOVE] else block
+        rows, columns = (
+            torch.ones(block.shape[2 + i], block.shape[4 + i], dtype=torch.bool, device=block.device) for i in (0, 1)
+        )
+        rows, columns = (
+            x.tril() if side == BELOW else x.triu() for x, side in zip((rows, columns), sides, strict=True)
+        )
+        return block.masked_fill_(~(rows[:, None, :, None] & columns[None, :, None, :]), 0)
 
 
 def groups(length: int, reaches: tuple[int, ...], causal: bool, shape: tuple[int, ...] = ()) -> list[Group]:
