@@ -128,7 +128,9 @@ class IRPE(ContentBasedMixer):
         if self.on_queries is not None or self.on_values is not None:
             return None
         if self.bias is not None:
-            return self.bias[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
+            return (
+                self.buckets.table(self.bias.T).T[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
+            )
         assert self.on_keys is not None
         return q @ self._per_head(self.on_keys).mT
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import kernels
+from posnet_fairseq.ops import bucket_attention, kernels
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.heads import split_heads
@@ -72,7 +72,7 @@ class ContentBasedMixer(TokenMixer):
         """Return what :meth:`energy` adds to q·k for each row of :meth:`prepare`, (B or 1, H, N or 1, T).
 
         None if it is no such sum. If it is one, and values are those of the tokens, kernels compute :meth:`mix` on
-        GPUs.
+        GPUs, and :mod:`posnet_fairseq.ops.bucket_attention` that of many tokens on a grid.
         """
         return None
 
@@ -104,6 +104,11 @@ class ContentBasedMixer(TokenMixer):
         keys = v.size(2)
         queries = 1 if context.beam > 1 else q.size(2)
         offsets = context.offsets(queries, keys, context.first)
+        if plain and context.grid is not None and not self.drop_probability and bucket_attention.is_faster(q, keys):
+            q = q.contiguous()  # read in blocks, several times
+            table = self.offset_table(q)
+            if table is not None:
+                return bucket_attention.attend(q, k, v, table, self.prepare(offsets), context.padding_mask), None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
