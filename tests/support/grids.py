@@ -9,6 +9,8 @@ import torch
 from torch.autograd import grad
 
 import posnet_fairseq as posnet
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.ops import bucket_attention, chunks
 from support import reference
 from support.building import spread
 from support.formulas import piecewise
@@ -21,6 +23,13 @@ def build_mixer(name, grid=GRID, extra_tokens=EXTRA, **options):
     """A mixer on a grid, in float64, with weights away from their starting point."""
     built = posnet.build_mixer(name, **SIZES | {"grid": grid, "extra_tokens": extra_tokens} | options)
     return spread(built.double().eval())
+
+
+def as_if_large(monkeypatch):
+    """Energies in blocks or an image at a time, and made again in the backward pass."""
+    monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
+    monkeypatch.setattr(bucket_attention, "CPU_BLOCK", 100)
+    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: True)
 
 
 def place(mixer, n):

@@ -42,6 +42,12 @@ def test_equals_formula(name, options, extra_tokens):
     grids.assert_equal_to_formula(grids.build_mixer(name, extra_tokens=extra_tokens, **options))
 
 
+@pytest.mark.parametrize(("name", "options"), CASES, ids=str)
+def test_equals_formula_with_many_tokens(monkeypatch, name, options):
+    grids.as_if_large(monkeypatch)
+    grids.assert_equal_to_formula(grids.build_mixer(name, **options))
+
+
 @pytest.mark.parametrize("grid", [(1, 6), (6, 1), (1, 1), (9, 2)], ids=str)
 @pytest.mark.parametrize("name", mixer_names(on_grids=True))
 def test_equals_formula_on_grids_of_all_shapes(name, grid):

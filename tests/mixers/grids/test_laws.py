@@ -6,9 +6,7 @@ from torch.autograd import grad
 
 import posnet_fairseq as posnet
 from posnet_fairseq.mixers.bases.content_based import ContentBasedMixer
-from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.mixers.shaw import Shaw
-from posnet_fairseq.ops import chunks
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.testing import LAWS
 from support import grids
@@ -27,12 +25,6 @@ OF_SENTENCES = {
 OF_GRIDS = [law for law in LAWS if law.__name__ not in OF_SENTENCES]
 
 
-def as_if_large(monkeypatch):
-    """An image at a time, whose energies are made again in the backward pass."""
-    monkeypatch.setattr(chunks, "CPU_LIMIT", 1)
-    monkeypatch.setattr(TokenMixer, "should_recompute", lambda *_: True)
-
-
 def random_batch(mixer):
     """Tokens of three images, and masks without padding, with padding behind, and with padding anywhere."""
     padding = grids.masks(mixer)
@@ -45,7 +37,7 @@ def random_batch(mixer):
 def test_law(monkeypatch, name, law, large):
     """Of the mixers of sentences, whose batches have 7 tokens."""
     if large:
-        as_if_large(monkeypatch)
+        grids.as_if_large(monkeypatch)
     law(grids.build_mixer(name, (2, 3), 1))
 
 
@@ -129,7 +121,7 @@ def test_an_image_at_a_time_changes_nothing(monkeypatch, name):
     for _ in range(2):
         output = mixer(x, padding_mask=padding)
         results.append((output, grad(output.pow(2).sum(), [x, *mixer.parameters()], allow_unused=True)))
-        as_if_large(monkeypatch)
+        grids.as_if_large(monkeypatch)
     torch.testing.assert_close(*results)
 
 
