@@ -20,11 +20,14 @@ from posnet_fairseq.ops.masking import masked_energy
 CPU_BLOCK = 2**19
 
 
-def is_faster(q: Tensor, keys: int) -> bool:
-    """Return whether :func:`attend` takes these queries, and they have too many weights to keep them."""
+def is_faster(q: Tensor, keys: int, rows: int) -> bool:
+    """Return whether :func:`attend` takes these queries, and they have too many weights to keep them.
+
+    A table of many rows, T, would take more memory than the queries themselves.
+    """
     limit = chunks.CPU_LIMIT if q.device.type == "cpu" else chunks.GPU_LIMIT
     is_plain = q.dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
-    return is_plain and q.numel() // q.size(-1) * keys > limit
+    return is_plain and rows <= 2 * max(32, q.size(-1)) and q.numel() // q.size(-1) * keys > limit
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, index: Tensor, padding_mask: Tensor | None) -> Tensor:

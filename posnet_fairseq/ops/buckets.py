@@ -62,10 +62,14 @@ class Buckets:
     def _rows_of_each(self) -> list[int]:
         return [2 * reach + 1 + self._extra for reach in self.reaches]
 
+    def split(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Return those of the rows of cross, (rows, ...), that are of each direction."""
+        return rows.split(self._rows_of_each)
+
     def table(self, rows: Tensor) -> Tensor:
         """Return the table that :meth:`index` counts in, (T, ...), of the rows that are trained."""
         if self.method == "cross":
-            row, column = rows.split(self._rows_of_each)
+            row, column = self.split(rows)
             of_cells = [x[: 2 * reach + 1] for x, reach in zip((row, column), self.reaches, strict=True)]
             of_extra = [row[-1:] + column[-1:]] if self._extra else []
             rows = torch.cat([(of_cells[0][:, None] + of_cells[1]).flatten(0, 1), *of_extra])

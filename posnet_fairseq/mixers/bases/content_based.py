@@ -104,11 +104,12 @@ class ContentBasedMixer(TokenMixer):
         keys = v.size(2)
         queries = 1 if context.beam > 1 else q.size(2)
         offsets = context.offsets(queries, keys, context.first)
-        if plain and context.grid is not None and not self.drop_probability and bucket_attention.is_faster(q, keys):
-            q = q.contiguous()  # read in blocks, several times
-            table = self.offset_table(q)
-            if table is not None:
-                return bucket_attention.attend(q, k, v, table, self.prepare(offsets), context.padding_mask), None
+        if plain and context.grid is not None and not self.drop_probability:
+            of_none = self.offset_table(q[:0])  # None, or as wide as that of all
+            if of_none is not None and bucket_attention.is_faster(q, keys, of_none.size(-1)):
+                q = q.contiguous()  # read in blocks, several times
+                table, index = self.offset_table(q), self.prepare(offsets)
+                return bucket_attention.attend(q, k, v, table, index, context.padding_mask), None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
