@@ -13,10 +13,10 @@ from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops import bucket_attention, chunks
 from support import reference
 from support.building import spread
-from support.formulas import piecewise
+from support.formulas import piecewise, sinusoid
 
 GRID, EXTRA = (3, 5), 2
-SIZES = {"embed_dim": 8, "num_heads": 2}
+SIZES = {"embed_dim": 8, "num_heads": 2}  # heads have the 4 features that RoPE needs
 
 
 def build_mixer(name, grid=GRID, extra_tokens=EXTRA, **options):
@@ -215,13 +215,143 @@ def scalar_bias(mixer, x, real):
     return mix(mixer, x, weigh(energy, real))
 
 
+def transformer_xl(mixer, x, real):
+    """iRPE Eq. 10, with the sinusoids of Δr·T + Δc, T clipped offsets in a row, which the heads share."""
+    reach = clipped(mixer, mixer.settings.options.clip_distance)
+    count = math.prod(2 * limit + 1 for limit in reach)
+    table = torch.stack([sinusoid(number - count // 2, mixer.embed_dim) for number in range(count)])
+    table = table @ mixer.relative_proj.weight.T
+    if mixer.relative_extra is not None:
+        table = torch.cat([table, mixer.relative_extra])
+    vectors = table[product_clip(mixer, mixer.settings.options.clip_distance)][None]
+    q, k = content(mixer, x)
+    u, v = (heads(mixer, bias[None]) for bias in (mixer.content_bias, mixer.position_bias))
+    energy = products(q + u, k) + on_keys(q + v, vectors)
+    return mix(mixer, x, weigh(energy / mixer.head_dim**0.5, real))
+
+
+def sasa(mixer, x, real):
+    """iRPE Eq. 12: a vector of rows and one of columns, of half the width, next to each other."""
+    row, column = clipped(mixer, mixer.settings.options.clip_distance)
+    of_rows = 2 * row + 1 + (mixer.settings.extra_tokens > 0)
+
+    def rows(n, m):
+        delta = offset(mixer, n, m)
+        if delta is None:
+            return [of_rows - 1, len(mixer.relative_key) - 1]
+        return [reference.clip(delta[0], row) + row, of_rows + reference.clip(delta[1], column) + column]
+
+    vectors = mixer.relative_key[of_pairs(mixer, rows)].flatten(2)
+    q, k = content(mixer, x)
+    return mix(mixer, x, weigh((products(q, k) + on_keys(q, vectors[None])) / mixer.head_dim**0.5, real))
+
+
+def gpsa(mixer, x, real):
+    """ConViT (d'Ascoli et al., 2021) Eqs. 5-8 with r = (‖Δ‖², Δr, Δc), and 1 where either token has no place."""
+
+    def features(n, m):
+        delta = offset(mixer, n, m)
+        return [0, 0, 0, 1] if delta is None else [delta[0] ** 2 + delta[1] ** 2, *delta, 0]
+
+    w = mixer.position_weight
+    of_positions = torch.einsum("hf,nmf->hnm", w, of_pairs(mixer, features)[..., : w.size(1)].double())
+    of_tokens = products(*content(mixer, x)) / mixer.head_dim**0.5
+    gates = mixer.gate.sigmoid()[:, None, None]
+    return mix(mixer, x, (1 - gates) * weigh(of_tokens, real) + gates * weigh(of_positions, real))
+
+
+def rope(mixer, x, real):
+    """Feature i and i + d/2 turn by the row for i < d/4, and by the column for the others."""
+    quarter = mixer.head_dim // 4
+
+    def turned(vectors):
+        rows = []
+        for n in range(mixer.max_positions):
+            at = [number for number in place(mixer, n) or (0, 0) for _ in range(quarter)]
+            angles = [at[i] * 10000 ** (-2 * (i % quarter) / (2 * quarter)) for i in range(2 * quarter)]
+            sin, cos = (torch.tensor([f(a) for a in angles], dtype=torch.float64) for f in (math.sin, math.cos))
+            a, b = vectors[:, n].chunk(2, dim=-1)
+            rows.append(torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1))
+        return torch.stack(rows, dim=1)
+
+    energy = products(*map(turned, content(mixer, x))) / mixer.head_dim**0.5
+    return mix(mixer, x, weigh(energy, real))
+
+
+def lightconv(mixer, x, real):
+    """A weight for every pair of offsets within K in both directions, and one of all pairs with an extra token."""
+    options = mixer.settings.options
+    energy = mixer.energies[0].weight[:, product_clip(mixer, options.clip_distance)]
+    if not options.lightconv_global_context:
+        real = real & ~of_pairs(mixer, lambda n, m: max(map(abs, offset(mixer, n, m) or [0])) > options.clip_distance)
+    return mix(mixer, x, weigh(energy, real))
+
+
+def rposnet(mixer, x, real):
+    """PosNet (Schmidt and Di Gangi, WMT 2023) Eq. 9 with the vector of a token's number."""
+    positions = mixer.own_positions.for_mixers(len(x))
+    (energy,) = mixer.energies
+    q = heads(mixer, positions @ energy.query_proj.weight.T + energy.query_proj.bias)
+    vectors = heads(mixer, energy.relative[product_clip(mixer, mixer.settings.options.clip_distance)])
+    return mix(mixer, x, weigh(on_keys(q, vectors) / mixer.head_dim**0.5, real))
+
+
+def matrix_rows(mixer):
+    """Of Translution: pairs of offsets, then extra token to extra token, extra token to cell, cell to extra token."""
+    limit = mixer.settings.options.translution_clip or mixer.max_positions
+    reach = clipped(mixer, limit)
+
+    def row(n, m):
+        delta = offset(mixer, n, m)
+        kind = 0 if delta is not None else 2 if place(mixer, n) is not None else 1 if place(mixer, m) is not None else 0
+        return product_row(delta, reach, reference.clip) + kind
+
+    return of_pairs(mixer, row)
+
+
+def per_pair(mixer, table, tokens, is_query):
+    """Tokens (N, C), each by the matrices of its pairs, by heads: (H, N, N, c)."""
+    tokens = tokens[:, None] if is_query else tokens[None]
+    count = mixer.max_positions
+    if table is not None:
+        tokens = torch.einsum("nmc,nmce->nme", tokens.expand(count, count, -1), table[matrix_rows(mixer)])
+    return torch.stack(tokens.expand(count, count, -1).chunk(mixer.num_heads, dim=-1))
+
+
+def translution(mixer, x, real):
+    """Translution (Fan et al., 2025) Eq. 1: matrices of every offset."""
+    matrices = mixer.matrices
+    q = x if matrices.queries is not None else x @ mixer.query_proj.weight.T + mixer.query_proj.bias
+    k = x if matrices.keys is not None else x @ mixer.key_proj.weight.T + mixer.key_proj.bias
+    v = reference.values(mixer, x) if hasattr(mixer.gating.value_proj, "weight") else x
+    q, k = per_pair(mixer, matrices.queries, q, True), per_pair(mixer, matrices.keys, k, False)
+    weights = weigh((q * k).sum(-1) / mixer.head_dim**0.5, real)
+    v = per_pair(mixer, matrices.values, v, False)
+    return project(mixer, x, torch.cat([*torch.einsum("hnm,hnmd->hnd", weights, v)], dim=-1))
+
+
+def alpha_translution(mixer, x, real):
+    """Translution Eq. 2: a vector of every pair, widened and added to attention."""
+    matrices, energy = mixer.matrices, products(*content(mixer, x)) / mixer.head_dim**0.5
+    if mixer.narrow_query is not None:
+        q = per_pair(mixer, matrices.queries, x @ mixer.narrow_query.weight.T, True)
+        k = per_pair(mixer, matrices.keys, x @ mixer.narrow_key.weight.T, False)
+        energy = (energy + (q * k).sum(-1) / mixer.head_dim**0.5) / 2
+    weights = weigh(energy, real)
+    mixed = torch.cat([*(weights @ heads(mixer, reference.values(mixer, x)))], dim=-1)
+    if mixer.narrow_value is not None:
+        v = per_pair(mixer, matrices.values, x @ mixer.narrow_value.weight.T, False)
+        narrow = torch.cat([*torch.einsum("hnm,hnmd->hnd", weights, v)], dim=-1)
+        mixed = (mixed + narrow @ mixer.widen.weight.T) / 2
+    return project(mixer, x, mixed)
+
+
 FORMULAS = {
-    "attention": attention,
-    "irpe": irpe,
-    "shaw": shaw,
-    "relative": relative,
-    "huang": huang,
-    "scalar_bias": scalar_bias,
+    formula.__name__: formula
+    for formula in (
+        *(attention, irpe, shaw, relative, huang, scalar_bias, transformer_xl, sasa, gpsa, rope, lightconv, rposnet),
+        *(translution, alpha_translution),
+    )
 }
 
 

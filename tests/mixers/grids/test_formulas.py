@@ -28,6 +28,18 @@ VARIANTS = {
     "relative": [{"clip_distance": 1}, {}],
     "huang": [{"clip_distance": 1}, {}],
     "scalar_bias": [{"clip_distance": 1}, {}, {"clip_distance": 3, "scalar_bias_index": "piecewise"}],
+    "transformer_xl": [{"clip_distance": 1}, {}],
+    "sasa": [{"clip_distance": 1}, {}],
+    "lightconv": [{"clip_distance": 1}, {"clip_distance": 3}, {"clip_distance": 1, "lightconv_global_context": True}],
+    "rposnet": [{"clip_distance": 1}, {}],
+    "translution": [
+        *({"translution_clip": clip} for clip in (1, 2, 4, None)),
+        *({"translution_clip": 2, "translution_on": on, "gate": gate} for on in ON for gate in ("none", "gelu")),
+    ],
+    "alpha_translution": [
+        *({"translution_clip": clip, "alpha_dim": 3} for clip in (1, 2, 4, None)),
+        *({"translution_clip": 2, "translution_on": on, "alpha_dim": 1} for on in ON),
+    ],
 }
 CASES = [(name, options) for name in mixer_names(on_grids=True) for options in VARIANTS.get(name, [{}])]
 
