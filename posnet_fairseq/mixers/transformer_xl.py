@@ -45,7 +45,7 @@ class TransformerXL(ContentBasedMixer):
     def prepare(self, offsets: Any) -> tuple[Tensor, Tensor]:
         """Rows of a table, (N, M), and the table (H or 1, T, d): W_R s for all distances of this call."""
         if self.buckets is not None:
-            count = math.prod(2 * reach + 1 for reach in self.buckets.reaches)
+            count = math.prod([2 * reach + 1 for reach in self.buckets.reaches])
             table = self._vectors(torch.arange(count, device=offsets[0].device) - count // 2)
             table = table if self.relative_extra is None else torch.cat([table, self.relative_extra])
             return self.buckets.index(offsets), table.unsqueeze(0)

@@ -47,7 +47,7 @@ class Buckets:
     @property
     def count(self) -> int:
         """The number of buckets, T."""
-        return math.prod(2 * reach + 1 for reach in self.reaches) + self._extra
+        return math.prod([2 * reach + 1 for reach in self.reaches]) + self._extra
 
     @property
     def rows(self) -> int:

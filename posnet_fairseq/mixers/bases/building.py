@@ -89,7 +89,11 @@ def build_mixer(
     reads_memory_positions = cross_attention and cls.reads_memory_positions
     if position_embedding not in (None, "none") and not (cls.reads_positions or reads_memory_positions):
         raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
-    if isinstance(grid, tuple | list) and max_positions is None:
+    if (
+        isinstance(grid, tuple | list)
+        and max_positions is None
+        and all(isinstance(size, int) for size in (*grid, extra_tokens))
+    ):
         max_positions = math.prod(grid) + extra_tokens
     config = cls.Config if grid is None or cls.GridConfig is None else cls.GridConfig
     defaults = _of_single_mixers(cls, config)
