@@ -190,7 +190,7 @@ posnet_install_aihwkit() {
     local package
     if [ "$(uname -m)" = x86_64 ] && [[ " ${*:3} " = *" dev "* ]]; then
         package=$("$2" -c 'import sys; from posnet_fairseq.analog.hardware import AIHWKIT as versions
-print(f"aihwkit=={versions[f"3.{sys.version_info.minor}"]}")') && posnet_pip "$2" --no-deps "$package"
+print("aihwkit==" + versions["3.%d" % sys.version_info.minor])') && posnet_pip "$2" --no-deps "$package"
     fi
 }
 
