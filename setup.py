@@ -23,16 +23,22 @@ VERSION = re.search(r'__version__ = "(.*)"', (HERE / "posnet_fairseq/_version.py
 INSTALLED_AS = {"eval": "posnet_eval", "data_prep": "posnet_data_prep"}
 
 # Upstream fairseq neither imports on Python 3.11 nor installs with today's pip. ve-fairseq is the same code repaired,
-# with wheels; fairseq-fixed is its twin, which compiles. Only training needs either. Python 3.14 imports neither, as it
-# writes Optional[str] as str | None.
+# with wheels; fairseq-fixed is its twin without. Only training needs either.
 HAS_WHEEL = "platform_machine == 'x86_64' and python_version < '3.13'"
-TRAIN = [
-    "fairseq-fixed==0.12.3.1; python_version < '3.14' and (platform_machine != 'x86_64' or python_version == '3.13')"
+TRAIN = ["fairseq-fixed==0.12.3.1; platform_machine != 'x86_64' or python_version >= '3.13'"]
+# For posnet-analog.
+ANALOG = [
+    "aihwkit==1.1.0; platform_machine == 'x86_64' and python_version < '3.13'",
+    "aihwkit==1.2.0; platform_machine == 'x86_64' and python_version >= '3.13'",
 ]
-ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
 BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
-COMET = ["unbabel-comet==2.2.7", "huggingface_hub", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
-BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]
+COMET = [
+    "unbabel-comet==2.2.7",  # which limits numpy, protobuf, transformers and more
+    "huggingface_hub",
+    "pytorch-lightning>=2.6",
+    "setuptools<82",  # from 82 on it lacks pkg_resources, which unbabel-comet's torchmetrics imports
+]
+BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]  # 5 lacks what bleurt-pytorch imports
 DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
 EXPORT = ["onnx>=1.17", "onnxscript>=0.5", "onnxruntime>=1.20"]  # for posnet-export
 
@@ -81,10 +87,10 @@ setup(
         "numpy",
         "regex",
         "torch>=2.6",  # from here on checkpoints are loaded without running code
-        "sentencepiece<0.2.3",  # 0.2.3 clashes with the protobuf of unbabel-comet
+        "sentencepiece<0.2.3",  # 0.2.3 needs protobuf 7.36, and unbabel-comet 4
         "safetensors>=0.4",  # weights in model folders
         "protobuf",  # looks whether a sentencepiece model is whole
-        "sacrebleu>=2.6,<2.7",
+        "sacrebleu>=2.6,<2.7",  # posnet-score calls private methods of its metrics
         "subword-nmt",
         "sacremoses",
         "jieba",
@@ -96,7 +102,6 @@ setup(
         "jinja2",
         "pyyaml",
         "tensorboardX",
-        "setuptools>=77.0.3,<81",  # newer ones lack the pkg_resources that unbabel-comet imports
     ],
     extras_require={
         "train": TRAIN,

@@ -1,18 +1,24 @@
-"""The command line of posnet-prepare."""
+"""The command line of posnet-prepare: its options, and what they ask for."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from posnet_data_prep.dataset import OWN_PAIRS, SMALL_TEXT, Recipe
+from posnet_data_prep.dataset import OWN_PAIRS, SETS, SMALL_TEXT, Recipe
 from posnet_data_prep.datasets import DATASETS
-from posnet_data_prep.sources.own_files import is_table
+from posnet_data_prep.pipeline.dataset_pipeline import Vocabulary
+from posnet_data_prep.sources.archives import Archive
+from posnet_data_prep.sources.download import Downloads
+from posnet_data_prep.sources.own_files import is_table, own_pairs, own_text
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import a_path, cache_folder, path_text
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.processes import check_workers, cores
+from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.schema import check_numbers
+from posnet_fairseq.shared.stages import FolderStage
+from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.languages import TAG, code_of, tag_of
 
 MOST = 10**9  # of anything that is counted
@@ -112,7 +118,7 @@ def check(options: argparse.Namespace) -> None:
         check_for_fairseq(options.out, f"--out {options.out}", True)
 
 
-def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
+def _recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str], has_valid: bool) -> Recipe:
     """Return the recipe of a command line."""
     names = ("subwords", "tokenizer", "lowercase", *LEAST, "drop_copies", "drop_other_scripts")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -150,7 +156,7 @@ def recipe(options: argparse.Namespace, default: Recipe, languages: Sequence[str
     return chosen
 
 
-def languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
+def _languages(options: argparse.Namespace, sets: Mapping[str, Sequence[Path]]) -> tuple[str, str]:
     """Return source and target language of sentence pairs, of the options or the endings of the first files.
 
     Hyphens become underscores, as in pt_BR: fairseq separates the languages of a pair by a hyphen.
@@ -197,3 +203,53 @@ def _refuse(problems: Sequence[str]) -> None:
     """Refuse a command line that has problems, by the first of them."""
     if problems:
         raise UsageError(problems[0])
+
+
+@dataclass
+class Preparation:
+    """A dataset to prepare."""
+
+    read: FolderStage  # the stage that reads the text
+    languages: tuple[str, ...]  # source and target, or the suffix of text of one language
+    recipe: Recipe
+    card: DatasetCard  # with what is known of its origin
+    like: Vocabulary | None = None  # to use, instead of learning one
+    files: Sequence[Archive] = ()  # that must be downloaded
+    note: str = ""  # a sentence for the user
+    pairs: Mapping[str, int] = field(default_factory=dict)  # of each set, which the result should have
+
+
+def preparation(options: argparse.Namespace, stages: Path, downloads: Downloads) -> Preparation:
+    """Return what the options of a command line ask for, with stages in a folder."""
+    card = DatasetCard(dataset=options.dataset)
+    if own := _OWN.get(options.dataset):
+        return own(options, stages, card)
+    dataset = DATASETS[options.dataset]
+    recipe = _recipe(options, dataset.recipe, dataset.languages, dataset.recipe.valid_every is None)
+    card.test_sets = dataset.test_sets
+    card.archives = {file.name: {"digest": file.digest, "licence": file.license} for file in dataset.files}
+    note = dataset.lacks(downloads)
+    pairs = dataset.pairs if recipe == dataset.recipe and not note else {}
+    read = dataset.read(stages, downloads)
+    return Preparation(read, dataset.languages, recipe, card, files=dataset.files, note=note, pairs=pairs)
+
+
+def _of_corpus(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
+    sets = {name: getattr(options, name) for name in SETS if getattr(options, name)}
+    languages = _languages(options, sets)
+    default = Recipe() if options.merges or options.tokenizer else OWN_PAIRS  # options of BPE ask for it
+    recipe = _recipe(options, default, languages, "valid" in sets)
+    like = Vocabulary.read(options.like, languages) if options.like else None
+    card.files_read = {name: list(map(shown, paths)) for name, paths in sets.items()}
+    recipe = replace(recipe, subwords=like.subwords) if like else recipe
+    return Preparation(own_pairs(stages, sets, languages), languages, recipe, card, like)
+
+
+def _of_text(options: argparse.Namespace, stages: Path, card: DatasetCard) -> Preparation:
+    files = [path for path in (options.train, options.valid, options.test) if path]
+    read = own_text(stages, files, "txt", options.shuffle)
+    recipe = replace(SMALL_TEXT, pieces=options.pieces, lossless=options.lossless)
+    return Preparation(read, ("txt",), recipe, card)
+
+
+_OWN = {"corpus": _of_corpus, "text": _of_text}  # files of the user's own

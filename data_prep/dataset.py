@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posnet_data_prep.sources.archives import Download
+from posnet_data_prep.sources.archives import Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.stages import FolderStage
 
@@ -55,7 +55,7 @@ class Dataset(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def files(self) -> Sequence[Download]:
+    def files(self) -> Sequence[Archive]:
         """All files that must be downloaded for it."""
 
     @abc.abstractmethod

@@ -1,20 +1,20 @@
 """What posnet-prepare shows: the list of datasets, the plan of a dry run, and the result."""
 
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from posnet_data_prep.command_line import Preparation
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.pipeline.clean import LONGEST_WORD
+from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.restoring import sentences
-from posnet_data_prep.preparation import Preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
-from posnet_fairseq.shared.stages import FolderStage
+from posnet_fairseq.shared.stages import pending
 
 # What the reasons mean for which cleaning drops a pair.
 _REASONS = {
@@ -47,15 +47,10 @@ def show_datasets(downloads: Downloads) -> None:
 
 
 def show_plan(
-    out: Path,
-    asked: Preparation,
-    downloads: Downloads,
-    stages: Sequence[FolderStage],
-    todo: Collection[object],
-    needed: int,
-    to_load: int,
+    out: Path, asked: Preparation, pipeline: DatasetPipeline, downloads: Downloads, needed: int, to_load: int
 ) -> None:
     """Print all stages of a dataset, those to do, and the bytes that they write and that must be downloaded."""
+    todo = pending(pipeline.goal)
     console = Console(highlight=False)
     table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
     table.add_column("stage")
@@ -64,7 +59,7 @@ def show_plan(
     for file in asked.files:
         state = "cached" if downloads.cached(file) else "to do"
         table.add_row(f"download {file.name}", "?" if file.size is None else _bytes(file.size), state)
-    for stage in stages:
+    for stage in pipeline.stages:
         table.add_row(stage.name, _bytes(stage.size), "to do" if stage in todo else "done")
     console.print(table)
     if asked.note:

@@ -1,19 +1,13 @@
 """posnet-prepare: download, read, clean, split and binarize a dataset."""
 
 import argparse
-import contextlib
 import os
-import signal
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from posnet_data_prep import command_line
 from posnet_data_prep.display import report_result, show_datasets, show_plan
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
-from posnet_data_prep.preparation import preparation
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
@@ -43,7 +37,7 @@ def main(options: argparse.Namespace) -> None:
         check_folder(out)
     refuse_foreign(out, stages)
     _refuse_inputs_within(options)
-    asked = preparation(options, stages, downloads)
+    asked = command_line.preparation(options, stages, downloads)
     pipeline = DatasetPipeline(asked.read, asked.languages, asked.recipe, options.workers, asked.like)
     if is_published(out, pipeline.goal):
         report.say(f"{out} is up to date.")
@@ -51,10 +45,10 @@ def main(options: argparse.Namespace) -> None:
     check_folder(out)
     if asked.files:
         check_folder(options.downloads, "--downloads")
-    todo, bytes_needed = pending(pipeline.goal), pipeline.goal.needed()
-    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in todo else 0
+    bytes_needed = pipeline.goal.needed()
+    to_load = sum(map(downloads.missing_bytes, asked.files)) if asked.read in pending(pipeline.goal) else 0
     if options.dry_run:
-        show_plan(out, asked, downloads, pipeline.stages, todo, bytes_needed, to_load)
+        show_plan(out, asked, pipeline, downloads, bytes_needed, to_load)
         return
     if to_load:
         shared = bytes_needed if are_on_one_disk(out, downloads.folder) else 0
@@ -62,7 +56,7 @@ def main(options: argparse.Namespace) -> None:
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    with exclusive_lock(stages) as lock, _ended_by_interrupts():
+    with exclusive_lock(stages) as lock:
         run(pipeline.text, report, lock)  # its files are published, too
         run(pipeline.goal, report, lock)
         publish(out, pipeline, asked.card)
@@ -77,23 +71,3 @@ def _refuse_inputs_within(options: argparse.Namespace) -> None:
         for path in given if isinstance(given, list) else [given]:
             if Path(os.path.realpath(path)).is_relative_to(out):
                 raise UsageError(f"{path} is in {options.out}, where files will be replaced. Choose another --out.")
-
-
-@contextlib.contextmanager
-def _ended_by_interrupts() -> Iterator[None]:
-    """Let an interrupt end this process at once, as kill -9 does, and thereby all processes that it has forked.
-
-    Python's own handling, an exception, is lost if it comes at the moment of a fork, and would wait for fairseq's
-    processes.
-    """
-
-    def end(*_: Any) -> None:
-        if sys.stderr.isatty():
-            os.write(2, b"\x1b[?25h\n")  # show the cursor, which the bars hide
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

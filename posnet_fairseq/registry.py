@@ -50,16 +50,16 @@ def register_mixer(name: str, arch: str | None = None) -> Callable[[type], type]
     return register
 
 
-def mixer_names() -> list[str]:
-    """Return the names of all mixers, sorted."""
-    return sorted(_MIXERS)
+def mixer_names(on_grids: bool = False) -> list[str]:
+    """Return the names of all mixers of sentences, or those of all that have a form on grids, sorted."""
+    return sorted(name for name, cls in _MIXERS.items() if (cls.GridConfig is not None if on_grids else cls.places))
 
 
 def get_mixer(name: str, option: str = "mixer") -> Any:
     """Return the class registered as `name`, or refuse a name of none, which was given with `option`."""
     if isinstance(name, str) and name in _MIXERS:
         return _MIXERS[name]
-    names, hint = ", ".join(mixer_names()), nearest(str(name), _MIXERS)
+    names, hint = ", ".join(sorted(_MIXERS)), nearest(str(name), _MIXERS)
     raise UsageError(f"{option} {name}: there is no such mixer. Choose one of: {names}.{hint}")
 
 

@@ -1,6 +1,8 @@
 """What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
 
 import dataclasses
+import subprocess
+import sys
 import types
 
 import pytest
@@ -8,11 +10,13 @@ from fairseq import checkpoint_utils, options
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
 
+from posnet_fairseq.fairseq_plugin import optional_types
 from posnet_fairseq.fairseq_plugin.flags import MixerLanguageModelConfig, MixerTransformerConfig
 from posnet_fairseq.fairseq_plugin.repairs import options_of_transformers
 from posnet_fairseq.models.mixer_language_model import MixerLanguageModel
 from posnet_fairseq.registry import option_fields
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import repaired
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 from support.building import WORDS, language_model_options
@@ -110,3 +114,35 @@ def test_bf16_on_a_gpu_is_no_request_for_tpus(monkeypatch, has_gpu, is_on_tpu):
     arguments = ["--bf16", "--arch", "rposnet_base", "data"]
     read = options.parse_args_and_arch(options.get_training_parser(), arguments)
     assert (read.bf16, read.tpu) == (True, is_on_tpu)
+
+
+READS = """
+import runpy, sys, types
+repair = runpy.run_path({script!r})["repair"]
+repair.__globals__["sys"] = types.SimpleNamespace(version_info=(3, {minor}), modules=sys.modules)
+repair()
+from fairseq import tasks
+from fairseq.dataclass.utils import interpret_dc_type
+print(interpret_dc_type(str | None), interpret_dc_type(int), tasks.TASK_REGISTRY["translation"])
+"""
+
+
+@pytest.mark.thorough  # 5 s
+@pytest.mark.parametrize("minor", [13, 14])
+def test_types_as_python_314_writes_them_are_read(minor):
+    """Without the repair, they are not: where that changes, the repair can be removed."""
+    script = READS.format(script=optional_types.__file__, minor=minor)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    read = "<class 'str'>" if minor == 14 or sys.version_info >= (3, 14) else "str | None"
+    expected = f"{read} <class 'int'> <class 'fairseq.tasks.translation.TranslationTask'>"
+    assert done.stdout.splitlines()[-1:] == [expected], done.stderr
+
+
+@pytest.mark.thorough  # 5 s
+def test_commands_of_fairseq_start_in_the_form_of_python_314(monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(sys, "version_info", (3, 14))
+        command = repaired(["fairseq-train", "--help"])
+        assert repaired(["torchrun"]) == ["torchrun"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.startswith("usage: fairseq-train"), done.stderr

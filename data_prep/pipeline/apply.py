@@ -4,6 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,33 +20,31 @@ NOT_NFC, IN_TRAINING = "lines not in NFC", "lines also in training"
 ODD = {"copy": "lines with equal sides", "script": "lines in another script"}
 
 
+@dataclass(frozen=True)
 class Segmenter:
     """Splits rows of words into subwords, and looks for odd rows, which the recipe may drop from the training text."""
 
-    def __init__(
-        self,
-        languages: Sequence[str],
-        subwords: Sequence[Subwords],
-        scripts: Sequence[Scripts],
-        recipe: Recipe,
-        sets: Sequence[str],
-    ) -> None:
-        self._languages, self._subwords, self._scripts = languages, subwords, scripts
-        self._recipe, self._sets = recipe, sets
-        dropped = {"copy": recipe.drop_copies, "script": recipe.drop_other_scripts}
-        self._dropped = {problem for problem, is_dropped in dropped.items() if is_dropped}
+    languages: Sequence[str]
+    subwords: Sequence[Subwords]
+    scripts: Sequence[Scripts]
+    recipe: Recipe
+    sets: Sequence[str]  # of the rows that begin with the name of their set
 
     def segment(self, rows: Rows, training: bool = False) -> tuple[Columns, Counter[str]]:
         """Return columns of plain text and of subwords, and counts, of rows of the texts and then their words."""
         kept: list[tuple[str, ...]] = []
         counts: Counter[str] = Counter()
-        width = len(self._languages)
+        width = len(self.languages)
+        is_dropped = {
+            "copy": training and self.recipe.drop_copies,
+            "script": training and self.recipe.drop_other_scripts,
+        }
         for row in rows:
-            tokens = [subwords.split(line) for subwords, line in zip(self._subwords, row[width:], strict=True)]
+            tokens = [subwords.split(line) for subwords, line in zip(self.subwords, row[width:], strict=True)]
             odd = self._oddities(row[:width])
-            problem = next((what for what in odd if training and what in self._dropped), None)
-            if training and self._recipe.clean == "pieces":
-                problem = fault(self._recipe, *tokens) or problem
+            problem = next(filter(is_dropped.get, odd), None)
+            if training and self.recipe.clean == "pieces":
+                problem = fault(self.recipe, *tokens) or problem
             if problem:
                 counts[f"{DROPPED}{problem}"] += 1
                 continue
@@ -53,23 +52,21 @@ class Segmenter:
             counts[NOT_NFC] += not all(unicodedata.is_normalized("NFC", text) for text in row[:width])
             counts.update(ODD[what] for what in odd)
         columns: Columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in range(2 * width)]
-        return columns, count_tokens(self._languages, columns[width:]) + counts
+        return columns, count_tokens(self.languages, columns[width:]) + counts
 
     def _oddities(self, texts: Sequence[str]) -> list[str]:
         """Return what is odd about the sides of a pair, keys of :data:`ODD`."""
         if len(texts) == 1:
             return []
-        copy = ["copy"] if texts[0] == texts[1] and texts[0] else []
-        foreign = any(
-            scripts.is_foreign(text, entirely=True) for scripts, text in zip(self._scripts, texts, strict=True)
-        )
-        return copy + ["script"] * foreign
+        copy = ["copy"] if texts[0] == texts[1] != "" else []
+        sides = zip(self.scripts, texts, strict=True)
+        return copy + ["script"] * any(scripts.is_foreign(text, entirely=True) for scripts, text in sides)
 
     def segment_training_text(self, rows: Rows) -> tuple[Columns, Counter[str]]:
         """Return columns of each set in turn, and counts as ``SET, WHAT``; rows begin with the name of their set."""
         columns: Columns = []
         counts: Counter[str] = Counter()
-        for name in self._sets:
+        for name in self.sets:
             part, found = self.segment([row[1:] for row in rows if row[0] == name], training=True)
             columns += part
             counts.update({f"{name}, {what}": count for what, count in found.items()})

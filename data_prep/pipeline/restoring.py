@@ -1,8 +1,9 @@
 """How the text of a prepared dataset comes back from its tokens: what tokenization loses, no system can restore."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import numpy as np
 
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_fairseq.text.binary_format import read_tokens
@@ -26,7 +27,9 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
             ending = f".{language}" if is_pair else ""
             dictionary = Dictionary.load(folder / f"dict{ending}.txt")
             stem = folder / (f"{name}.{'-'.join(pipeline.languages)}{ending}" if is_pair else name)
-            decoded = [tokenizer.join(subwords.join(dictionary.string(line))) for line in _sentences(stem)]
+            tokens, sizes = read_tokens(stem)
+            lines = np.split(tokens, np.cumsum(sizes)[:-1])
+            decoded = [tokenizer.join(subwords.join(dictionary.string(line.tolist()))) for line in lines]
             text = (folder / f"{name}.{language}").read_bytes().decode().split("\n")[:-1]
             expected = [line.lower() for line in text] if tokenizer.is_lowercase else text
             changed = sum(one != other for one, other in zip(decoded, expected, strict=True))
@@ -36,14 +39,6 @@ def restoration(folder: Path, pipeline: DatasetPipeline) -> dict[str, dict[str, 
                 bleu = round(metric.corpus_score(decoded, [text]).score, 2)
             found.setdefault(name, {})[language] = Restored(changed, bleu if is_pair else None)
     return found
-
-
-def _sentences(stem: Path) -> Iterator[Sequence[int]]:
-    """Yield token ids of the sentences of one side of a set."""
-    tokens, sizes = read_tokens(stem)
-    ids = iter(tokens.tolist())
-    for size in sizes:
-        yield list(islice(ids, size))
 
 
 def sentences(restored: Mapping[str, Mapping[str, Restored]], lines: Mapping[str, int]) -> Iterator[str]:

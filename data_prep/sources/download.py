@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from posnet_data_prep.sources.apt import download_index
-from posnet_data_prep.sources.archives import AptIndex, Download, Wheel
-from posnet_data_prep.sources.transfer import RefusedError, download_wheel, fetch_parts, reason
+from posnet_data_prep.sources.archives import APT, PACKAGE_INDEX, Archive
+from posnet_data_prep.sources.transfer import RefusedError, download_index, download_wheel, fetch_parts, reason
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import DISK_FULL
 from posnet_fairseq.shared.files import write_lines
@@ -40,12 +39,12 @@ class Downloads:
                     "https://."
                 )
 
-    def cached(self, archive: Download) -> Path | None:
+    def cached(self, archive: Archive) -> Path | None:
         """Return the path of a file that is here already and has the right size, or None."""
         path = self._find(archive)
         return path if path and archive.size in (None, path.stat().st_size) else None
 
-    def missing_bytes(self, archive: Download) -> int:
+    def missing_bytes(self, archive: Archive) -> int:
         """Return the number of bytes still to be downloaded; 0 if the file's size is unknown."""
         if archive.size is None or self.cached(archive):
             return 0
@@ -57,12 +56,12 @@ class Downloads:
         folders = [folder for folder in (self._local, self.folder) if folder]
         return next((folder / name for folder in folders if (folder / name).exists()), None)
 
-    def _find(self, archive: Download) -> Path | None:
+    def _find(self, archive: Archive) -> Path | None:
         """Return the path of a file in the mirror's folder or among the downloads, or None."""
         given = sorted(path for path in self._local.iterdir() if archive.is_named(path.name)) if self._local else []
         return next(filter(Path.exists, [*given, self.folder / archive.name]), None)
 
-    def fetch(self, archive: Download) -> Path:
+    def fetch(self, archive: Archive) -> Path:
         """Return the path of a file, whose content has been checked. It is downloaded if it is not here."""
         place = self.folder / archive.name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,7 @@ class Downloads:
             fcntl.flock(lock, fcntl.LOCK_EX)  # other processes that need the file wait, and find it here
             return self._fetch(archive)
 
-    def _fetch(self, archive: Download) -> Path:
+    def _fetch(self, archive: Archive) -> Path:
         path, problems = self._find(archive), []
         given = path is not None and path.parent == self._local
         if path and given and archive.digest is None:
@@ -81,7 +80,7 @@ class Downloads:
             return path
         name = Path(archive.name).name
         if self._local:
-            also = ", under apt's name for it, compressed or not," if isinstance(archive, AptIndex) else ""
+            also = ", under apt's name for it, compressed or not," if archive.urls == APT else ""
             what = "; ".join(problems if given else [f"{name} is not there", *problems])
             raise UsageError(
                 f"--mirror {self._local}: {what}. Put the right {name}{also} into that folder, or leave out --mirror "
@@ -110,18 +109,18 @@ class Downloads:
             "give that with --mirror."
         )
 
-    def _part(self, archive: Download) -> Path:
+    def _part(self, archive: Archive) -> Path:
         return self.folder / f"{archive.name}.part"
 
-    def _note(self, archive: Download) -> Path:
+    def _note(self, archive: Archive) -> Path:
         """Return the path of the note on a checked file."""
         return self.folder / f"{archive.name}.json"
 
-    def _download(self, archive: Download, mirror: str, part: Path, bar: Bar) -> None:
+    def _download(self, archive: Archive, mirror: str, part: Path, bar: Bar) -> None:
         """Download a file from one of its mirrors, or from that of the user, which has a URL."""
-        if isinstance(archive, Wheel) and not self._url:
+        if archive.urls == PACKAGE_INDEX and not self._url:
             download_wheel(archive, part)
-        elif isinstance(archive, AptIndex) and not self._url:
+        elif archive.urls == APT and not self._url:
             download_index(archive, part)
         else:
             fetch_parts(mirror.split(), part, archive.digest is not None, bar)
@@ -130,7 +129,7 @@ class Downloads:
                 part.unlink()
                 raise RefusedError(f"it serves {found:,} bytes, {archive.size:,} are expected")
 
-    def _fault(self, path: Path, archive: Download) -> str:
+    def _fault(self, path: Path, archive: Archive) -> str:
         """Return "" for a file of the known content, or that of its first download; an unchanged one is read once."""
         seen = _Note()
         with contextlib.suppress(UsageError):  # there is no note, or it is damaged

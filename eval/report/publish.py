@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import importlib
 import json
 import os
 import tempfile
@@ -21,14 +22,8 @@ from posnet_fairseq.shared.records import read_json
 NOTE = ".report.files"  # hashes of a report's files while they are moved into its folder
 
 
-def _page(comparison: Comparison) -> str:
-    from posnet_eval.report.page import render  # imports matplotlib
-
-    return render(comparison)
-
-
 FILES: dict[str, Callable[[Comparison], str]] = {
-    "report.html": _page,
+    "report.html": lambda comparison: importlib.import_module("posnet_eval.report.page").render(comparison),  # slow
     "report.md": markdown,
     "report.tex": latex,
     "report.csv": as_csv,

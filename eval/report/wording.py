@@ -99,12 +99,7 @@ def meaning_of_marks(comparison: Comparison) -> str:
 
 def has_several_runs(comparison: Comparison) -> bool:
     """Return whether any system has several runs."""
-    return any(
-        score.deviation is not None
-        for test_set in comparison.test_sets
-        for scores in test_set.scores.values()
-        for score in scores.values()
-    )
+    return any(test_set.seed_freedom for test_set in comparison.test_sets)
 
 
 def signatures(comparison: Comparison) -> dict[str, list[str]]:

@@ -59,10 +59,8 @@ class SegmentCache:
                 query = f"SELECT key, numbers FROM statistics WHERE key IN ({','.join('?' * len(some))})"
                 for key, numbers in self._database.execute(query, some):
                     # four bytes for each number if that is exact, as it is for counts and most models' scores
-                    kinds = {4 * width: "<f4", 8 * width: "<f8"}
-                    kind = kinds.get(len(numbers)) if isinstance(numbers, bytes) else None
-                    if kind:  # else the row is damaged
-                        rows[places[key]] = np.frombuffer(numbers, kind)
+                    if isinstance(numbers, bytes) and len(numbers) in (4 * width, 8 * width):  # else it is damaged
+                        rows[places[key]] = np.frombuffer(numbers, f"<f{len(numbers) // width}")
         return rows
 
     def put(self, keys: Iterable[bytes], rows: FloatArray) -> None:

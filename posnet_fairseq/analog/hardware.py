@@ -12,8 +12,8 @@ from typing import Any
 from posnet_fairseq.shared.errors import UsageError
 
 PARTS = ("mixing", "projections", "feed-forward", "output")
-AIHWKIT = "1.1.0"
-PYTHONS = (("3", "11"), ("3", "12"))  # that aihwkit has wheels for
+# The version of aihwkit for each Python that it has wheels for.
+AIHWKIT = {"3.11": "1.1.0", "3.12": "1.1.0", "3.13": "1.2.0", "3.14": "1.2.0"}
 NOISES = ("pcm", "reram", "none")
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "month": 30 * 86400, "y": 365 * 86400}
 LONGEST = 100 * UNITS["y"]
@@ -111,15 +111,16 @@ def require_aihwkit() -> None:
     """Check that aihwkit, which simulates the crossbars, is installed."""
     if importlib.util.find_spec("aihwkit") is not None:
         return
-    if platform.python_version_tuple()[:2] not in PYTHONS or platform.machine() != "x86_64":
+    version = AIHWKIT.get(".".join(platform.python_version_tuple()[:2]))
+    if version is None or platform.machine() != "x86_64":
         raise UsageError(
             f"posnet-analog needs aihwkit, which has no wheel for Python {platform.python_version()} on "
-            f"{platform.machine()}. Install posnet with Python 3.11 or 3.12 on x86_64."
+            f"{platform.machine()}. Install posnet with Python 3.11 to 3.14 on x86_64."
         )
     # Its wheel demands torchvision for examples, of a version that would replace torch by another.
     raise UsageError(
         "posnet-analog needs aihwkit, which is not installed. Run "
-        f"{shlex.quote(sys.executable)} -m pip install --no-deps aihwkit=={AIHWKIT}; what it needs is there."
+        f"{shlex.quote(sys.executable)} -m pip install --no-deps aihwkit=={version}; what it needs is there."
     )
 
 

@@ -64,7 +64,7 @@ def examine() -> Iterator[Finding]:
 
 def _fairseq() -> Finding:
     if importlib.util.find_spec("fairseq") is None:
-        fix = "pip install 'posnet[train]'"
+        fix = "READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1"
         return Finding("fairseq", False, "not installed: posnet does everything but train", fix, needed=False)
     from posnet_fairseq.fairseq_plugin.slow_imports import import_fairseq
 

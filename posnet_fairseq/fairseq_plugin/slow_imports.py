@@ -12,6 +12,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from posnet_fairseq.fairseq_plugin import optional_types
+
 # Packages, and the module of each that fairseq takes functions from.
 _SLOW = {"sklearn": "metrics", "scipy": "stats"}
 
@@ -40,6 +42,7 @@ def import_fairseq() -> ModuleType:
             made |= {name: package, module.__name__: module}
     sys.modules |= made
     try:
+        optional_types.repair()
         return importlib.import_module("fairseq")
     except Exception as error:  # fairseq 0.12.2 raises ValueError on Python 3.11 and later
         if getattr(error, "name", None) == "fairseq":  # it is not installed

@@ -6,6 +6,7 @@ the checkpoint's tensors and the plain values of its own options, and from nothi
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import warnings
 import zipfile
@@ -40,6 +41,7 @@ _OPEN = (
     *("gate", "cross_gate", "position_embedding", "length_ratio", "encoder_embed_path", "decoder_embed_path"),
     "weight_noise_on",
 )
+_EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _LARGEST, _LONGEST = 10**9, 4096  # numbers, and texts (such as paths), among options
 
 
@@ -62,7 +64,16 @@ def read_checkpoint(path: str | Path) -> State:
     with about(path):
         model_options(state)
         recorded_search(state)
+    _share_embeddings(state["model"])
     return state
+
+
+def _share_embeddings(weights: Weights) -> None:
+    """Make equal embeddings one tensor again: of a model on a GPU, fairseq saves each tied weight as a copy."""
+    for first, second in itertools.combinations(_EMBEDDINGS, 2):
+        one, other = weights.get(first), weights.get(second)
+        if one is not None and other is not None and one.dtype == other.dtype and torch.equal(one, other):
+            weights[second] = one
 
 
 def check_plugin(path: str | Path, arch: str, options: State, plugin: object) -> None:

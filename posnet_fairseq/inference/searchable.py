@@ -175,7 +175,7 @@ def refuse_no_path(value: object, name: str, what: str) -> None:
         raise UsageError(f"{name} {value!r:.50}: give the path of {what}.")
 
 
-def _checked(lines: str | Sequence[str], name: str) -> list[str]:
+def _checked(lines: str | Sequence[str] | None, name: str) -> list[str]:
     """Return the lines of text that were given by an argument; refuse what is no text."""
     name = option(name)
     given, one, problem = [lines] if isinstance(lines, str) else lines, name.removesuffix("s"), ""

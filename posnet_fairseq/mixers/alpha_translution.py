@@ -20,7 +20,8 @@ class AlphaTranslution(OffsetMixer):
     A^Q, A^K, A^V: D to H·C; W_δ: H·C × H·C, of which each head has C columns; all without biases. The mixture is
     (Σ_m α_nm v_m + Σ_m α_nm v²_nm U) / 2 with U: H·C to D, which is applied once to the sum. With a gate (PosNet Eq. 4)
     v_m are the gated values. What ``--translution-on`` leaves out has the narrow tokens x A themselves; energies or
-    values without any matrix of an offset are attention's own.
+    values without any matrix of an offset are attention's own. On a grid the matrices are those of
+    :class:`~posnet_fairseq.mixers.translution.Translution`.
     """
 
     operations_formula = "2N²D + 4ND² + 3K̂NE² - 4K̂NE + 4N²E + 4NE + 4NDE"
@@ -31,6 +32,7 @@ class AlphaTranslution(OffsetMixer):
 
         alpha_dim: int = option("C: features of a head in the relative part (Translution Section 3.4)", default=8)
 
+    GridConfig = Config
     # All layers, at 1.1 to 1.2 times the Transformer's parameters; rPosNet and Shaw clip as far in base.
     arch_options: ClassVar = {"translution_clip": 16}
 

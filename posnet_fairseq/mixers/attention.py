@@ -5,7 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext
+from posnet_fairseq.mixers.bases import ContentBasedMixer, Mixed, MixingContext, Options
 from posnet_fairseq.ops.masking import padding_energy
 from posnet_fairseq.registry import register_mixer
 
@@ -15,6 +15,7 @@ class Attention(ContentBasedMixer):
     """α̂_nm = q_n·k_m / √d: Vaswani et al. (2017); PosNet (Schmidt and Di Gangi, WMT 2023) Eqs. 1-3."""
 
     operations_formula = "2N²D + 4ND²"
+    GridConfig = Options
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""

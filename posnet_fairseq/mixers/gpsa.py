@@ -1,11 +1,13 @@
 """Gated positional self-attention."""
 
+import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings
+from posnet_fairseq.mixers.bases import ContentBasedMixer, MixerSettings, Options
 from posnet_fairseq.mixers.gaussiannet import centres
 from posnet_fairseq.ops.masking import normalized
 from posnet_fairseq.registry import register_mixer
@@ -16,31 +18,55 @@ class GPSA(ContentBasedMixer):
     """α_nm = (1 - σ(λ_h)) softmax(q_n·k_m / √d) + σ(λ_h) softmax(w_h·r_{n-m}): ConViT (d'Ascoli et al., 2021) Eqs. 5-8.
 
     r_δ = (δ², δ), ConViT's features in one dimension (also Translution, 2025, App. E). As there, w starts so that a
-    head looks at one neighbor, w·r = -(δ - Δ_h)² up to a constant, and λ at 1.
+    head looks at one neighbor, w·r = -(δ - Δ_h)² up to a constant, and λ at 1. On a grid r = (‖δ‖², δ of rows, δ of
+    columns), and with extra tokens a fourth feature, 1 at pairs with one of them; neighbors form a square.
     """
 
     operations_formula = "2N²D + 4ND²"
+    GridConfig = Options
     places = ("encoder", "decoder")
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
-        neighbor = -centres(settings.place, settings.num_heads).float()  # the offset n - m of what a head looks at
-        self.position_weight = nn.Parameter(torch.stack([-torch.ones_like(neighbor), 2 * neighbor], dim=1))
+        self.cells = settings.cells
+        if self.cells is None:
+            # The offset n - m of what a head looks at.
+            linear = 2 * -centres(settings.place, settings.num_heads).float()[:, None]
+        else:
+            linear = F.pad(2 * _square(settings.num_heads), (0, int(self.cells.extra_tokens > 0)))
+        self.position_weight = nn.Parameter(torch.cat([-torch.ones_like(linear[:, :1]), linear], dim=1))
         self.gate = nn.Parameter(torch.ones(settings.num_heads))
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """That of tokens, (B, H, N, M)."""
         return q @ k.mT
 
-    def position_energy(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Any) -> tuple[Tensor, ...]:
+        """The features r of all pairs, each (N, M)."""
+        if self.cells is None:
+            return offsets**2, offsets
+        row, column = offsets
+        features = [self.cells.pairs(each, 0) for each in (row**2 + column**2, row, column)]
+        if self.cells.extra_tokens:
+            features.append(self.cells.pairs(torch.zeros_like(row), 1))
+        return tuple(features)
+
+    def position_energy(self, features: tuple[Tensor, ...]) -> Tensor:
         """That of positions, (1, H, N, M), in float32 at least: squares of distances do not fit in half precision."""
         dtype = torch.promote_types(self.position_weight.dtype, torch.float32)
-        square, linear = self.position_weight.to(dtype).T[:, :, None, None]
-        offsets = offsets.to(dtype)
-        return (square * offsets**2 + linear * offsets).unsqueeze(0)
+        of_heads = self.position_weight.to(dtype).T[:, :, None, None]
+        terms = [weight * feature.to(dtype) for weight, feature in zip(of_heads, features, strict=True)]
+        return sum(terms[1:], start=terms[0]).unsqueeze(0)
 
     def weights(self, q: Tensor, k: Any, index: Any, padding_mask: Tensor | None, hidden: Tensor | None) -> Tensor:
-        """The mean of both, weighted by the gate; `index` are the offsets."""
+        """The mean of both, weighted by the gate; `index` are the features."""
         content = super().weights(q, k, index, padding_mask, hidden)
         position = normalized(self.position_energy(index), padding_mask, hidden)
         return torch.lerp(content, position, self.gate.sigmoid().to(content)[:, None, None])
+
+
+def _square(num_heads: int) -> Tensor:
+    """Return offsets of rows and of columns, (H, 2): heads take the cells of a square around the query in turn."""
+    side = math.isqrt(num_heads)
+    head = torch.arange(num_heads)
+    return torch.stack([head // side % side, head % side], dim=1) - (side - 1) / 2

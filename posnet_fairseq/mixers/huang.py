@@ -5,10 +5,10 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings
+from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products
-from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.registry import register_mixer
 
 
@@ -17,23 +17,27 @@ class Huang(ContentBasedMixer):
     """α̂_nm = ((q_n + p)·(k_m + p) - p·p) / √d, p = P[clip(n - m, ±K)]: Huang et al. (2020); iRPE (ICCV 2021) Eq. 11.
 
     P, (2K + 1, D), is this layer's own, split over heads and shared by queries and keys. Multiplied out, p·p goes:
-    q·k + q·p + k·p.
+    q·k + q·p + k·p. On a grid a row stands for a pair of clipped offsets, and the heads share them (iRPE's supplement,
+    Table 5).
     """
 
     operations_formula = "2K̂ND + 2N²D + 4ND²"
     Config = ClipDistance
+    GridConfig = ClipDistance
     places = ("encoder", "decoder")
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
-        self.relative = table(2 * self.clip_distance + 1, settings.embed_dim)
+        self.buckets = Buckets("clip", self.clip_distance, settings.cells)
+        self.table_heads = self.num_heads if settings.grid is None else 1
+        self.relative = table(self.buckets.rows, self.table_heads * self.head_dim)
 
-    def prepare(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Any) -> Tensor:
         """Rows of the table, (N, M)."""
-        return clip_index(offsets, self.clip_distance)
+        return self.buckets.index(offsets)
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
-        table = split_table(self.relative, self.num_heads)
+        table = split_table(self.relative, self.table_heads)
         return plus_products(gather_by_offset(q @ table.mT, index) + key_energy(k, table * self.scale, index), q, k)

@@ -1,4 +1,4 @@
-"""iRPE in one dimension."""
+"""iRPE, in one dimension and on grids."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,59 +6,81 @@ from typing import Any, Literal
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import PLACES, ContentBasedMixer, MixerSettings, Options, option
+from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import zeros_without_decay
 from posnet_fairseq.ops.offset_gather import gather_by_offset, key_energy, plus_products, sum_by_offset
-from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared import errors
 
 
+@dataclass
+class IRPEOptions(Options):
+    """Section 3.2 of the paper."""
+
+    irpe_mode: Literal["contextual", "bias"] = option(
+        "vectors that tokens are multiplied with, or scalars (iRPE Eqs. 14-17)",
+        default="contextual",
+    )
+    irpe_on: Literal["k", "q", "v", "qk", "qv", "kv", "qkv"] | None = option(
+        "what contextual vectors are on: queries, keys, values (iRPE Eqs. 15-17; default: k)", default=None
+    )
+    irpe_share_heads: Literal["shared", "separate"] | None = option(
+        "one table for all heads (iRPE Table 2; default: shared in contextual mode, separate in bias mode)",
+        default=None,
+    )
+    irpe_index: Literal["piecewise", "clip"] = option(
+        "how distances share rows of a table (iRPE Eqs. 18 and 9)", default="piecewise"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.irpe_mode == "bias" and self.irpe_on is not None:
+            mode = errors.option("irpe_mode")
+            raise errors.UsageError(
+                f"{errors.option('irpe_on')} {self.irpe_on}: the scalars of {mode} bias are on none of them. "
+                f"Leave it out, or give {mode} contextual."
+            )
+        if self.irpe_mode == "contextual":
+            self.irpe_on = self.irpe_on or "k"
+        self.irpe_share_heads = self.irpe_share_heads or ("separate" if self.irpe_mode == "bias" else "shared")
+
+
 @register_mixer("irpe")
 class IRPE(ContentBasedMixer):
-    """α̂_nm = (q_n·k_m + b_nm) / √d: iRPE (Wu et al., ICCV 2021) Eqs. 13-18 and 26-28, in one dimension.
+    """α̂_nm = (q_n·k_m + b_nm) / √d: iRPE (Wu et al., ICCV 2021) Eqs. 13-18 and 26-28.
 
     Contextual mode: b_nm = q_n·r^K[I] + k_m·r^Q[I] and values v_m + r^V[I], each where ``--irpe-on`` names it.
     Bias mode: b_nm = r[I]. I = g(n - m), or g(|n - m|) undirected. Tables start at zero and take no weight decay.
-    In cross-attention n is ⌊γn⌋.
+    In cross-attention n is ⌊γn⌋. On a grid I is that of ``irpe_method``, Eqs. 19-25.
     """
 
     operations_formula = "K̂ND + 2N²D + 4ND²"
 
     @dataclass
-    class Config(Options):
-        """Section 3.2 of the paper. In one dimension Cross and Product coincide, and Euclidean and Quantization."""
+    class Config(IRPEOptions):
+        """In one dimension Cross and Product coincide, and Euclidean and Quantization."""
 
-        irpe_mode: Literal["contextual", "bias"] = option(
-            "vectors that tokens are multiplied with, or scalars (iRPE Eqs. 14-17)",
-            default="contextual",
-        )
-        irpe_on: Literal["k", "q", "v", "qk", "qv", "kv", "qkv"] | None = option(
-            "what contextual vectors are on: queries, keys, values (iRPE Eqs. 15-17; default: k)", default=None
-        )
-        irpe_share_heads: Literal["shared", "separate"] | None = option(
-            "one table for all heads (iRPE Table 2; default: shared in contextual mode, separate in bias mode)",
-            default=None,
-        )
-        irpe_index: Literal["piecewise", "clip"] = option(
-            "how distances share rows of a table (iRPE Eqs. 18 and 9)", default="piecewise"
-        )
         irpe_beta: int = option("β: tables have 2β + 1 rows (iRPE Eq. 18)", default=16, reach=True)
         irpe_undirected: bool = option(
             "do not tell left from right (iRPE Eqs. 19-21; default: directed, Eqs. 22-25)", default=False
         )
 
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            if self.irpe_mode == "bias" and self.irpe_on is not None:
-                mode = errors.option("irpe_mode")
-                raise errors.UsageError(
-                    f"{errors.option('irpe_on')} {self.irpe_on}: the scalars of {mode} bias are on none of them. "
-                    f"Leave it out, or give {mode} contextual."
-                )
-            if self.irpe_mode == "contextual":
-                self.irpe_on = self.irpe_on or "k"
-            self.irpe_share_heads = self.irpe_share_heads or ("separate" if self.irpe_mode == "bias" else "shared")
+    @dataclass
+    class GridConfig(IRPEOptions):
+        """On a grid."""
+
+        irpe_index: Literal["piecewise", "clip", "window"] = option(
+            "how offsets share rows of a table (iRPE Eqs. 18 and 9); window: none beyond β, as in Axial-DeepLab",
+            default="piecewise",
+        )
+        irpe_method: Literal["product", "cross", "euclidean", "quantization"] = option(
+            "what is indexed: pairs of offsets, the offsets of each direction, or distances (iRPE Eqs. 19-25)",
+            default="product",
+        )
+        irpe_beta: float = option(
+            "β: the greatest index is its whole part (iRPE Eq. 18; default: as published for images)", default=3.8
+        )
 
     places = PLACES
     reads_length_ratio = True
@@ -68,11 +90,13 @@ class IRPE(ContentBasedMixer):
         options = settings.options
         self.index_kind = options.irpe_index
         self.beta = options.irpe_beta
-        self.directed = not options.irpe_undirected
+        self.directed = settings.grid is not None or not options.irpe_undirected
+        method = "product" if settings.grid is None else options.irpe_method
+        self.buckets = Buckets(self.index_kind, self.beta, settings.cells, method)
         bias_mode = options.irpe_mode == "bias"
         shared = options.irpe_share_heads == "shared"
         # Undirected, only half of the rows could ever be used.
-        rows = 2 * self.beta + 1 if self.directed else self.beta + 1
+        rows = self.buckets.rows if self.directed else self.beta + 1
         heads = 1 if shared else self.num_heads
         self.bias = zeros_without_decay(heads, rows) if bias_mode else None
         on = "" if bias_mode else options.irpe_on
@@ -81,17 +105,18 @@ class IRPE(ContentBasedMixer):
             zeros_without_decay(rows, width) if letter in on else None for letter in "qkv"
         )
 
-    def prepare(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Any) -> Tensor:
         """Rows of the tables, (N, M)."""
         if self.directed:
-            return table_index(self.index_kind, offsets, self.beta)
-        return table_index(self.index_kind, offsets.abs(), self.beta) - self.beta
+            return self.buckets.index(offsets)
+        return self.buckets.index(offsets.abs()) - self.beta
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
         added = []
         if self.bias is not None:
-            added.append(self.bias[:, index].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale)
+            bias = self.buckets.table(self.bias.T).T[:, index]
+            added.append(bias.unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale)
         if self.on_keys is not None:
             added.append(gather_by_offset(q @ self._per_head(self.on_keys).mT, index))
         if self.on_queries is not None:
@@ -103,7 +128,9 @@ class IRPE(ContentBasedMixer):
         if self.on_queries is not None or self.on_values is not None:
             return None
         if self.bias is not None:
-            return self.bias[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
+            return (
+                self.buckets.table(self.bias.T).T[:, None].unsqueeze(0).expand(-1, self.num_heads, -1, -1) * self.scale
+            )
         assert self.on_keys is not None
         return q @ self._per_head(self.on_keys).mT
 
@@ -112,8 +139,10 @@ class IRPE(ContentBasedMixer):
         mixed = super().mix_values(weights, v, index)
         if self.on_values is None:
             return mixed
-        return mixed + sum_by_offset(weights, index, len(self.on_values)) @ self._per_head(self.on_values)
+        table = self._per_head(self.on_values)
+        return mixed + sum_by_offset(weights, index, table.size(1)) @ table
 
     def _per_head(self, table: Tensor) -> Tensor:
         """Return (1, T, d) if heads share the table, else (H, T, d)."""
+        table = self.buckets.table(table)
         return split_table(table, table.size(1) // self.head_dim)

@@ -14,8 +14,8 @@ class Kernel(Energy):
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__()
-        self.reach = settings.options.clip_distance
-        self.weight = table(settings.num_heads, 2 * self.reach + 1)
+        self.reach, self.cells = settings.options.clip_distance, settings.cells
+        self.weight = table(settings.num_heads, self.buckets.rows)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """(H, 1, 2K + 1): every query has the same."""
@@ -28,7 +28,8 @@ class LightConv(BandedMixer):
 
     W is (H, 2K + 1). The softmax runs over the positions in the window that a query may see, so weights sum to
     1 at the ends of a sentence too. Table 5 of PosNet: ``--gate none`` is "Light Convolution", ``glu`` (the default)
-    is LightConv, then ``gelu``, then ``gelu`` with global context.
+    is LightConv, then ``gelu``, then ``gelu`` with global context. On a grid W has a weight for every pair of offsets
+    in the window, and one for pairs with an extra token, which are in it.
     """
 
     operations_formula = "N²D + 3ND²"
@@ -42,6 +43,7 @@ class LightConv(BandedMixer):
             default=False,
         )
 
+    GridConfig = Config
     default_gate = "glu"
 
     def __init__(self, settings: MixerSettings) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.attention import Attention
-from posnet_fairseq.mixers.bases import MixerSettings, MixingContext
+from posnet_fairseq.mixers.bases import MixerSettings, MixingContext, Options
 from posnet_fairseq.ops.sinusoids import rotate
 from posnet_fairseq.registry import register_mixer
 from posnet_fairseq.shared.errors import UsageError, option
@@ -15,30 +15,35 @@ class RoPE(Attention):
     """α̂_nm = (R_n q_n)·(R_m k_m) / √d: RoFormer (Su et al., 2021) Eqs. 14-16 and 34; Translution (2025) App. E.
 
     R turns pairs of features by angles that grow with the position; energies depend on n - m. RoFormer itself has no
-    other position embedding: ``--position-embedding none``.
+    other position embedding: ``--position-embedding none``. On a grid half of the pairs turn by the row, half by the
+    column, and extra tokens are not turned.
     """
 
     operations_formula = "2N²D + 4ND²"
+    GridConfig = Options
     places = ("encoder", "decoder")
 
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
-        """Features are turned in pairs."""
+        """Features are turned in pairs, on a grid in pairs of each direction."""
         width = settings.embed_dim // settings.num_heads
-        if width % 2:
+        by, fits = ("pairs", "is even") if settings.grid is None else ("pairs of rows and columns", "divides by 4")
+        if width % (2 if settings.grid is None else 4):
             heads, dim = (option(f"{settings.place}_{name}") for name in ("attention_heads", "embed_dim"))
             raise UsageError(
-                f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in pairs by rope. "
-                f"Choose heads so that {dim} {settings.embed_dim} / heads is even."
+                f"{heads} {settings.num_heads}: heads of {width} features cannot be turned in {by} by rope. "
+                f"Choose heads so that {dim} {settings.embed_dim} / heads {fits}."
             )
 
     def project_queries(self, query: Tensor, context: MixingContext) -> Tensor:
         """q_n turned by n."""
-        return self._turn(super().project_queries(query, context), context.first)
+        return self._turn(super().project_queries(query, context), context)
 
     def project_keys(self, memory: Tensor | None, context: MixingContext) -> Tensor:
         """k_m turned by m; steps remember it so."""
-        return self._turn(super().project_keys(memory, context), context.first)
+        return self._turn(super().project_keys(memory, context), context)
 
-    def _turn(self, x: Tensor, first: int) -> Tensor:
-        return rotate(x, torch.arange(first, first + x.size(2), device=x.device))
+    def _turn(self, x: Tensor, context: MixingContext) -> Tensor:
+        if context.grid is not None:
+            return rotate(x, *context.grid.places(x.device))
+        return rotate(x, torch.arange(context.first, context.first + x.size(2), device=x.device))

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import ClipDistance, ContentBasedMixer, MixerSettings, option
+from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import plus_products
-from posnet_fairseq.ops.offsets import table_index
 from posnet_fairseq.registry import register_mixer
 
 
@@ -16,7 +16,7 @@ from posnet_fairseq.registry import register_mixer
 class ScalarBias(ContentBasedMixer):
     """α̂_nm = q_n·k_m / √d + b_h[index(n - m)]: T5 (Raffel et al., 2020); Swin (2021) Eq. 4; Translution App. E.5.
 
-    b is (H, 2K + 1), of this layer.
+    b is (H, 2K + 1), of this layer; on a grid it has a scalar for every pair of clipped offsets.
     """
 
     operations_formula = "2N²D + 4ND²"
@@ -30,17 +30,19 @@ class ScalarBias(ContentBasedMixer):
             default="clip",
         )
 
+    GridConfig = Config
     places = ("encoder", "decoder")
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
         self.index_kind = settings.options.scalar_bias_index
-        self.bias = table(self.num_heads, 2 * self.clip_distance + 1)
+        self.buckets = Buckets(self.index_kind, self.clip_distance, settings.cells)
+        self.bias = table(self.num_heads, self.buckets.rows)
 
-    def prepare(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Any) -> Tensor:
         """Rows of the table, (N, M)."""
-        return table_index(self.index_kind, offsets, self.clip_distance)
+        return self.buckets.index(offsets)
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""

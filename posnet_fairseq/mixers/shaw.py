@@ -6,10 +6,10 @@ from typing import Any
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases import PLACES, ClipDistance, ContentBasedMixer, MixerSettings, option
+from posnet_fairseq.ops.buckets import Buckets
 from posnet_fairseq.ops.heads import split_table
 from posnet_fairseq.ops.initialization import table
 from posnet_fairseq.ops.offset_gather import gather_by_offset, plus_products, sum_by_offset
-from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.registry import register_mixer
 
 
@@ -18,7 +18,8 @@ class Shaw(ContentBasedMixer):
     """α̂_nm = q_n·(k_m + E_K[clip(n - m, ±K)]) / √d: Shaw et al. (2018) Eqs. 3-5; iRPE (ICCV 2021) Eqs. 7-9.
 
     E_K, (2K + 1, D), is this layer's own and split over heads. ``--shaw-values``: values are v_m + E_V[clip(n - m)].
-    In cross-attention n is ⌊γn⌋.
+    In cross-attention n is ⌊γn⌋. On a grid a row of E stands for a pair of clipped offsets, and the heads share them
+    (iRPE's supplement, Table 5).
     """
 
     operations_formula = "K̂ND + 2N²D + 4ND²"
@@ -32,19 +33,22 @@ class Shaw(ContentBasedMixer):
             default=False,
         )
 
+    GridConfig = Config
     places = PLACES
     reads_length_ratio = True
 
     def __init__(self, settings: MixerSettings) -> None:
         super().__init__(settings)
         self.clip_distance = settings.options.clip_distance
-        rows = 2 * self.clip_distance + 1
-        self.relative_key = table(rows, settings.embed_dim)
-        self.relative_value = table(rows, settings.embed_dim) if settings.options.shaw_values else None
+        self.buckets = Buckets("clip", self.clip_distance, settings.cells)
+        self.table_heads = self.num_heads if settings.grid is None else 1
+        size = self.buckets.rows, self.table_heads * self.head_dim
+        self.relative_key = table(*size)
+        self.relative_value = table(*size) if settings.options.shaw_values else None
 
-    def prepare(self, offsets: Tensor) -> Tensor:
+    def prepare(self, offsets: Any) -> Tensor:
         """Rows of the tables, (N, M)."""
-        return clip_index(offsets, self.clip_distance)
+        return self.buckets.index(offsets)
 
     def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
         """(B, H, N, M)."""
@@ -55,7 +59,7 @@ class Shaw(ContentBasedMixer):
         return self._of_keys(q) if self.relative_value is None else None
 
     def _of_keys(self, q: Tensor) -> Tensor:
-        return q @ split_table(self.relative_key, self.num_heads).mT
+        return q @ split_table(self.relative_key, self.table_heads).mT
 
     def mix_values(self, weights: Tensor, v: Tensor, index: Any) -> Tensor:
         """Σ_m α_nm (v_m + E_V[clip(n - m)])."""
@@ -63,4 +67,4 @@ class Shaw(ContentBasedMixer):
         if self.relative_value is None:
             return mixed
         sums = sum_by_offset(weights, index, len(self.relative_value))
-        return mixed + sums @ split_table(self.relative_value, self.num_heads)
+        return mixed + sums @ split_table(self.relative_value, self.table_heads)

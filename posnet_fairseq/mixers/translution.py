@@ -14,6 +14,8 @@ class Translution(OffsetMixer):
 
     Every offset has three D × D matrices, without biases; from ``--translution-clip`` on they share them. The encoder
     has offsets to both sides, the decoder to the left. With a gate (PosNet Eq. 4) W^V_δ is applied to gated values.
+    On a grid every pair of offsets has them, clipped in both directions, and with extra tokens there are three more: of
+    pairs of extra tokens, of an extra query and a cell, of a cell and an extra key.
     """
 
     operations_formula = "3K̂ND² - 4K̂ND + 4N²D + ND² + 4ND"

@@ -1,7 +1,9 @@
 """Models that fairseq registers: with ``--user-dir`` it imports this package and every file in it."""
 
 from posnet_fairseq.fairseq_plugin import repairs as compat
+from posnet_fairseq.fairseq_plugin import uncompiled
 
+uncompiled.replace_compiled_code()
 compat.allow_checkpoint_types()
 compat.restore_long_integers()
 compat.train_in_bf16_on_gpus()

@@ -5,17 +5,17 @@ computed: all pairs of one offset are the rows of three matrix products. The bac
 again, so only the tokens, (B, N, D), and the weights, (B, H, N, N), are kept for it.
 
 Offsets of K or more to one side share a matrix. Their pairs form a triangle and meet as in ordinary attention, so the
-work grows with K, and with the length as that of attention.
+work grows with K, and with the length as that of attention. On a grid the same holds in both directions.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posnet_fairseq.ops.derivatives import once_differentiable
+from posnet_fairseq.ops.offset_groups import Group, groups
 
 
 def energies(
@@ -24,8 +24,9 @@ def energies(
     k: Tensor,
     key_table: Tensor | None,
     num_heads: int,
-    clip_distance: int,
+    reaches: tuple[int, ...],
     causal: bool,
+    shape: tuple[int, ...] = (),
 ) -> Tensor:
     """Return q_nm · k_nm of all pairs that are not hidden, 0 for the others: (B, H, N, N).
 
@@ -33,24 +34,31 @@ def energies(
 
     Args:
         q, k: (N, B, C), tokens.
-        query_table, key_table: (K + 1 or 2K + 1, C, C), rows as in :func:`_groups`; None stands for the identity at all
-            offsets.
+        query_table, key_table: (K + 1 or 2K + 1, C, C), on a grid more, rows as in
+            :func:`posnet_fairseq.ops.offset_groups.groups`; None stands for the identity at all offsets.
         num_heads: H.
-        clip_distance: K.
-        causal: whether queries see only themselves and the tokens before them.
+        reaches, causal, shape: as there.
     """
-    return _with_one_dtype(_Energies, q.device.type, (q, query_table, k, key_table), num_heads, clip_distance, causal)
+    settings = num_heads, reaches, causal, shape
+    return _with_one_dtype(_Energies, q.device.type, (q, query_table, k, key_table), *settings)
 
 
-def mixture(weights: Tensor, v: Tensor, table: Tensor, clip_distance: int, causal: bool) -> Tensor:
+def mixture(
+    weights: Tensor,
+    v: Tensor,
+    table: Tensor,
+    reaches: tuple[int, ...],
+    causal: bool,
+    shape: tuple[int, ...] = (),
+) -> Tensor:
     """Return Σ_m weights[n, m] · v_m table[δ], (N, B, C).
 
     Args:
         weights: (B, H, N, N), 0 for hidden pairs.
         v: (N, B, C), tokens.
-        table, clip_distance, causal: as for :func:`energies`.
+        table, reaches, causal, shape: as for :func:`energies`.
     """
-    return _with_one_dtype(_Mixture, v.device.type, (weights, v, table), clip_distance, causal)
+    return _with_one_dtype(_Mixture, v.device.type, (weights, v, table), reaches, causal, shape)
 
 
 def energies_of_step(
@@ -89,7 +97,7 @@ def mixture_of_step(weights: Tensor, v: Tensor, table: Tensor, clip_distance: in
 
 
 def _with_one_dtype(
-    function: type[torch.autograd.Function], kind: str, tensors: Sequence[Tensor | None], *settings: int
+    function: type[torch.autograd.Function], kind: str, tensors: Sequence[Tensor | None], *settings: Any
 ) -> Tensor:
     """Apply ``function`` without autocast, to tensors in the data type of autocast on devices of this kind."""
     if not torch.amp.is_autocast_available(kind):
@@ -107,77 +115,82 @@ class _Energies(torch.autograd.Function):
         ctx: Any, q: Tensor, query_table: Tensor | None, k: Tensor, key_table: Tensor | None, *settings: Any
     ) -> Tensor:
         ctx.save_for_backward(q, query_table, k, key_table)
-        ctx.settings = num_heads, clip_distance, causal = settings
+        ctx.settings = num_heads, *which = settings
         length, batch, _ = q.shape
         energy = q.new_zeros(batch, num_heads, length, length)
-        for group in _groups(length, clip_distance, causal):
-            queries = _project(q[group.queries], query_table, group.row)
-            keys = _project(k[group.keys], key_table, group.row)
-            if group.side:
-                block = _per_head(queries, num_heads) @ _per_head(keys, num_heads).mT
-                energy[:, :, group.queries, group.keys] += _triangle(block, group.side)
+        for group in groups(length, *which):
+            queries = _project(group.queries(q), query_table, group.row)
+            keys = _project(group.keys(k), key_table, group.row)
+            pairs = group.pairs(energy)
+            if group.is_diagonal:
+                pairs.copy_(_split_features(queries * keys, num_heads).sum(dim=-1))
             else:
-                _diagonal(energy, group).copy_(_split_features(queries * keys, num_heads).sum(dim=-1))
+                block = group.per_head(queries, num_heads) @ group.per_head(keys, num_heads).mT
+                pairs += group.only_its_pairs(block.view(pairs.shape))
         return energy
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_energy: Tensor) -> tuple[Tensor | None, ...]:
         q, query_table, k, key_table = ctx.saved_tensors
-        num_heads, clip_distance, causal = ctx.settings
+        num_heads, *which = ctx.settings
         to_q, to_k = _Gradient(q, query_table), _Gradient(k, key_table)
-        for group in _groups(len(q), clip_distance, causal):
-            queries = _project(q[group.queries], query_table, group.row)
-            keys = _project(k[group.keys], key_table, group.row)
-            if group.side:
-                block = _triangle(to_energy[:, :, group.queries, group.keys].clone(), group.side)
-                to_queries = _merge_features(block @ _per_head(keys, num_heads))
-                to_keys = _merge_features(block.mT @ _per_head(queries, num_heads))
+        for group in groups(len(q), *which):
+            queries = _project(group.queries(q), query_table, group.row)
+            keys = _project(group.keys(k), key_table, group.row)
+            if group.is_diagonal:
+                upstream = group.pairs(to_energy).unsqueeze(-1)
+                to_queries = (_split_features(keys, num_heads) * upstream).flatten(-2)
+                to_keys = (_split_features(queries, num_heads) * upstream).flatten(-2)
             else:
-                upstream = _diagonal(to_energy, group).unsqueeze(-1)
-                to_queries = (_split_features(keys, num_heads) * upstream).flatten(2)
-                to_keys = (_split_features(queries, num_heads) * upstream).flatten(2)
+                block = _block(group, to_energy)
+                to_queries = group.merged(block @ group.per_head(keys, num_heads), queries)
+                to_keys = group.merged(block.mT @ group.per_head(queries, num_heads), keys)
             to_q.add(group.queries, group.row, to_queries)
             to_k.add(group.keys, group.row, to_keys)
-        return *to_q.both(), *to_k.both(), None, None, None
+        return *to_q.both(), *to_k.both(), *([None] * len(ctx.settings))
 
 
 class _Mixture(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, v: Tensor, table: Tensor, *settings: Any) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, v: Tensor, table: Tensor, *which: Any) -> Tensor:
         ctx.save_for_backward(weights, v, table)
-        ctx.settings = clip_distance, causal = settings
+        ctx.which = which
         num_heads, mixed = weights.size(1), _empty_sum(v)
-        for group in _groups(len(v), clip_distance, causal):
-            values = _project(v[group.keys], table, group.row)
-            if group.side:
-                block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
-                mixed[group.queries] += _merge_features(block @ _per_head(values, num_heads))
+        for group in groups(len(v), *which):
+            values, into = _project(group.keys(v), table, group.row), group.queries(mixed)
+            if group.is_diagonal:
+                of_pairs = group.pairs(weights).unsqueeze(-1)
+                _split_features(into, num_heads).addcmul_(_split_features(values, num_heads), of_pairs)
             else:
-                into = _split_features(mixed[group.queries], num_heads)
-                into.addcmul_(_split_features(values, num_heads), _diagonal(weights, group).unsqueeze(-1))
+                into += group.merged(_block(group, weights) @ group.per_head(values, num_heads), into)
         return mixed.to(v.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_mixed: Tensor) -> tuple[Tensor | None, ...]:
         weights, v, table = ctx.saved_tensors
-        clip_distance, causal = ctx.settings
         num_heads = weights.size(1)
         to_mixed, to_weights, to_v = to_mixed.contiguous(), torch.zeros_like(weights), _Gradient(v, table)
-        for group in _groups(len(v), clip_distance, causal):
-            values = _project(v[group.keys], table, group.row)
-            upstream = to_mixed[group.queries]
-            if group.side:
-                block = _triangle(weights[:, :, group.queries, group.keys].clone(), group.side)
-                to_block = _per_head(upstream, num_heads) @ _per_head(values, num_heads).mT
-                to_weights[:, :, group.queries, group.keys] += _triangle(to_block, group.side)
-                to_values = _merge_features(block.mT @ _per_head(upstream, num_heads))
+        for group in groups(len(v), *ctx.which):
+            values, upstream = _project(group.keys(v), table, group.row), group.queries(to_mixed)
+            to_pairs = group.pairs(to_weights)
+            if group.is_diagonal:
+                to_pairs.copy_(_split_features(values * upstream, num_heads).sum(dim=-1))
+                to_values = (_split_features(upstream, num_heads) * group.pairs(weights).unsqueeze(-1)).flatten(-2)
             else:
-                _diagonal(to_weights, group).copy_(_split_features(values * upstream, num_heads).sum(dim=-1))
-                to_values = (_split_features(upstream, num_heads) * _diagonal(weights, group).unsqueeze(-1)).flatten(2)
+                of_queries = group.per_head(upstream, num_heads)
+                to_block = of_queries @ group.per_head(values, num_heads).mT
+                to_pairs += group.only_its_pairs(to_block.view(to_pairs.shape))
+                to_values = group.merged(_block(group, weights).mT @ of_queries, values)
             to_v.add(group.keys, group.row, to_values)
-        return to_weights, *to_v.both(), None, None
+        return to_weights, *to_v.both(), *([None] * len(ctx.which))
+
+
+def _block(group: Group, pairs: Tensor) -> Tensor:
+    """Return a copy of the pairs of a group in ``pairs``, (B, H, N, N), for products: (B, H, n, m) and so on."""
+    block = group.only_its_pairs(group.pairs(pairs).clone(memory_format=torch.contiguous_format))
+    return block.flatten(4, 5).flatten(2, 3) if block.dim() == 6 else block
 
 
 class _Gradient:
@@ -188,18 +201,18 @@ class _Gradient:
         self.to_tokens = _empty_sum(tokens)
         self.to_table = None if table is None else torch.zeros_like(table)
 
-    def add(self, where: slice, row: int, upstream: Tensor) -> None:
-        """Add ``upstream``, (n, B, C), the gradient of tokens[where] table[row]."""
-        into = self.to_tokens[where]
+    def add(self, of: Callable[[Tensor], Tensor], row: int, upstream: Tensor) -> None:
+        """Add ``upstream``, (..., B, C), the gradient of ``of`` the tokens times table[row]."""
+        into = of(self.to_tokens)
         if self.table is None or self.to_table is None:
             into += upstream
             return
-        upstream = upstream.flatten(0, 1)
-        torch.mm(self.tokens[where].flatten(0, 1).mT, upstream, out=self.to_table[row])
-        if into.dtype == upstream.dtype:
-            into.flatten(0, 1).addmm_(upstream, self.table[row].mT)
+        tokens, rows = of(self.tokens).flatten(0, -2), upstream.flatten(0, -2)
+        torch.mm(tokens.mT, rows, out=self.to_table[row])
+        if into.dtype == rows.dtype and into.is_contiguous():
+            into.flatten(0, -2).addmm_(rows, self.table[row].mT)
         else:
-            into += (upstream @ self.table[row].mT).view(into.shape)
+            into += (rows @ self.table[row].mT).view(into.shape)
 
     def both(self) -> tuple[Tensor, Tensor | None]:
         """Return the gradients of the tokens and of the table."""
@@ -222,64 +235,11 @@ def _by_distance(tokens: Tensor, table: Tensor | None, count: int) -> Tensor:
     return tokens if table is None else tokens @ table[:count]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Pairs of tokens whose offsets share a matrix.
-
-    Attributes:
-        row: of the matrix in its table.
-        queries, keys: slices of the N tokens.
-        side: 0 for one diagonal, token i of ``queries`` with token i of ``keys``; 1 for all pairs on and below that
-            diagonal, where keys are to the left of the query; -1 for those on and above it.
-    """
-
-    row: int
-    queries: slice
-    keys: slice
-    side: int = 0
-
-
-def _groups(length: int, clip_distance: int, causal: bool) -> list[_Group]:
-    """Return groups that together hold every pair that is not hidden, once, of N tokens.
-
-    If `causal`, only offsets δ ≥ 0 are mixed. Offset δ then has row δ of a table, otherwise row K + δ.
-    """
-    sides = (1,) if causal else (1, -1)
-    found = []
-    for side in sides:
-        for distance in range(side < 0, min(length, clip_distance + 1)):
-            behind, before = slice(distance, length), slice(0, length - distance)
-            queries, keys = (behind, before) if side > 0 else (before, behind)
-            row = distance if causal else clip_distance + side * distance
-            found.append(_Group(row, queries, keys, side if distance == clip_distance else 0))
-    return found
-
-
 def _project(tokens: Tensor, table: Tensor | None, row: int) -> Tensor:
-    """Return tokens (n, B, C) times one matrix of a table; unchanged without a table."""
+    """Return tokens (..., B, C) times one matrix of a table; unchanged without a table."""
     return tokens if table is None else tokens @ table[row]
 
 
 def _split_features(x: Tensor, num_heads: int) -> Tensor:
-    """Return ``x``, (n, B, C), as (n, B, H, c)."""
-    return x.unflatten(2, (num_heads, -1))
-
-
-def _per_head(x: Tensor, num_heads: int) -> Tensor:
-    """Return ``x``, (n, B, C), as (B, H, n, c)."""
-    return _split_features(x, num_heads).permute(1, 2, 0, 3)
-
-
-def _merge_features(x: Tensor) -> Tensor:
-    """Return ``x``, (B, H, n, c), as (n, B, C)."""
-    return x.permute(2, 0, 1, 3).flatten(2)
-
-
-def _diagonal(pairs: Tensor, group: _Group) -> Tensor:
-    """Return the pairs of one offset, (n, B, H), a view of ``pairs``, (B, H, N, N)."""
-    return pairs[:, :, group.queries, group.keys].diagonal(dim1=2, dim2=3).permute(2, 0, 1)
-
-
-def _triangle(block: Tensor, side: int) -> Tensor:
-    """Set the pairs of ``block``, (B, H, n, n), on the other side to zero in place, and return it."""
-    return block.tril_() if side > 0 else block.triu_()
+    """Return ``x``, (..., B, C), as (..., B, H, c)."""
+    return x.unflatten(-1, (num_heads, -1))

@@ -25,19 +25,15 @@ def clip_index(offsets: Tensor, clip_distance: int) -> Tensor:
     return offsets.clamp(-clip_distance, clip_distance) + clip_distance
 
 
-def piecewise_index(offsets: Tensor, beta: int) -> Tensor:
+def piecewise_index(offsets: Tensor, beta: float) -> Tensor:
     """Return g(δ) + β: rows of a table of 2β + 1 buckets, iRPE (Wu et al., ICCV 2021) Eq. 18.
 
     Distances up to β / 2 have a bucket each; beyond, buckets grow with the distance, and all distances from 4β on
-    share one. This is the paper's α : β : γ = 1 : 2 : 8; halves are rounded to even.
+    share one. This is the paper's α : β : γ = 1 : 2 : 8; halves are rounded to even. Where β is no whole number, its
+    whole part is the greatest bucket, as in the published code.
     """
     alpha, gamma = beta / 2, 4 * beta
     distance = offsets.abs().double()
     coarse = alpha + (distance.clamp(min=1) / alpha).log() / math.log(gamma / alpha) * (beta - alpha)
     buckets = torch.where(distance <= alpha, distance, coarse).round().clamp(max=beta).long()
-    return offsets.sign() * buckets + beta
-
-
-def table_index(kind: str, offsets: Tensor, clip_distance: int) -> Tensor:
-    """Return rows of a table by :func:`clip_index` or :func:`piecewise_index`, as `kind` says."""
-    return clip_index(offsets, clip_distance) if kind == "clip" else piecewise_index(offsets, clip_distance)
+    return offsets.sign() * buckets + int(beta)

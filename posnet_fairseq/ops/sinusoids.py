@@ -33,18 +33,19 @@ def sinusoidal_embedding(count: int, width: int, device: torch.device | None = N
     return F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
 
 
-def rotate(x: Tensor, positions: Tensor) -> Tensor:
+def rotate(x: Tensor, *positions: Tensor) -> Tensor:
     """Return ``x`` with each pair of features rotated by an angle proportional to the position.
 
     RoFormer (Su et al., 2021) Eq. 34; feature i is paired with feature i + d/2. The product of two results depends on
-    the difference of their positions only.
+    the difference of their positions only. Positions of several directions have equal shares of the pairs, in order.
 
     Args:
         x: (B, H, N, d), d even.
-        positions: (N,) integers.
+        positions: (N,) integers of each direction.
     """
     half = x.size(-1) // 2
-    angles = positions[:, None] * frequencies(half, device=x.device)
+    turns = frequencies(half // len(positions), device=x.device)
+    angles = torch.cat([of_one[:, None] * turns for of_one in positions], dim=1)
     sin, cos = angles.sin().to(x), angles.cos().to(x)
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

@@ -21,7 +21,7 @@ from typing import Any
 
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import UsageError, last_error
-from posnet_fairseq.shared.processes import ending_with_this
+from posnet_fairseq.shared.processes import ending_with_this, repaired
 from posnet_fairseq.shared.progress import Bar, ProgressReporter, shown
 from posnet_fairseq.shared.records import Record, installed_versions
 from posnet_fairseq.shared.stages import exclusive_lock
@@ -205,7 +205,7 @@ class CommandStage:
             log.write(f"$ {shlex.join(self.command)}\n")
             log.flush()
             process = subprocess.Popen(
-                self.command,
+                repaired(self.command),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

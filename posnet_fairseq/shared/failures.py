@@ -21,8 +21,8 @@ DIVERGED = "the training diverged"
 
 NO_FAIRSEQ = (
     "this needs fairseq, which is not installed. On x86-64 with Python 3.11 or 3.12: pip install ve-fairseq==0.12.3. "
-    "Elsewhere: pip install 'posnet[train]', which compiles it with a C++ compiler and Python's headers (on Debian and "
-    "Ubuntu: g++ and python3-dev). fairseq does not run on Python 3.14."
+    "Elsewhere: READTHEDOCS=1 pip install --no-build-isolation fairseq-fixed==0.12.3.1, which compiles nothing, or "
+    "pip install 'posnet[train]', which compiles it."
 )
 
 _NO_MEMORY = r"(CUDA out of memory|[Cc]an(?:no|')t allocate memory|not enough memory|unable to mmap)"

@@ -6,12 +6,14 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import util
 from multiprocessing.queues import SimpleQueue
+from pathlib import Path
 from typing import Any, TypeVar
 
 from posnet_fairseq.shared.errors import UsageError, option
@@ -24,6 +26,13 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def repaired(command: Sequence[str]) -> list[str]:
+    """Return a command, one of fairseq's in the form that runs on Python 3.14: see ``optional_types.py``."""
+    if sys.version_info < (3, 14) or not command[0].startswith("fairseq-"):
+        return list(command)
+    return [sys.executable, "-P", str(Path(__file__).parents[1] / "fairseq_plugin/optional_types.py"), *command]
 
 
 def in_order(

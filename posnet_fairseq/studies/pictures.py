@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,15 +56,17 @@ def _courses(analysis: Analysis) -> Figure:
 
 
 def _costs(analysis: Analysis) -> Figure:
-    """Draw BLEU on each test set against CPU time of the training and against parameters, with the Pareto fronts."""
+    """Draw BLEU on each test set against CPU time of the training and of the translation, with the Pareto fronts."""
     seconds = {system: analysis.cpu_seconds(system) for system in analysis.systems}
     hours = {system: known / 3600 for system, known in seconds.items() if known}
-    millions = {system: analysis.mean(system, lambda run: run.model.parameters) / 1e6 for system in analysis.systems}
     rows = len(analysis.test_sets)
     figure, axes = style.figure(13, 5 * rows, rows, 2)
     for row, test_set in zip(axes, analysis.test_sets, strict=True):
-        labels = ("hours of a core for the updates", "millions of parameters")
-        for axis, label, cost in zip(row, labels, (hours, millions), strict=True):
+        of_runs = {system: analysis.translation_seconds(system, test_set, "float32") for system in analysis.systems}
+        means = {system: fmean(filter(None, found)) for system, found in of_runs.items() if any(found)}
+        each = {system: 1000 * mean / analysis.size(test_set) for system, mean in means.items()}
+        labels = ("hours of a core for the updates", "ms of a core to translate a sentence (float32)")
+        for axis, label, cost in zip(row, labels, (hours, each), strict=True):
             _against(axis, analysis, test_set, cost)
             axis.set(title=analysis.title(test_set), xlabel=label, ylabel="BLEU, 95% interval")
             style.plain(axis)

@@ -4,11 +4,8 @@
 # brought up to date when setup.py or the version has changed. A foreign one is used if it has all that is needed, and never touched.
 # The mark lists the extras of setup.py that are installed. One with more of them serves whoever needs less.
 
-posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
+posnet_versions='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'
 posnet_has_wheel='import platform, sys; sys.exit(platform.machine() != "x86_64" or sys.version_info >= (3, 13))'
-posnet_has_compiler='import os, shutil, sys, sysconfig
-headers = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
-sys.exit(not (headers and (shutil.which("c++") or shutil.which("g++"))))'
 
 # posnet_environment ROOT [EXTRA ...]: EXTRAs are those of setup.py, dev for instance.
 posnet_environment() {
@@ -56,7 +53,7 @@ posnet_serves() {
     elif ! "$venv/bin/python" -c '' 2>/dev/null; then
         lacks="is no environment whose Python runs"
     elif ! "$venv/bin/python" -c "$posnet_versions" 2>/dev/null; then
-        lacks="is of $("$venv/bin/python" --version 2>&1), posnet trains with 3.11 to 3.13"
+        lacks="is of $("$venv/bin/python" --version 2>&1), posnet trains with 3.11 to 3.14"
     else
         lacks=$("$venv/bin/python" -I "$root/recipes/lib/lacks.py" "$root" "$venv" "$@" 2>/dev/null) ||
             lacks="is damaged"
@@ -105,7 +102,7 @@ posnet_make() {
     if posnet_is_whole "$venv"; then
         python=$venv/bin/python
         if ! posnet_suits "$python"; then
-            posnet_cannot "$venv is of $("$python" --version), posnet trains with 3.11 to 3.13. Remove it and run again."
+            posnet_cannot "$venv is of $("$python" --version), posnet trains with 3.11 to 3.14. Remove it and run again."
             return 2
         fi
     else
@@ -115,12 +112,6 @@ posnet_make() {
             posnet_cannot "$venv could not be made (see above). Run again when that is repaired."
             return 2
         fi
-    fi
-    if ! "$python" -c "$posnet_has_wheel" && ! "$python" -c "$posnet_has_compiler"; then
-        posnet_cannot "trains with fairseq, which has to be compiled for $("$python" --version) on $(uname -m): that takes" \
-            "g++ and Python's headers (on Debian and Ubuntu: g++ and python3-dev). Install them, or Python 3.11 or 3.12" \
-            "on x86-64, and run again. Everything but training works without: pip install '$root'."
-        return 2
     fi
     # What was there is kept. Until all is installed it counts as unfinished: pip may have left half of a package.
     installed=$(posnet_marks "$venv" -exec cat {} +)
@@ -160,14 +151,14 @@ posnet_suits() {
 
 posnet_python() {
     local candidate
-    # On 3.13, fairseq has to be compiled.
-    for candidate in python3.12 python3.11 python3.13 python3 python; do
+    # From 3.13 on, fairseq has no wheel.
+    for candidate in python3.12 python3.11 python3.13 python3.14 python3 python; do
         if posnet_suits "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    posnet_cannot "trains with Python 3.11 to 3.13 with venv, found $(python3 --version 2>&1 || echo none)." \
+    posnet_cannot "trains with Python 3.11 to 3.14 with venv, found $(python3 --version 2>&1 || echo none)." \
         "Install one (on Debian and Ubuntu also its -venv package) and run again."
     return 2
 }
@@ -185,9 +176,10 @@ posnet_install() {
         posnet_pip "$python" "${extra[@]}" torch==2.13.0 || return
     fi
     if ! "$python" -c "$posnet_has_wheel"; then
-        # With pip's own environment for builds, a second torch would be fetched.
-        posnet_pip "$python" torch==2.13.0 numpy cython wheel "setuptools<81" &&
-            posnet_pip "$python" --no-build-isolation "$(grep -o 'fairseq-fixed==[0-9.]*' "${package%%[*}/setup.py")" || return
+        # With pip's own environment for builds, a second torch would be fetched. With READTHEDOCS, fairseq's setup.py
+        # compiles nothing: posnet has what it needs of that in Python (fairseq_plugin/uncompiled.py).
+        posnet_pip "$python" torch==2.13.0 wheel "setuptools<82" &&
+            READTHEDOCS=1 posnet_pip "$python" --no-build-isolation "$(grep -o 'fairseq-fixed==[0-9.]*' "${package%%[*}/setup.py")" || return
     fi
     posnet_pip "$python" torch==2.13.0 -e "$package"
 }
@@ -197,7 +189,8 @@ posnet_install() {
 posnet_install_aihwkit() {
     local package
     if [ "$(uname -m)" = x86_64 ] && [[ " ${*:3} " = *" dev "* ]]; then
-        package=$(grep -o 'aihwkit==[0-9.]*' "$1/setup.py") && posnet_pip "$2" --no-deps "$package"
+        package=$("$2" -c 'import sys; from posnet_fairseq.analog.hardware import AIHWKIT as versions
+print("aihwkit==" + versions["3.%d" % sys.version_info.minor])') && posnet_pip "$2" --no-deps "$package"
     fi
 }
 

@@ -185,7 +185,7 @@ def test_a_folder_with_other_files(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("python", "machine", "sentence"),
     [
-        (("3", "13"), "x86_64", "has no wheel for Python"),
+        (("3", "15"), "x86_64", "has no wheel for Python"),
         (("3", "11"), "aarch64", "has no wheel for Python"),
         (("3", "11"), "x86_64", "is not installed. Run"),
     ],

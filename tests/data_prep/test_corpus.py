@@ -91,14 +91,6 @@ def test_chinese(tmp_path, tokenizer):
     assert [line.replace(" ", "") for line in decoded] == [line.replace(" ", "") for line in lines]
 
 
-def test_sentencepiece_takes_the_text_as_it_is(files, tmp_path):
-    options = "--valid-every 9 --subwords sentencepiece --pieces 60 --out".split()
-    prepare.main(["corpus", "--train", *map(str, files), *options, str(tmp_path / "data")])
-    pieces = text_of(tmp_path / "data", "valid.bpe.de").split("\n")[:-1]
-    pipeline = pipeline_of(tmp_path / "data", ("en", "de"))
-    assert [pipeline.decode(line) for line in pieces] == [pair[1] for pair in PAIRS[8::9]]
-
-
 def test_a_dry_run_makes_nothing(files, tmp_path, capsys):
     make(tmp_path, "--train", *files, "--valid-every", "23", "--dry-run")
     shown = capsys.readouterr().out

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from posnet_data_prep.sources import download, transfer
-from posnet_data_prep.sources.archives import WHEELS, Archive, Wheel
+from posnet_data_prep.sources.archives import PACKAGE_INDEX, WHEELS, Archive
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.failures import explain
@@ -187,7 +187,7 @@ def test_a_mirror_serves_everything_and_nobody_else_is_asked(server, archive, tm
     for name in ("a.tgz", WHEELS[0].name):
         (local / name).write_bytes(CONTENT)
     downloads = Downloads(tmp_path / "downloads", str(local) if kind == "folder" else f"{server.url}/mirror/", report)
-    wheel = Wheel(WHEELS[0].package, WHEELS[0].version, len(CONTENT), DIGEST)
+    wheel = Archive(WHEELS[0].name, PACKAGE_INDEX, len(CONTENT), DIGEST)
     for item in (archive, wheel):
         assert downloads.fetch(item).read_bytes() == CONTENT
     assert all(path.startswith("/mirror/") for _, path, _ in server.requests)

@@ -55,25 +55,7 @@ def test_every_language_comes_back(tmp_path, capsys, monkeypatch, language):
 def test_any_line_comes_back(tmp_path, monkeypatch):
     """Of random characters of all planes, names of pieces and white space; sentencepiece itself takes ▁ for a space."""
     monkeypatch.chdir(tmp_path)
-    parts = [
-        "▁",
-        " ",
-        "  ",
-        "<0x41>",
-        "<pad>",
-        "<s>",
-        "</s>",
-        "<unk>",
-        "\r",
-        "\x00",
-        "\x85",
-        "▅",
-        "@@",
-        "pad",
-        "<",
-        ">",
-        "x",
-    ]
+    parts = "▁|<0x41>|<pad>|<s>|</s>|<unk>|\r|\x00|\x85|▅|@@|pad|<|>|x".split("|") + [" ", "  "]
     write(tmp_path / "text", ["".join(parts), "<pad>" * 9] * 20)
     write(tmp_path / "sets", ["train"] * 40)
     learn_pieces(tmp_path / "sets", [tmp_path / "text"], 90, tmp_path / "model", 40, lossless=True)

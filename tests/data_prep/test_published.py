@@ -118,8 +118,6 @@ def test_wmt14_is_what_its_script_makes(made):
 
 def written_out(language):
     """normalize-punctuation, remove-non-printing-char, tokenizer -a."""
-    import regex
-
     normalize, tokenize = MosesPunctNormalizer(language).normalize, moses(language, True)
     return lambda line: tokenize(regex.sub(r"\p{C}", " ", normalize(line)))
 

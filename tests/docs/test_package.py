@@ -43,13 +43,13 @@ def test_hosted_tests_and_classifiers_have_the_versions_of_python_that_posnet_su
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
     tested = workflow["jobs"]["tests"]["strategy"]["matrix"]["python-version"]
     classified = [line.rsplit(" ", 1)[1] for line in metadata["classifiers"] if "Python ::" in line]
-    assert [*tested, "3.14"] == classified == ["3.11", "3.12", "3.13", "3.14"]  # the tests train
+    assert tested == classified == ["3.11", "3.12", "3.13", "3.14"]
     assert metadata["python_requires"] == ">=3.11,<3.15"
 
 
-def test_the_hint_to_install_aihwkit_names_the_version_of_the_extra(metadata):
-    (analog,) = metadata["extras_require"]["analog"]
-    assert analog.split(";")[0] == f"aihwkit=={AIHWKIT}"
+def test_the_hint_to_install_aihwkit_names_the_versions_of_the_extra(metadata):
+    analog = "\n".join(metadata["extras_require"]["analog"])
+    assert re.findall(r"^aihwkit==([\d.]+);", analog, re.M) == sorted(set(AIHWKIT.values()))
 
 
 def test_dockerfile():

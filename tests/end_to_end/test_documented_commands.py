@@ -13,7 +13,8 @@ COMMANDS = [command for path in documents.FILES for command in documents.command
 # What is not executed here, by a pattern of how it begins: why not, or the test that executes it.
 EXCEPTIONS = {
     r"bash tests/run\.sh": "it is what runs this test",
-    r"pip install ": "takes a network; recipes/lib/environment.sh installs the same before these tests run",
+    r"(READTHEDOCS=1 )?pip install ": "takes a network; recipes/lib/environment.sh installs the same "
+    "before these tests run",
     r"\.venv/bin/pre-commit install$": "the hooks are the linter, which tests/run.sh runs",
     r"bash recipes/quickstart\.sh$": "trains for minutes on downloads; its parts: tests/data_prep/test_quickstart.py, "
     "tests/recipes/test_runs.py",
@@ -23,6 +24,8 @@ EXCEPTIONS = {
     r"bash recipes/lm\.sh": "trains for minutes on downloads; its parts: tests/end_to_end/test_language_modeling.py",
     r"bash recipes/gpu_check\.sh": "tests/gpu/test_gpu_check.py::test_it_runs_to_its_end_on_the_simulated_device",
     r"pip wheel ": "tests/end_to_end/test_installed.py::test_wheel_and_sdist_have_all_files_of_the_packages",
+    r"python -P posnet_fairseq/": "tests/test_fairseq_options.py"
+    "::test_commands_of_fairseq_start_in_the_form_of_python_314",
     r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
     r"posnet-mixers --memory": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",

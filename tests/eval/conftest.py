@@ -16,7 +16,7 @@ def encoder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def comet(tmp_path_factory, encoder):
     """Folder of a COMET; tests do not write in it."""
-    return tiny_models.make_comet(tmp_path_factory.mktemp("comet") / "tiny-comet", encoder)[0]
+    return tiny_models.make_comet(tmp_path_factory.mktemp("comet") / "tiny-comet", encoder)
 
 
 @pytest.fixture(scope="session", params=["sentencepiece", "wordpiece"])

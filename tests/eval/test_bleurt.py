@@ -1,7 +1,5 @@
 import math
 import re
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,14 +119,3 @@ def test_a_cut_file_is_refused(copy, name, says):
     data = (copy / name).read_bytes()
     (copy / name).write_bytes(data[: len(data) // 2])
     assert re.search(says, refusal(copy))
-
-
-def test_details(bleurt, tmp_path):
-    details = metric(bleurt).details()
-    assert list(details) == ["model", "id", "bleurt-pytorch", "transformers", "torch", "precision", "scale"]
-    assert details["model"] == bleurt.name
-    copy = Path(shutil.copytree(bleurt, tmp_path / "copy"))
-    assert metric(copy).details()["id"] == details["id"]
-    rewrite(copy, lambda weights: weights["classifier.bias"].add_(1e-6))
-    assert metric(copy).details()["id"] != details["id"]
-    assert metric(bleurt).requested_model == str(bleurt)

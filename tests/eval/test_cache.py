@@ -61,26 +61,24 @@ def test_more_segments_than_a_query_takes(cache):
     assert np.isnan(found[1200:]).all()
 
 
+NAMED = Model(MetricOptions())
+NAMED.name = "other"
+
+
 @pytest.mark.parametrize(
-    "other",
+    ("metric", "details", "segment"),
     [
-        Segment("s", "a b", ("c a c",)),
-        Segment("s", "a b c", ("a c", "a c")),
-        Segment("s", "a b c ", ("a c",)),
-        Segment("s", "A b c", ("a c",)),
+        (METRIC, DETAILS, Segment("s", "a b", ("c a c",))),
+        (METRIC, DETAILS, Segment("s", "a b c", ("a c", "a c"))),
+        (METRIC, DETAILS, Segment("s", "a b c ", ("a c",))),
+        (METRIC, DETAILS, Segment("s", "A b c", ("a c",))),
+        (METRIC, {"version": "2"}, SEGMENTS[0]),
+        (NAMED, DETAILS, SEGMENTS[0]),
     ],
 )
-def test_another_text_is_another_row(cache, other):
-    cache.put(keys(METRIC, DETAILS, SEGMENTS[:1]), ROWS[:1])
-    assert np.isnan(get(cache, METRIC, DETAILS, [other])).all()
-
-
-def test_another_model_version_or_metric_is_another_row(cache):
+def test_another_text_model_version_or_metric_is_another_row(cache, metric, details, segment):
     cache.put(keys(METRIC, DETAILS, SEGMENTS), ROWS)
-    assert np.isnan(get(cache, METRIC, {"version": "2"}, SEGMENTS)).all()
-    metric = Model(MetricOptions())
-    metric.name = "other"
-    assert np.isnan(get(cache, metric, DETAILS, SEGMENTS)).all()
+    assert np.isnan(get(cache, metric, details, [segment])).all()
 
 
 def test_the_source_counts_where_it_is_read(cache):

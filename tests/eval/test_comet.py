@@ -39,13 +39,14 @@ def test_scores_are_the_librarys(comet):
     [
         {"layer": 1, "pool": "cls"},
         {"layer_transformation": "sparsemax", "pool": "max"},
-        {"layer_norm": False},
     ],
     ids=str,
 )
-def test_other_settings_score_as_the_librarys(settings, encoder, tmp_path):
-    folder, _ = make_comet(tmp_path / "model", encoder, **settings)
-    assert scores(metric(folder), SEGMENTS[:9]) == pytest.approx(library(folder, SEGMENTS[:9]), abs=1e-3)
+def test_other_settings_score_as_the_librarys(settings, comet, encoder, tmp_path):
+    folder = make_comet(tmp_path / "model", encoder, **settings)
+    ours = scores(metric(folder), SEGMENTS[:9])
+    assert ours == pytest.approx(library(folder, SEGMENTS[:9]), abs=1e-3)
+    assert ours != pytest.approx(scores(metric(comet), SEGMENTS[:9]), abs=1e-2), "the setting counts"
 
 
 def test_the_patch_of_the_transformation_is_obeyed(copy):
@@ -57,13 +58,6 @@ def test_the_patch_of_the_transformation_is_obeyed(copy):
     after = scores(metric(copy), SEGMENTS[:9])
     assert after == pytest.approx(library(copy, SEGMENTS[:9]), abs=1e-3)
     assert after != pytest.approx(before, abs=1e-1)
-
-
-def test_a_setting_that_counts(encoder, tmp_path):
-    """Proof that the settings of the test above are not ignored by both."""
-    plain, _ = make_comet(tmp_path / "plain", encoder)
-    other, _ = make_comet(tmp_path / "other", encoder, pool="max")
-    assert abs(scores(metric(plain), SEGMENTS[:1])[0] - scores(metric(other), SEGMENTS[:1])[0]) > 1e-2
 
 
 def test_every_text_of_a_group_is_encoded_once(comet, monkeypatch):

@@ -33,7 +33,7 @@ def test_models_that_are_not_there():
 
 @pytest.mark.usefixtures("no_hub")
 def test_models_that_are_there(encoder, tmp_path):
-    folder, _ = make_comet(tmp_path / "comet", encoder)
+    folder = make_comet(tmp_path / "comet", encoder)
     settings = yaml.safe_load((folder / "hparams.yaml").read_text()) | {"pretrained_model": "xlm-roberta-large"}
     (folder / "hparams.yaml").write_text(yaml.safe_dump(settings))
     in_hub_cache(tmp_path / "cache", "Unbabel/wmt20-comet-da", folder)

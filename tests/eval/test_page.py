@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from posnet_eval.inputs.hygiene import Remark
 from posnet_eval.report import plots
 from posnet_eval.report.page import _order, render
 from support import made_up
@@ -59,7 +60,7 @@ def test_differences_in_numbers():
     assert difference.value < 0
     assert cells[3] == f"−{-difference.value:.2f}"
     assert cells[4] == f"−{-difference.low:.2f} to −{-difference.high:.2f}"
-    assert cells[5:] == [f"{difference.p:.4f}", "< 0.0001", "0.0%"]
+    assert cells[5:] == [f"{difference.p:.4f}", f"{difference.p_shift:.4f}", "0.0%"]
 
 
 def test_runs():
@@ -132,14 +133,17 @@ def test_unusual_comparisons(options):
 
 
 def test_remarks():
-    text = " ".join(Page(render(made_up.comparison())).text.split())
+    comparison = made_up.comparison()
+    remarks = (Remark("s1", "2 empty lines", (3, 17)), Remark("", "1 very long line", (5,)))
+    test_set = dataclasses.replace(comparison.test_sets[0], remarks=remarks)
+    text = " ".join(Page(render(dataclasses.replace(comparison, test_sets=(test_set,)))).text.split())
     for said in ("Source and reference 1 very long line: line 5", "System s1 2 empty lines: lines 3, 17"):
         assert said in text
 
 
 def test_hostile_text_is_text():
     comparison = with_texts(made_up.comparison(systems=2, segments=5), "s1", 0, HOSTILE)
-    remark = made_up.Remark("s1", HOSTILE, (1,))
+    remark = Remark("s1", HOSTILE, (1,))
     test_set = dataclasses.replace(comparison.test_sets[0], name=HOSTILE, remarks=(remark,))
     labels, versions = {"s0": HOSTILE, "s1": "$x$ \x1b 位置"}, comparison.versions | {HOSTILE: HOSTILE}
     comparison = dataclasses.replace(comparison, test_sets=(test_set,), labels=labels, versions=versions)

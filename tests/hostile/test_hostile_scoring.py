@@ -147,13 +147,7 @@ ROWS = [
         "a log that ends in its last translation", r"text/a is a log of fairseq's that is cut short: .* sentence 11",
         before=output(lambda lines: log(lines)[:-1]),
     ),
-    refused(
-        "a log without a sentence", r"without a translation of sentence 3 ",
-        before=output(lambda lines: [line for line in log(lines) if "-3\t" not in line]),
-    ),
-    refused("two logs", "holds sentence 0 of two runs", before=output(lambda lines: log(lines) * 2)),
     # numbers
-    refused("no resamples", "resamples 0: give 40 or more, and at most 1,000,000", f"{SCORE} --resamples 0"),
     scored("a huge seed", r"seed:10{30}\|", before=outputs, command=f"{SCORE} --seed {10**30}"),
     # what reports and terminals are given
     scored(
@@ -170,17 +164,9 @@ ROWS = [
         command=f"{SCORE} b=text/\x1b]0;x\x07 --skip-missing --out report", before=outputs, after=no_escapes,
     ),
     # configuration files
-    plan("nested deeply", "plan.yaml is not YAML: it is nested too deeply", DEEP),
     plan("a number without end", "plan.yaml: seed is .9999.*, it should be a whole number", "seed: " + "9" * 5000),
     plan("a Python object", "is not YAML in line 1", "systems: !!python/object/apply:os.system [touch hacked]"),
-    plan("a NUL byte in it", "plan.yaml has a NUL byte in line 2", "systems: [a]\n\0\n"),
     # the cache
-    refused(
-        "a cache of garbage", r"scores.sqlite: file is not a database. Choose another place",
-        f"{SCORE} --cache cache/posnet/scores.sqlite",
-        then(outputs, write("cache/posnet/scores.sqlite", "garbage " * 999)),
-    ),
-    refused("a cache that is a folder", "Choose another place with --cache", f"{SCORE} --cache text"),
     refused(
         "a cache of another version", r"no such column.*Choose another place with --cache",
         before=then(outputs, database("CREATE TABLE statistics (a, b)")),

@@ -1,18 +1,11 @@
-import math
-
 import pytest
 import torch
 
 from support import reference
 from support.building import build_mixer
+from support.formulas import sinusoid
 
 every_place = pytest.mark.parametrize("place", ["encoder", "decoder"])
-
-
-def sinusoid(offset, width):
-    """Sines, then cosines, of geometrically falling frequencies."""
-    angles = [offset / 10000 ** (i / (width / 2)) for i in range(width // 2)]
-    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
 
 
 def naive_transformer_xl(mixer, x, y):

@@ -153,9 +153,9 @@ def test_derivatives_of_products_by_offset(clip, causal):
     tokens, others, table = random(length, batch, width), random(length, batch, width), random(rows, width, width)
     weights = random(batch, heads, length, length)
     for function, arguments in (
-        (lambda q, w, k: offset_matmul.energies(q, w, k, w * 2, heads, clip, causal), (tokens, table, others)),
-        (lambda x, w: offset_matmul.energies(x, w, x, None, heads, clip, causal), (tokens, table)),
-        (lambda a, v, w: offset_matmul.mixture(a, v, w, clip, causal), (weights, others, table)),
+        (lambda q, w, k: offset_matmul.energies(q, w, k, w * 2, heads, (clip,), causal), (tokens, table, others)),
+        (lambda x, w: offset_matmul.energies(x, w, x, None, heads, (clip,), causal), (tokens, table)),
+        (lambda a, v, w: offset_matmul.mixture(a, v, w, (clip,), causal), (weights, others, table)),
     ):
         assert torch.autograd.gradcheck(function, arguments)
         with pytest.raises(UsageError, match="create_graph=True: this mixer has no second derivatives"):

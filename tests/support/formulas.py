@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from support import reference
 
 
@@ -39,3 +41,9 @@ def piecewise(x, beta):
         return round(x)
     bucket = round(alpha + math.log(abs(x) / alpha) / math.log(gamma / alpha) * (beta - alpha))
     return int(math.copysign(min(beta, bucket), x))
+
+
+def sinusoid(offset, width):
+    """Sines, then cosines, of geometrically falling frequencies."""
+    angles = [offset / 10000 ** (i / (width / 2)) for i in range(width // 2)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)

@@ -46,11 +46,7 @@ def make_encoder(folder, seed=1):
 
 
 def make_comet(folder, encoder, seed=1, **settings):
-    """A COMET of an encoder, with a head of random numbers.
-
-    Returns:
-        its folder, and what is in the checkpoint.
-    """
+    """Make a COMET of an encoder, with a head of random numbers; return its folder."""
     from comet.models import RegressionMetric
 
     settings = {
@@ -62,20 +58,11 @@ def make_comet(folder, encoder, seed=1, **settings):
     if model.layerwise_attention:
         for number, weight in enumerate(model.layerwise_attention.scalar_parameters):
             weight.data.fill_(0.3 * number)
-    return save_comet(folder, model, settings)
-
-
-def save_comet(folder, model, settings):
-    """Write a model in COMET's layout. Returns its folder, and what is in the checkpoint."""
-    content = {
-        "pytorch-lightning_version": "2.6.0",
-        "state_dict": model.state_dict(),
-        "hyper_parameters": settings,
-    }
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "hparams.yaml").write_text(yaml.safe_dump(settings | {"class_identifier": "regression_metric"}))
-    torch.save(content, checkpoint(folder))
-    return folder, content
+    versions = {"pytorch-lightning_version": "2.6.0"}
+    torch.save(versions | {"state_dict": model.state_dict(), "hyper_parameters": settings}, checkpoint(folder))
+    return folder
 
 
 def checkpoint(folder):

@@ -17,6 +17,7 @@ from posnet_fairseq.bench.printed_tables import table
 from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.processes import repaired
 
 GIB = 2**30
 LENGTH = 32  # tokens of every sentence, the end symbol counted
@@ -51,7 +52,7 @@ def measured(data: Path, arch: str, tokens: int, precision: str) -> float | None
         f"--max-update {UPDATES} --disable-validation --no-save --log-format json --log-interval 1 --num-workers 0"
     ).split()
     command += [f"--{precision}"] * (precision != "fp32") + ["--cpu"] * (not has_gpu)
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(repaired(command), capture_output=True, text=True)
     said = done.stdout + done.stderr
     if done.returncode:
         raise UsageError(f"fairseq-train --arch {arch} failed: {said.strip().splitlines()[-1:]}")

@@ -96,7 +96,8 @@ class MixerAttention(nn.Module):
         if pairs is not None and pairs.dim() == 3:
             pairs = pairs.unflatten(0, (-1, self.num_heads))
 
-        order = None if padding is None else front_order(padding)  # mixers count positions from the first token
+        # Mixers count positions from the first token, but those of cells from the corner.
+        order = None if padding is None or self.mixer.settings.grid else front_order(padding)
         if order is not None and padding is not None:
             padding, memory = reorder(padding, order), reorder(memory, order)
             x = x if is_cross else memory

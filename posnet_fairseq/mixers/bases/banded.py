@@ -40,19 +40,27 @@ class BandedMixer(PositionBasedMixer):
         energies: Any = self.energies
         return Band(energies[0].reach, self.tails, self.causal)
 
-    def hidden(self, offsets: Tensor) -> Tensor | None:
+    def hidden(self, offsets: Any) -> Tensor | None:
         """Return a mask, True at the future in the decoder and, without tails, beyond ±R; None if all are mixed."""
-        return self.band.hidden(offsets)
+        cells = self.settings.cells
+        if cells is None:
+            return self.band.hidden(offsets)
+        outside = [self.band.hidden(each) for each in offsets]
+        return cells.pairs(outside[0] | outside[1], False) if outside[0] is not None else None
+
+    def _uses_band(self, queries: int, keys: int) -> bool:
+        """Whether offsets share weights, which dropout forbids, in a full pass, and whether that is faster."""
+        return self.settings.grid is None and not self.drop_probability and self.band.is_faster(queries, keys)
 
     def shared_weights(self, queries: int, keys: int, context: MixingContext) -> StaticWeights:
         """Return the weights of a full pass without padding: one for each clipped offset where that is faster."""
-        if self.drop_probability or not self.band.is_faster(queries, keys):  # offsets share weights, not their dropout
+        if not self._uses_band(queries, keys):
             return super().shared_weights(queries, keys, context)
         return self._band_weights(queries, keys, context)
 
     def _mix_without_looking(self, query: Tensor, value: Tensor, context: MixingContext) -> Mixed:
         queries, keys, padding_mask = query.size(1), value.size(2), context.padding_mask
-        if self.drop_probability or torch.compiler.is_compiling() or not self.band.is_faster(queries, keys):
+        if torch.compiler.is_compiling() or not self._uses_band(queries, keys):
             return super()._mix_without_looking(query, value, context)
         assert padding_mask is not None
         energy = self._energies_of_offsets(queries, keys, context)

@@ -1,6 +1,7 @@
 """A mixer by itself, for any PyTorch model."""
 
 import dataclasses
+import math
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -28,7 +29,7 @@ def build_mixer(
     name: str,
     embed_dim: int,
     num_heads: int,
-    max_positions: int,
+    max_positions: int | None = None,
     *,
     causal: bool = False,
     cross_attention: bool = False,
@@ -37,6 +38,8 @@ def build_mixer(
     gate: str | None = None,
     position_embedding: str | None = None,
     bias: bool = True,
+    grid: tuple[int, int] | None = None,
+    extra_tokens: int = 0,
     **options: Any,
 ) -> TokenMixer:
     """Build a token mixer with random weights.
@@ -45,7 +48,8 @@ def build_mixer(
         name: one of :func:`posnet_fairseq.mixer_names`.
         embed_dim: D, width of the queries and of the result.
         num_heads: H; D divides by it.
-        max_positions: L, the longest sequence of queries; also of memory tokens where their positions are learned.
+        max_positions: L, the longest sequence of queries; also of memory tokens where their positions are learned. On
+            a grid it is the number of tokens; leave it out.
         causal: hide the future from every query, as decoding needs it.
         cross_attention: mix the tokens of a memory instead of the queries.
         memory_dim: width of the memory's tokens in cross-attention. Default: D.
@@ -54,6 +58,10 @@ def build_mixer(
         position_embedding: ``sinusoidal`` or ``learned`` vectors for a mixer that reads positions, which it then owns.
             ``none``: each call gives them. Default: the mixer's own.
         bias: whether projections to queries, keys and values have biases.
+        grid: rows and columns of cells, R and C, for self-attention between all tokens of a grid: ``x`` has E + R·C
+            tokens, the cells row by row. A padding mask may then be True at any of them. Default: tokens are a
+            sentence.
+        extra_tokens: E, tokens in front of a grid's cells that have no place, such as a class token.
         options: the mixer's own, such as ``clip_distance=16``; ``posnet-mixers NAME --options`` lists them.
 
     Raises:
@@ -71,7 +79,9 @@ def build_mixer(
     if causal and cross_attention:
         raise UsageError("causal True: cross-attention sees the whole memory. Leave out one of the two.")
     place = "cross" if cross_attention else "decoder" if causal else "encoder"
-    if place not in cls.places:
+    if grid is None and not cls.places:
+        raise UsageError(f"name {name}: this is a mixer of grids alone. Give grid, such as (14, 14).")
+    if grid is None and place not in cls.places:
         given = f"causal {causal}" if causal else f"cross_attention {cross_attention}"
         raise UsageError(f"{given}: {name} stands in {' and '.join(cls.places)} only. Leave it out.")
     kind = cls.position_embedding if position_embedding is None else position_embedding
@@ -79,7 +89,15 @@ def build_mixer(
     reads_memory_positions = cross_attention and cls.reads_memory_positions
     if position_embedding not in (None, "none") and not (cls.reads_positions or reads_memory_positions):
         raise UsageError(f"position_embedding {position_embedding}: {name} reads no positions. Leave it out.")
-    _refuse_unread(cls, options)
+    if (
+        isinstance(grid, tuple | list)
+        and max_positions is None
+        and all(isinstance(size, int) for size in (*grid, extra_tokens))
+    ):
+        max_positions = math.prod(grid) + extra_tokens
+    config = cls.Config if grid is None or cls.GridConfig is None else cls.GridConfig
+    defaults = _of_single_mixers(cls, config)
+    _refuse_unread(cls, [*defaults], options)
     with called_from_python(**_ARGUMENTS):
         settings = MixerSettings(
             mixer=name,
@@ -87,11 +105,13 @@ def build_mixer(
             embed_dim=embed_dim,
             memory_dim=embed_dim if memory_dim is None else memory_dim,
             num_heads=num_heads,
-            max_positions=max_positions,
+            max_positions=max_positions,  # type: ignore[arg-type]  # refused if it is left out
             dropout=dropout,
             gate=gate if gate is not None else "none" if cross_attention else cls.default_gate,
-            options=configure(cls.Config, _of_single_mixers(cls) | options),
+            options=configure(config, defaults | options),
             projection_bias=bias,
+            grid=grid,
+            extra_tokens=extra_tokens,
         )
     mixer = cls(settings)
     if cls.reads_positions and kind != "none":
@@ -102,14 +122,13 @@ def build_mixer(
     return mixer
 
 
-def _of_single_mixers(cls: type[TokenMixer]) -> dict[str, Any]:
+def _of_single_mixers(cls: type[TokenMixer], config: type) -> dict[str, Any]:
     """Return the options of a mixer that are not about the layers of a model, with the architectures' values."""
-    options = (field for field in dataclasses.fields(cls.Config) if not field.metadata.get("first_layers"))
+    options = (field for field in dataclasses.fields(config) if not field.metadata.get("first_layers"))
     return {option.name: cls.arch_options.get(option.name, option.default) for option in options}
 
 
-def _refuse_unread(cls: type[TokenMixer], options: dict[str, Any]) -> None:
-    known = list(_of_single_mixers(cls))
+def _refuse_unread(cls: type[TokenMixer], known: list[str], options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in known:
             reads = f"it reads {', '.join(known)}" if known else "it has no options"

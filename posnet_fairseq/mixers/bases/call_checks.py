@@ -13,11 +13,18 @@ from posnet_fairseq.shared.errors import UsageError
 
 
 def check_state(
-    place: str, max_memory: int | None, batch_size: int, memory: Tensor | None, padding_mask: Tensor | None
+    settings: MixerSettings,
+    max_memory: int | None,
+    batch_size: int,
+    memory: Tensor | None,
+    padding_mask: Tensor | None,
 ) -> None:
     """Refuse arguments of :meth:`TokenMixer.init_state` that do not fit together."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 0:
         raise UsageError(f"init_state: batch_size {batch_size}: give the number of hypotheses, 0 or more.")
+    place = settings.place
+    if settings.cells is not None:
+        raise UsageError("init_state: a mixer on a grid cannot decode. Build one without grid, with causal=True.")
     if place == "encoder":
         raise UsageError("init_state: a mixer that sees the future cannot decode. Build one with causal=True.")
     if (memory is None) == (place == "cross"):
@@ -53,7 +60,12 @@ def check_call(
             f"(B, N, {settings.embed_dim}) and (B, M, {settings.memory_dim}), with M 1 or more."
         )
     if padding_mask is not None:
-        check_padding(padding_mask, memory.shape[:2])
+        check_padding(padding_mask, memory.shape[:2], anywhere=settings.cells is not None)
+    if settings.cells is not None and query.size(1) != settings.cells.tokens:
+        raise UsageError(
+            f"query of {query.size(1)} tokens: the {settings.cells} of this mixer are {settings.cells.tokens}. Give "
+            "all of them, the cells row by row, with a padding_mask for those that are not there."
+        )
     if settings.place == "cross":
         _check_length("queries", query, None, settings.max_positions)
         _check_length("memory tokens", memory, padding_mask, max_memory)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from posnet_fairseq.mixers.bases.context import Mixed, MixingContext
 from posnet_fairseq.mixers.bases.mixer_settings import MixerSettings
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
-from posnet_fairseq.ops import kernels
+from posnet_fairseq.ops import bucket_attention, kernels
 from posnet_fairseq.ops.chunks import in_chunks
 from posnet_fairseq.ops.dropout import dropout
 from posnet_fairseq.ops.heads import split_heads
@@ -46,11 +46,12 @@ class ContentBasedMixer(TokenMixer):
         """Return k_m of all memory tokens, (B, H, M, d), including those of earlier steps."""
         return self.cached_projection("key", lambda: self.project_keys(memory, context), context)
 
-    def prepare(self, offsets: Tensor) -> Any:
+    def prepare(self, offsets: Any) -> Any:
         """Return the index that :meth:`energy` and :meth:`mix_values` get, made once a call.
 
         Args:
-            offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position.
+            offsets: ⌊γn⌋ - m, (N, M), or (1, M) if all queries are hypotheses at one position. On a grid
+                :data:`posnet_fairseq.ops.grid.GridOffsets`: those of rows and of columns.
         """
         return offsets
 
@@ -71,7 +72,7 @@ class ContentBasedMixer(TokenMixer):
         """Return what :meth:`energy` adds to q·k for each row of :meth:`prepare`, (B or 1, H, N or 1, T).
 
         None if it is no such sum. If it is one, and values are those of the tokens, kernels compute :meth:`mix` on
-        GPUs.
+        GPUs, and :mod:`posnet_fairseq.ops.bucket_attention` that of many tokens on a grid.
         """
         return None
 
@@ -96,13 +97,19 @@ class ContentBasedMixer(TokenMixer):
         k = self.keys(memory, context) if self.has_keys else None
         v = self.value(memory, context)
         plain = context.state is None and context.hidden is None and not context.need_weights
-        if plain and kernels.are_used(q):
+        if plain and context.grid is None and kernels.are_used(q):
             mixed = self._mix_by_kernels(q, k, v, context)
             if mixed is not None:
                 return mixed, None
         keys = v.size(2)
         queries = 1 if context.beam > 1 else q.size(2)
         offsets = context.offsets(queries, keys, context.first)
+        if plain and context.grid is not None and not self.drop_probability:
+            of_none = self.offset_table(q[:0])  # None, or as wide as that of all
+            if of_none is not None and bucket_attention.is_faster(q, keys, of_none.size(-1)):
+                q = q.contiguous()  # read in blocks, several times
+                table, index = self.offset_table(q), self.prepare(offsets)
+                return bucket_attention.attend(q, k, v, table, index, context.padding_mask), None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 

@@ -1,13 +1,14 @@
 """What mixers know about the tokens of a call, beside the tokens."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState
 from posnet_fairseq.ops.dtypes import dtype_name
+from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.ops.host_sync import may_look_at
 from posnet_fairseq.ops.layout import padding_before_tokens
 from posnet_fairseq.ops.offsets import scaled
@@ -40,6 +41,7 @@ class MixingContext:
         state: of step-by-step decoding; None in a full pass.
         table_rows: in a step, the number of queries that tables shared by the steps are made for.
         device: of the tokens.
+        grid: that the tokens are on; None in a sentence.
     """
 
     positions: Tensor | None = None
@@ -51,6 +53,7 @@ class MixingContext:
     state: DecodingState | None = None
     table_rows: int = 0
     device: torch.device | None = None
+    grid: Grid | None = None
 
     @property
     def first(self) -> int:
@@ -76,17 +79,19 @@ class MixingContext:
         """Return ⌊γn⌋ for queries n = `first` ... `first` + N - 1, (N,)."""
         return scaled(torch.arange(queries, device=self.device) + first, self.length_ratio)
 
-    def offsets(self, queries: int, keys: int, first: int = 0) -> Tensor:
-        """Return ⌊γn⌋ - m for those queries and keys m = 0 ... M - 1, (N, M)."""
+    def offsets(self, queries: int, keys: int, first: int = 0) -> Any:
+        """Return ⌊γn⌋ - m for those queries and keys m = 0 ... M - 1, (N, M); on a grid :data:`GridOffsets`."""
+        if self.grid is not None:
+            return self.grid.offsets(self.device)
         return self.scaled_positions(queries, first)[:, None] - torch.arange(keys, device=self.device)
 
 
-def check_padding(padding_mask: Tensor, shape: torch.Size) -> None:
-    """Check that a padding mask is boolean, of the shape (B, M), and that padding follows the tokens."""
+def check_padding(padding_mask: Tensor, shape: torch.Size, anywhere: bool = False) -> None:
+    """Check that a padding mask is boolean, of the shape (B, M), and that padding follows tokens, unless `anywhere`."""
     if padding_mask.dtype != torch.bool or padding_mask.shape != shape:
         given = f"{tuple(padding_mask.shape)} of {dtype_name(padding_mask)}"
         raise UsageError(f"padding_mask {given}: give bool for every memory token, {tuple(shape)}, True at padding.")
-    if may_look_at(padding_mask) and bool(padding_before_tokens(padding_mask).any()):
+    if not anywhere and may_look_at(padding_mask) and bool(padding_before_tokens(padding_mask).any()):
         raise UsageError(
             "padding_mask: there is padding before tokens. Move it behind them with front_order and reorder of "
             "posnet_fairseq.ops.layout: order = front_order(padding_mask), then reorder(x, order) for tokens and mask."

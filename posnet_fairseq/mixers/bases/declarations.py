@@ -14,7 +14,8 @@ class Declarations(nn.Module):
     Class attributes:
         Config: dataclass of the options this mixer reads. Its defaults hold where neither the user nor the
             size says otherwise; its ``__post_init__`` refuses impossible values, as that of :class:`Options` does.
-        places: where it may stand.
+        GridConfig: the same on a grid; None if the mixer has no form there.
+        places: where it may stand in a model of sentences; nowhere if it is one of grids alone.
         default_gate: ``--gate`` when the user leaves it open.
         position_embedding: kind of position embedding on its side of the model by default.
         reads_positions: whether it reads the vectors of the queries' positions.
@@ -30,6 +31,7 @@ class Declarations(nn.Module):
     """
 
     Config: ClassVar[Any] = Options
+    GridConfig: ClassVar[Any] = None
     name: ClassVar[str]
     arch: ClassVar[str]
     places: ClassVar[tuple[str, ...]] = PLACES

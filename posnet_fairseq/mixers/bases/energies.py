@@ -1,10 +1,13 @@
 """Energies of positions, and the tables that replace them before inference."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from posnet_fairseq.ops.buckets import Buckets
+from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.ops.offset_gather import gather_by_offset
-from posnet_fairseq.ops.offsets import clip_index
 from posnet_fairseq.shared.errors import UsageError
 
 
@@ -14,9 +17,17 @@ class Energy(nn.Module):
     Attributes:
         reach: R if the energy is one of offsets, and those beyond ±R share that of ±R; None if pairs of positions have
             energies of their own.
+        cells: the grid that tokens are on, None in a sentence; an energy of offsets then has those of both directions.
     """
 
     reach: int | None = None
+    cells: Grid | None = None
+
+    @property
+    def buckets(self) -> Buckets:
+        """Which column of a table with a reach pairs use."""
+        assert self.reach is not None
+        return Buckets("clip", self.reach, self.cells)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Return what can be stored before inference.
@@ -28,17 +39,23 @@ class Energy(nn.Module):
             memory_positions: (P, D), of the memory's.
 
         Returns:
-            (H, N, M), or with a reach (H, N or 1, 2R + 1), columns from offset -R to R.
+            (H, N, M), or with a reach (H, N or 1, 2R + 1), columns from offset -R to R, on a grid those of `buckets`.
         """
         raise NotImplementedError
 
-    def forward(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
-        """Return energies of pairs, (H, N, M). `offsets`: (N, M), ⌊γn⌋ - m; the others as in :meth:`table`."""
-        queries, keys = offsets.shape
-        table = self.table(offsets[:, 0], keys, positions, memory_positions)
+    def forward(self, offsets: Any, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
+        """Return energies of pairs, (H, N, M).
+
+        `offsets`: (N, M), ⌊γn⌋ - m, or :data:`posnet_fairseq.ops.grid.GridOffsets`; the others as in :meth:`table`.
+        """
+        if self.cells is None:
+            at, keys = offsets[:, 0], offsets.size(1)
+        else:
+            at, keys = torch.arange(self.cells.tokens, device=offsets[0].device), self.cells.tokens
+        table = self.table(at, keys, positions, memory_positions)
         if self.reach is None:
             return table
-        return gather_by_offset(table.expand(-1, queries, -1), clip_index(offsets, self.reach))
+        return gather_by_offset(table.expand(-1, at.size(0), -1), self.buckets.index(offsets))
 
 
 def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
@@ -52,9 +69,9 @@ def enough(vectors: Tensor | None, count: int, name: str) -> Tensor:
 class StoredEnergy(Energy):
     """The table of another energy with its reach, for sentences up to the length that it was made for."""
 
-    def __init__(self, table: Tensor, reach: int | None) -> None:
+    def __init__(self, table: Tensor, reach: int | None, cells: Grid | None = None) -> None:
         super().__init__()
-        self.reach = reach
+        self.reach, self.cells = reach, cells
         self.stored = nn.Parameter(table, requires_grad=False)
 
     def table(self, at: Tensor, keys: int, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:

@@ -36,13 +36,13 @@ def choices(option: Field) -> list[Any] | None:
 
 @dataclass
 class Options:
-    """Base of a mixer's options, none by itself. Whole numbers are 1 or more, and at most :data:`MOST_OFFSETS`."""
+    """Base of a mixer's options, none by itself. Numbers are 1 or more, and at most :data:`MOST_OFFSETS`."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if plain_type(each) is int and not (value is None and each.default is None):
-                check_range(errors.option(each.name), value, 1, MOST_OFFSETS, whole=True)
+            if plain_type(each) in (int, float) and not (value is None and each.default is None):
+                check_range(errors.option(each.name), value, 1, MOST_OFFSETS, plain_type(each) is int)
 
 
 def configure(config: type, values: Mapping[str, Any]) -> Any:
@@ -66,6 +66,9 @@ def _parsed(option: Field, value: Any) -> Any:
         value = value if kind is bool else str(value)
         check_choice(name, value, allowed)
         return value
+    if kind is float:
+        is_text = isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value)
+        return float(value) if is_text else value
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
         raise errors.UsageError(f"{name} {value!s:.50}: give a whole number of at most 9 digits.")
     return int(value)

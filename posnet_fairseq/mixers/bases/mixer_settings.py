@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 from posnet_fairseq.mixers.bases.gating import GATES
+from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.shared.schema import check_choice, check_range
@@ -32,6 +33,8 @@ class MixerSettings:
         options: the mixer's own :attr:`TokenMixer.Config`.
         projection_bias: whether projections to queries, keys and values have biases.
         shared_dropout: whether static weights, which all sentences of a batch share, are dropped for all of them alike.
+        grid: rows and columns of cells, which the tokens are, row by row; None where tokens are a sentence.
+        extra_tokens: E, tokens in front of the cells that have no place.
 
     Raises:
         UsageError: no mixer can be built with these values. It names the options of models that give them.
@@ -48,12 +51,21 @@ class MixerSettings:
     options: Any
     projection_bias: bool = True
     shared_dropout: bool = False
+    grid: tuple[int, int] | None = None
+    extra_tokens: int = 0
+
+    @property
+    def cells(self) -> Grid | None:
+        """The grid as mixers read it, None in a sentence."""
+        return None if self.grid is None else Grid(*self.grid, self.extra_tokens)
 
     def __post_init__(self) -> None:
         check_choice("place", self.place, PLACES)
         side, place_option = side_of(self.place), option(PLACE_OPTIONS[self.place])
         cls = get_mixer(self.mixer, place_option)
-        if self.place not in cls.places:
+        if self.grid is not None or self.extra_tokens:
+            self._check_grid(cls)
+        elif self.place not in cls.places:
             fitting = [name for name in mixer_names() if self.place in get_mixer(name).places]
             raise UsageError(
                 f"{place_option} {self.mixer}: this mixer cannot stand there. Choose one of: {', '.join(fitting)}."
@@ -75,12 +87,39 @@ class MixerSettings:
                 f"memory_dim {self.memory_dim}: self-attention mixes its queries, so give embed_dim, {self.embed_dim}."
             )
         check_probability("attention_dropout", self.dropout)
-        if not isinstance(self.options, cls.Config):
+        config = cls.Config if self.grid is None else cls.GridConfig
+        if not isinstance(self.options, config):
             raise UsageError(
                 f"options of the type {type(self.options).__name__}: {self.mixer} is built with its own, "
-                f"{cls.__name__}.Config()."
+                f"{cls.__name__}.{'Config' if self.grid is None else 'GridConfig'}()."
             )
         cls.check(self)
+
+    def _check_grid(self, cls: Any) -> None:
+        if self.grid is None:
+            raise UsageError(
+                f"extra_tokens {self.extra_tokens!s:.50}: only a grid has tokens without a place. Give grid too, such "
+                "as (14, 14), or leave it out."
+            )
+        if not isinstance(self.grid, tuple | list) or len(self.grid) != 2:
+            raise UsageError(f"grid {self.grid!s:.50}: give rows and columns, such as (14, 14).")
+        for size in self.grid:
+            check_range("grid", size, 1, MOST["positions"], whole=True)
+        check_range("extra_tokens", self.extra_tokens, 0, MOST["positions"], whole=True)
+        if cls.GridConfig is None:
+            names = ", ".join(mixer_names(on_grids=True))
+            raise UsageError(f"grid {self.grid}: {self.mixer} has no form on grids. Choose one of: {names}.")
+        if self.place != "encoder":
+            what = "decoding and causal mixers need" if self.place == "decoder" else "cross-attention needs"
+            raise UsageError(
+                f"grid {self.grid}: {what} tokens in a line. On a grid all tokens mix one another: build the mixer "
+                "without causal and cross_attention, or without grid."
+            )
+        if self.max_positions != Grid(*self.grid, self.extra_tokens).tokens:
+            raise UsageError(
+                f"max_positions {self.max_positions}: {Grid(*self.grid, self.extra_tokens)} are "
+                f"{Grid(*self.grid, self.extra_tokens).tokens} tokens. Leave it out."
+            )
 
 
 def side_of(place: str) -> str:

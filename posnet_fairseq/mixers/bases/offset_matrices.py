@@ -47,20 +47,25 @@ class OffsetMatrices(nn.Module):
         super().__init__()
         options: Any = settings.options
         self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
-        self.reach, rows = _reach_and_rows(settings)
+        (*self.reach_of_rows, self.reach), rows = _reaches_and_rows(settings)
+        self.shape = () if settings.grid is None else (*settings.grid, settings.extra_tokens)
         self.queries, self.keys, self.values = (
             _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
         )
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """K of the offset, on a grid of those of rows and of columns."""
+        return (*self.reach_of_rows, self.reach)
 
     def energy(self, q: Tensor, k: Tensor) -> Tensor:
         """Return q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
         if self.queries is None and self.keys is None:
             return q @ k.mT
-        settings = self.num_heads, self.reach
-        q, k = _time_first(q), _time_first(k)
+        tensors = (q := _time_first(q)), self.queries, (k := _time_first(k)), self.keys
         if len(q) < len(k):
-            return offset_matmul.energies_of_step(q, self.queries, k, self.keys, *settings)
-        return offset_matmul.energies(q, self.queries, k, self.keys, *settings, self.causal)
+            return offset_matmul.energies_of_step(*tensors, self.num_heads, self.reach)
+        return offset_matmul.energies(*tensors, self.num_heads, self.reaches, self.causal, self.shape)
 
     def mix(self, weights: Tensor, v: Tensor) -> Tensor:
         """Return Σ_m α_nm v_nm of values (B, H, N, c), (B, H, N, c)."""
@@ -70,16 +75,20 @@ class OffsetMatrices(nn.Module):
         if weights.size(2) < len(v):
             mixed = offset_matmul.mixture_of_step(weights, v, self.values, self.reach)
         else:
-            mixed = offset_matmul.mixture(weights, v, self.values, self.reach, self.causal)
+            mixed = offset_matmul.mixture(weights, v, self.values, self.reaches, self.causal, self.shape)
         return split_heads(mixed.transpose(0, 1), self.num_heads)
 
 
-def _reach_and_rows(settings: MixerSettings) -> tuple[int, int]:
-    """Return K, and how many offsets have matrices; a decoder has none to the right."""
+def _reaches_and_rows(settings: MixerSettings) -> tuple[tuple[int, ...], int]:
+    """Return K, on a grid of both directions, and how many offsets have matrices; a decoder has none to the right."""
     # No two tokens of a sentence stand L or more apart.
     options: Any = settings.options
+    if settings.grid is not None:
+        rows, columns = (min(options.translution_clip or size, size - 1) for size in settings.grid)
+        # Of the three kinds of pairs with an extra token, each has a matrix.
+        return (rows, columns), (2 * rows + 1) * (2 * columns + 1) + 3 * (settings.extra_tokens > 0)
     reach = options.translution_clip or max(1, settings.max_positions - 1)
-    return reach, reach + 1 if settings.place == "decoder" else 2 * reach + 1
+    return (reach,), reach + 1 if settings.place == "decoder" else 2 * reach + 1
 
 
 def _matrices(rows: int, width: int) -> nn.Parameter:
@@ -102,6 +111,7 @@ class OffsetMixer(ContentBasedMixer):
 
     matrices: OffsetMatrices  # made by subclasses
     Config = OffsetOptions
+    GridConfig = OffsetOptions
     places = ("encoder", "decoder")
     position_embedding = "none"
 
@@ -113,7 +123,7 @@ class OffsetMixer(ContentBasedMixer):
     @classmethod
     def check(cls, settings: MixerSettings) -> None:
         """Refuse matrices of offsets that do not fit into memory."""
-        (_, rows), width = _reach_and_rows(settings), cls.matrix_width(settings)
+        (_, rows), width = _reaches_and_rows(settings), cls.matrix_width(settings)
         if rows * width**2 > MOST_NUMBERS:
             options: Any = settings.options
             given = options.translution_clip or "left out"

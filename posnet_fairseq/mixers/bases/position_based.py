@@ -37,11 +37,11 @@ class PositionBasedMixer(TokenMixer):
         self.energies = nn.ModuleList()
         self.shared_dropout = settings.shared_dropout
 
-    def energy(self, offsets: Tensor, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
+    def energy(self, offsets: Any, positions: Tensor | None, memory_positions: Tensor | None) -> Tensor:
         """Return α̂ before masking, for queries from position 0 on.
 
         Args:
-            offsets: (N, M), ⌊γn⌋ - m.
+            offsets: (N, M), ⌊γn⌋ - m; on a grid :data:`posnet_fairseq.ops.grid.GridOffsets`.
             positions: (P, D) vectors of the queries' positions, None if this mixer does not read them.
             memory_positions: (P, D), of the memory's.
 
@@ -51,7 +51,7 @@ class PositionBasedMixer(TokenMixer):
         first, *others = (energy(offsets, positions, memory_positions) for energy in self.energies)
         return sum(others, start=first)
 
-    def hidden(self, offsets: Tensor) -> Tensor | None:
+    def hidden(self, offsets: Any) -> Tensor | None:
         """Return a mask (N, M), True at pairs that are not mixed, or None: in the decoder, the future."""
         return offsets < 0 if self.causal else None
 
@@ -156,8 +156,9 @@ class PositionBasedMixer(TokenMixer):
 
     def store(self, index: int, table: Tensor) -> None:
         """Put the table of an energy in its place, (H, N or 1, M or 2R + 1), for at most N queries of M tokens."""
-        self.energies[index] = StoredEnergy(table, self.energies[index].reach)  # type: ignore[arg-type]
-        if table.size(1) > 1:
+        of: Any = self.energies[index]
+        self.energies[index] = StoredEnergy(table, of.reach, of.cells)
+        if table.size(1) > 1 and self.settings.grid is None:
             longest = min(self.max_positions, table.size(1))
             self.settings = dataclasses.replace(self.settings, max_positions=longest)
 

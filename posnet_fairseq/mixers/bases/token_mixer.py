@@ -139,7 +139,14 @@ class TokenMixer(Declarations):
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
         context = MixingContext(
-            positions, memory_positions, padding_mask, hidden, length_ratio, need_weights, device=query.device
+            positions,
+            memory_positions,
+            padding_mask,
+            hidden,
+            length_ratio,
+            need_weights,
+            device=query.device,
+            grid=self.settings.cells,
         )
         return self._result(query, memory, context)
 
@@ -170,7 +177,7 @@ class TokenMixer(Declarations):
         Raises:
             UsageError: the mixer cannot decode, or the arguments do not fit together.
         """
-        check_state(self.place, self.max_memory(), batch_size, memory, padding_mask)
+        check_state(self.settings, self.max_memory(), batch_size, memory, padding_mask)
         check_length_ratio(self.place, length_ratio)
         if memory is not None and memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))

@@ -6,6 +6,7 @@ neighbor stand in a folder of their own, which Python puts in front of sys.path.
 
 import ctypes
 import os
+import runpy
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 # not. (Its number says nothing: in a container, torchrun itself may be process 1.)
 if os.fsencode(sys.argv[0]) not in Path(f"/proc/{os.getppid()}/cmdline").read_bytes().split(b"\0"):
     sys.exit("rank.py: error: torchrun, which started this, has ended.")
+
+# By its path, so that posnet is not imported.
+runpy.run_path(str(Path(__file__).parents[2] / "fairseq_plugin/optional_types.py"))["repair"]()
 
 from fairseq_cli.train import cli_main  # noqa: E402
 from machines import agreed_arguments  # noqa: E402

@@ -1,0 +1,100 @@
+"""Mixers on a grid against attention there, forward with backward."""
+
+import itertools
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from rich.table import Table
+
+from posnet_fairseq.bench.layers_speed import BASELINE, training
+from posnet_fairseq.bench.printed_tables import mebibytes, table
+from posnet_fairseq.bench.timing import default_device, interleaved, median_ratio, peak_bytes
+from posnet_fairseq.bench.translution_speed import products
+from posnet_fairseq.mixers.bases.building import build_mixer
+from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
+from posnet_fairseq.mixers.translution import Translution
+from posnet_fairseq.ops.grid import Grid
+
+
+class Figures(NamedTuple):
+    """Of a call with its backward pass: time and memory relative to attention's, bytes, and time relative to products.
+
+    ``floor`` is None except for Translution.
+    """
+
+    time: float
+    memory: float
+    peak: int
+    floor: float | None
+
+
+def build(variant: str, embed_dim: int, num_heads: int, grid: tuple[int, int], extra_tokens: int) -> TokenMixer:
+    """Return a mixer on a grid; its name may have options: ``irpe+irpe_on=qkv``."""
+    name, *chosen = variant.split("+")
+    options = {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
+    return build_mixer(name, embed_dim, num_heads, grid=grid, extra_tokens=extra_tokens, **options)
+
+
+def token_counts(mixer: TokenMixer) -> list[int]:
+    """Return for each matrix of Translution how many tokens of an image, as queries or as keys, it is applied to.
+
+    Of the pairs with extra tokens it counts the cells, which one of queries, keys and values of each of the two kinds
+    of pairs has: as many as one matrix more.
+    """
+    rows, columns = mixer.settings.grid or (1, mixer.max_positions)
+    reach = mixer.settings.options.translution_clip or mixer.max_positions
+    offsets = (range(1 - min(reach + 1, size), min(reach + 1, size)) for size in (rows, columns))
+    of_cells = [(rows - abs(row)) * (columns - abs(column)) for row, column in itertools.product(*offsets)]
+    return [*of_cells, *[rows * columns] * bool(mixer.settings.extra_tokens)]
+
+
+def run(
+    mixers: Sequence[str],
+    grid: tuple[int, int],
+    extra_tokens: int,
+    batch: int,
+    embed_dim: int,
+    num_heads: int,
+    rounds: int,
+) -> dict[str, Figures]:
+    """Time mixers with their backward passes in turn on a batch of images of one grid."""
+    torch.manual_seed(1)
+    device = default_device()
+    built = {
+        name: build(name, embed_dim, num_heads, grid, extra_tokens).to(device)
+        for name in dict.fromkeys([BASELINE, *mixers])
+    }
+    x = torch.randn(batch, built[BASELINE].max_positions, embed_dim, device=device, requires_grad=True)
+    calls = {name: training(mixer, x) for name, mixer in built.items()}
+    floors = {
+        name: products([batch * count for count in token_counts(mixer)], embed_dim)
+        for name, mixer in built.items()
+        if isinstance(mixer, Translution)
+    }
+    seconds = interleaved(calls | {f"products of {name}": call for name, call in floors.items()}, rounds)
+    peaks = {name: peak_bytes(call) for name, call in calls.items()}
+    return {
+        name: Figures(
+            median_ratio(seconds[name], seconds[BASELINE]),
+            peaks[name] / peaks[BASELINE],
+            peaks[name],
+            median_ratio(seconds[name], seconds[f"products of {name}"]) if name in floors else None,
+        )
+        for name in calls
+    }
+
+
+def tables(options: Namespace) -> Iterator[Table | str]:
+    """Yield what ``posnet-bench grid`` prints."""
+    sizes = options.grid, options.extra_tokens, options.batch, options.embed_dim, options.heads
+    title = "{}, B = {}, D = {}, H = {}, with backward".format(Grid(*options.grid, options.extra_tokens), *sizes[2:])
+    shown = table(title, "time ×\nattention", "memory ×\nattention", "memory\nMiB", "time ×\nproducts")
+    for name, (time, memory, peak, floor) in run(options.mixers, *sizes, options.rounds).items():
+        shown.add_row(name, f"{time:.2f}", f"{memory:.2f}", mebibytes(peak), "" if floor is None else f"{floor:.2f}")
+    yield shown
+    yield (
+        "Time: CPU time, medians of ratios, of a call with its backward pass. Memory: the most that it allocates at "
+        "once. × products: against the matrix products alone that Translution takes. No dropout."
+    )
