@@ -147,8 +147,8 @@ def _compute(runs: Sequence[MetricRun], cache: SegmentCache, report: ProgressRep
                 number, line = odd[0]
                 which = f", run {number + 1}" if len(statistics) > 1 else ""
                 raise UsageError(
-                    f"{metric.label} of {system}{which} on {run.texts.name} is not a number in {len(odd):,} lines, the "
-                    f"first is line {line + 1:,}. The model seems to be broken; nothing was reported."
+                    f"{metric.label} of {system}{which} on {run.texts.name} is not a number in line {line + 1:,} "
+                    f"(lines of this kind: {len(odd):,}). The model seems to be broken; nothing was reported."
                 )
 
 
