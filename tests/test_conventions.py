@@ -54,7 +54,8 @@ def test_there_are_commands():
 def test_version(name, ended):
     code, out, err = ended(name, "--version")
     assert (code, err) == (0, "")
-    assert out == f"posnet {__version__}, torch {version('torch')}, ve-fairseq {version('ve-fairseq')}\n"
+    (fairseq,) = (script.dist for script in entry_points(group="console_scripts", name="fairseq-train"))
+    assert out == f"posnet {__version__}, torch {version('torch')}, {fairseq.name} {fairseq.version}\n"
 
 
 def test_version_without_torch_and_fairseq(monkeypatch):

@@ -137,7 +137,10 @@ class Analysis:
         known, values = self.course(system)
         if np.isclose(updates, known[-1], rtol=1e-9):  # computed from seconds that were computed from it
             updates = known[-1]
-        return float(np.exp(np.interp(updates, known, np.log(values)))) if known[0] <= updates <= known[-1] else None
+        if not known[0] <= updates <= known[-1]:
+            return None
+        # Rounded: logarithms differ in their last digit between versions of numpy.
+        return round(float(np.exp(np.interp(updates, known, np.log(values)))), 9)
 
     def perplexity_after(self, system: str, seconds: float) -> float | None:
         """Return the perplexity of the validation set after CPU seconds of training; None if unknown."""

@@ -124,8 +124,8 @@ posnet_make() {
         posnet_cannot "the packages could not be installed (see above). Check the network and run again."
         return 2
     }
-    posnet_install_aihwkit "$root" "$venv/bin/python" "${extras[@]}" || {
-        posnet_cannot "aihwkit could not be installed (see above). Check the network and run again."
+    posnet_install_alone "$venv/bin/python" "${extras[@]}" || {
+        posnet_cannot "aihwkit and COMET could not be installed (see above). Check the network and run again."
         return 2
     }
     printf '%s\n' "${extras[@]}" >"$begun"
@@ -184,14 +184,20 @@ posnet_install() {
     posnet_pip "$python" torch==2.13.0 -e "$package"
 }
 
-# posnet_install_aihwkit ROOT PYTHON [EXTRA ...]: for the tests of posnet-analog. Its wheel, for x86_64 alone, demands
-# torchvision for its examples, whose build for GPUs breaks COMET beside a torch without.
-posnet_install_aihwkit() {
-    local package
-    if [ "$(uname -m)" = x86_64 ] && [[ " ${*:3} " = *" dev "* ]]; then
-        package=$("$2" -c 'import sys; from posnet_fairseq.analog.hardware import AIHWKIT as versions
-print("aihwkit==" + versions["3.%d" % sys.version_info.minor])') && posnet_pip "$2" --no-deps "$package"
-    fi
+# posnet_install_alone PYTHON [EXTRA ...]: packages for tests, without what they demand. The wheel of aihwkit, for x86_64
+# alone, demands torchvision for its examples, whose build for GPUs breaks COMET beside a torch without. COMET demands a
+# numpy that has no wheel from Python 3.13 on, where it works with newer ones.
+posnet_install_alone() {
+    local packages
+    [[ " ${*:2} " = *" dev "* ]] || return 0
+    packages=$("$1" -c 'import platform, sys
+from posnet_fairseq.analog.hardware import AIHWKIT
+if platform.machine() == "x86_64":
+    print("aihwkit==" + AIHWKIT["%d.%d" % sys.version_info[:2]])
+if sys.version_info >= (3, 13):
+    print("unbabel-comet==2.2.7 torchmetrics==0.10.3 jsonargparse==3.13.1 entmax==1.3")') || return
+    # shellcheck disable=SC2086
+    [ -z "$packages" ] || posnet_pip "$1" --no-deps $packages
 }
 
 # posnet_pip PYTHON [ARGUMENT ...]: pip install, whose errors are shown, and of whose progress the large steps.

@@ -1,6 +1,7 @@
 """Recipes from a dataset to a report, on a tiny corpus: processes, killed runs, comparisons."""
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import re
@@ -110,7 +111,7 @@ def test_every_stage_leaves_a_log_and_a_record(one):
         assert attempt["outcome"] == "finished"
         assert attempt["seconds"] > 0
         assert attempt["peak_memory_bytes"] > 2**20
-        assert attempt["versions"]["torch"] == torch.__version__
+        assert attempt["versions"]["torch"] == importlib.metadata.version("torch")
         assert attempt["machine"]["cores"] > 0
         assert set(attempt) >= {"command", "started", "commit"}
     assert record(one, "train")["settings"]["--seed"] == "1"
