@@ -3,7 +3,15 @@ import math
 import pytest
 import torch
 
-from posnet_fairseq.bench import decode_speed, layers_speed, length_speed, models_speed, timing, translution_speed
+from posnet_fairseq.bench import (
+    decode_speed,
+    grid_speed,
+    layers_speed,
+    length_speed,
+    models_speed,
+    timing,
+    translution_speed,
+)
 from posnet_fairseq.bench.printed_tables import as_json, table
 from posnet_fairseq.cli import bench
 from posnet_fairseq.registry import get_mixer, mixer_names
@@ -87,6 +95,37 @@ def test_no_vector_of_a_pair_exists(name, clip):
     assert peak - gradients < 8 * unit < vectors_of_pairs / 2
 
 
+def test_mixers_on_a_grid_are_measured():
+    names = ["irpe+irpe_on=qkv", "irpe+irpe_beta=1.5", "translution+translution_clip=2"]
+    results = grid_speed.run(names, (3, 4), 1, batch=2, embed_dim=8, num_heads=2, rounds=1)
+    assert list(results) == ["attention", *names]
+    assert results["attention"][:2] == (1, 1)
+    assert [figures.floor is not None for figures in results.values()] == [False, False, False, True]
+    assert min(figures.time for figures in results.values()) > 0
+
+
+@pytest.mark.parametrize(("clip", "matrices"), [(2, 5 * 5), (3, 5 * 7), (None, 5 * 7)])
+def test_products_of_translution_on_a_grid_are_those_of_its_pairs(clip, matrices):
+    """Every token with a partner at the offset, or beyond the clipped one."""
+    rows, columns = 3, 4
+    mixer = grid_speed.build(
+        f"translution+translution_clip={clip}" if clip else "translution", 8, 2, (rows, columns), 1
+    )
+    counts = grid_speed.token_counts(mixer)
+    assert len(mixer.matrices.values) == matrices + 3
+    cells = [divmod(cell, columns) for cell in range(rows * columns)]
+    reach = clip or 9
+
+    def clipped(a, b):
+        return tuple(max(-reach, min(reach, x - y)) for x, y in zip(a, b, strict=True))
+
+    queries = {}
+    for a in cells:
+        for b in cells:
+            queries.setdefault(clipped(a, b), set()).add(a)
+    assert sorted(counts) == sorted([*map(len, queries.values()), rows * columns])
+
+
 def test_peak_is_the_most_at_once():
     def call():
         first = torch.ones(1000)
@@ -157,6 +196,11 @@ def test_converted_transformer_translates_as_the_original():
         ("length --mixers fouriernet", "--mixers fouriernet: fouriernet stands in encoder only"),
         ("translution --embed-dim 8 --heads 3", "--heads 3: the width 8 does not divide by it"),
         ("translution --lengths 0", "--lengths 0: give 1 or more"),
+        ("grid --extra-tokens -1", "--extra-tokens -1: give 0 or more"),
+        ("grid --embed-dim 8 --heads 3", "num_heads 3 must divide embed_dim 8"),
+        ("grid --mixers fouriernet", "fouriernet has no form on grids"),
+        ("grid --mixers irpe+irpe_metod=cross", "irpe_metod cross: irpe does not read it"),
+        ("grid --mixers irpe+irpe_beta=many", "irpe_beta 'many': give a number"),
         ("decode --words 4", "--words 4: give 10 or more"),
         ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
@@ -183,6 +227,7 @@ def test_trained_models_are_measured(tmp_path, capsys):
         ("decode", "rposnet_tiny"),
         ("layers", "rposnet"),
         ("translution", "translution written out"),
+        ("grid", "irpe+irpe_method=product"),
         ("models", "rposnet_tiny"),
     ],
 )

@@ -91,6 +91,22 @@ def test_json(capsys):
     assert clip["values"] == "K or K,K,..."
 
 
+def test_costs_on_a_grid(capsys):
+    """Of DeiT-S: N = 197 tokens, D = 384 and 50 buckets of 64 features; the size base has D = 512 here."""
+    mixers.main("irpe --grid 14x14 --extra-tokens 1 --json".split())
+    rows = {row["options"]: row for row in json.loads(capsys.readouterr().out)}
+    n, d = 197, 512
+    of_attention, of_table = 2 * n**2 * d + 4 * n * d**2, 50 * n * d
+    assert rows[""]["parameters"] == 4 * d * (d + 1) + 50 * 64
+    assert rows[""]["operations"] == of_attention + of_table
+    assert rows["irpe_on=qkv"]["operations"] == of_attention + 3 * of_table
+    assert {"irpe_method=cross", "irpe_mode=bias", "irpe_index=clip"} < set(rows)
+    assert "irpe_on=k" not in rows  # the default
+    mixers.main("--grid 3x4 --size tiny --markdown".split())
+    shown = capsys.readouterr().out
+    assert all(f"| {name} |" in shown for name in mixer_names(on_grids=True))
+
+
 def test_markdown(capsys):
     mixers.main("--markdown --size tiny --words 100".split())
     lines = capsys.readouterr().out.splitlines()
@@ -142,6 +158,11 @@ def test_bad_input(capsys):
         (["--options"], "--options: of which mixer?"),
         (["--words", "2"], "--words 2: give 5 or more"),
         (["--max-tokens", "100"], "--max-tokens is an option of --memory. Give both, or neither."),
+        (["--grid", "14"], "argument --grid: '14': give rows and columns, 1 to 999 each, such as 14x14."),
+        (["--grid", "3x4", "--memory"], "--grid --memory: give one of the two."),
+        (["irpe", "--grid", "3x4", "--options"], "--options --grid: give one of the two."),
+        (["--extra-tokens", "1"], "--extra-tokens is an option of --grid. Give both, or neither."),
+        (["fouriernet", "--grid", "3x4"], "grid (3, 4): fouriernet has no form on grids. Choose one of: .* irpe"),
         (["--memory", "--max-tokens", "10"], "--max-tokens 10: give 25 or more"),
     ):
         with pytest.raises(SystemExit) as error:

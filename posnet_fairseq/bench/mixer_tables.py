@@ -19,6 +19,7 @@ from posnet_fairseq.costs import counting
 from posnet_fairseq.mixers.bases.mixer_options import choices, plain_type
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.ops.fourier import LONGEST_PRODUCT
+from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -35,7 +36,9 @@ def show(options: argparse.Namespace) -> None:
     if options.options and options.mixer is None:
         raise UsageError(f"--options: of which mixer? Choose one of: {', '.join(mixer_names())}.")
     mixer = _named(options.mixer) if options.mixer else None
-    if options.memory:
+    if options.grid:
+        _show_grid(options, [mixer.name] if mixer else mixer_names(on_grids=True))
+    elif options.memory:
         _show_memory(options, [mixer.name] if mixer else mixer_names())
     elif options.crossbars:
         _show_crossbars(options, [mixer.name] if mixer else mixer_names())
@@ -185,6 +188,34 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
             console.print(Padding(escape(row["meaning"]), (0, 0, 0, 4)))
 
 
+def _show_grid(options: argparse.Namespace, mixers: Sequence[str]) -> None:
+    """Print costs on a grid: of one mixer with each choice of its options, of several with their defaults."""
+    rows = [
+        {"mixer": name, "options": chosen, "parameters": cost.parameters, "operations": cost.operations}
+        for name in mixers
+        for chosen, cost in counting.grid_costs(name, options.size, options.grid, options.extra_tokens).items()
+        if not chosen or len(mixers) == 1
+    ]
+    if options.json:
+        _print_json(rows)
+        return
+    shown = [
+        {
+            "mixer": " ".join([row["mixer"], row["options"]]).strip(),
+            "parameters": f"{row['parameters']:,}",
+            "operations": _millions(row["operations"]),
+        }
+        for row in rows
+    ]
+    shape = SIZES[options.size]
+    cells = Grid(*options.grid, options.extra_tokens)
+    _print_table(options, shown, f"{cells}, D = {shape.embed_dim}, H = {shape.attention_heads}")
+    _print_text(
+        "Parameters of one layer, and multiplications in it for one image; a product and the sum that it is added to "
+        "count once. In Python: posnet_fairseq.build_mixer(..., grid=(R, C), extra_tokens=E)."
+    )
+
+
 def _show_memory(options: argparse.Namespace, mixers: Sequence[str]) -> None:
     from posnet_fairseq.costs.training_memory import training_memory  # imports all of a model
 
@@ -263,7 +294,7 @@ def _print_table(options: argparse.Namespace, rows: Sequence[Mapping[str, str]],
         return
     table = Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False)
     for number, column in enumerate(rows[0]):
-        is_number = all(re.fullmatch(r"([\d.]+(M| GiB)\n?)*", row[column]) for row in rows)
+        is_number = all(re.fullmatch(r"([\d.,]+(M| GiB)?\n?)*", row[column]) for row in rows)
         justify: Any = "right" if is_number else "left"
         table.add_column(column, no_wrap=number == 0 or is_number, overflow="fold", justify=justify)
     for row in rows:

@@ -66,21 +66,21 @@ def available_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def products(length: int, sentences: int, embed_dim: int) -> Callable[[], None]:
+def products(counts: Sequence[int], embed_dim: int) -> Callable[[], None]:
     """Return a function that takes the matrix products of one training step of Translution and does nothing else.
 
-    For each offset there are three in the forward pass, and in the backward pass three that are recomputed, three for
-    the gradients of tokens and three for the gradients of matrices.
+    For each offset, with its number of tokens in `counts`, there are three in the forward pass, and in the backward
+    pass three that are recomputed, three for the gradients of tokens and three for the gradients of matrices.
     """
     device = default_device()
-    tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (length * sentences, embed_dim))
+    tokens, matrix = (torch.randn(rows, embed_dim, device=device) for rows in (max(counts), embed_dim))
 
     def call() -> None:
-        for pairs in range(sentences, (length + 1) * sentences, sentences):
+        for count in counts:
             for _ in range(9):
-                projected = tokens[:pairs] @ matrix
+                projected = tokens[:count] @ matrix
             for _ in range(3):
-                tokens[:pairs].T @ projected
+                tokens[:count].T @ projected
 
     return call
 
@@ -110,7 +110,8 @@ def run(
     }
     positions = torch.randn(length, embed_dim, device=device, requires_grad=True)
     calls = {name: layers_speed.training(mixer, x, positions=positions) for name, mixer in built.items()}
-    seconds = interleaved(calls | {"products": products(length, sentences, embed_dim)}, rounds)
+    counts = range(sentences, (length + 1) * sentences, sentences)
+    seconds = interleaved(calls | {"products": products(counts, embed_dim)}, rounds)
     results: dict[str, dict[str, float]] = {}
     for name, call in calls.items():
         results[name] = {

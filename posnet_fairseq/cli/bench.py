@@ -7,7 +7,7 @@ import json
 from rich.console import Console
 
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import check_stdout, path_text
 from posnet_fairseq.shared.schema import check_numbers
@@ -63,10 +63,17 @@ def _parser() -> argparse.ArgumentParser:
     growth.add_argument("--mixers", nargs="+", default=["rposnet"], help="default: rposnet")
     numbers(growth, lengths=([2**n for n in range(6, 14)], "N"), rows=(12, "hypotheses in a decoding step"))
 
-    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (pairs, 3), (growth, 5)):
+    image = what.add_parser("grid", help="mixers on a grid of tokens, such as the patches of an image")
+    product = "irpe+irpe_method=product"
+    variants = [product, f"{product}+irpe_on=qkv", "rope", "translution+translution_clip=3"]
+    image.add_argument("--mixers", nargs="*", default=variants, help=f"default: {' '.join(variants)}")
+    add_grid_options(image, (32, 32), 1)
+    numbers(image, batch=(8, "B"), embed_dim=(512, "D"), heads=(8, "H"))
+
+    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (pairs, 3), (growth, 5), (image, 3)):
         numbers(benchmark, rounds=(rounds, "medians are shown"))
         benchmark.add_argument("--json", action="store_true", help="print JSON")
-        if benchmark is not pairs:
+        if benchmark not in (pairs, image):
             size = "tiny" if benchmark is whole else "base"
             benchmark.add_argument("--size", choices=SIZES, default=size, help=f"of the models (default: {size})")
     return parser
@@ -79,7 +86,7 @@ def main(options: argparse.Namespace) -> None:
     check_stdout()
     for name, value in vars(options).items():
         if all(type(number) is int for number in (value if isinstance(value, list) else [value])):
-            check_numbers(options, **{name: (1, MOST)})
+            check_numbers(options, **{name: (0 if name == "extra_tokens" else 1, MOST)})
     import torch
 
     import posnet_fairseq.mixers  # noqa: F401  (registers them)

@@ -6,7 +6,7 @@ import math
 
 from posnet_fairseq.analog.hardware import TILE_SIZES
 from posnet_fairseq.shared.command import command
-from posnet_fairseq.shared.common_options import parsed_by
+from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.files import check_stdout
 from posnet_fairseq.shared.schema import check_numbers
@@ -27,6 +27,8 @@ def _parser() -> argparse.ArgumentParser:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print tables in Markdown")
+    grid = parser.add_argument_group("mixers on a grid of tokens, such as the patches of an image")
+    add_grid_options(grid, None, 0)
     memory = parser.add_argument_group("the memory of a training step, by simulation: needs no GPU, takes a minute")
     memory.add_argument("--memory", action="store_true", help="estimate it for the models of every mixer, or of one")
     memory.add_argument(
@@ -62,13 +64,16 @@ def _price(text: str) -> tuple[str, float]:
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-mixers."""
     check_stdout()
-    check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000))
+    check_numbers(options, words=(5, 1_000_000), length=(5, 1_000_000), extra_tokens=(0, 1000))
     owners = {"max_tokens": "--memory", "precision": "--memory", "tile_size": "--crossbars", "joules": "--crossbars"}
     for name, owner in owners.items():
         if getattr(options, name) is not None and not getattr(options, owner[2:]):
             raise UsageError(f"{flag(name)} is an option of {owner}. Give both, or neither.")
-    if options.crossbars and options.memory:
-        raise UsageError("--crossbars --memory: give one of the two.")
+    for two in (("crossbars", "memory"), ("grid", "memory"), ("crossbars", "grid"), ("options", "grid")):
+        if all(getattr(options, name) for name in two):
+            raise UsageError(f"{' '.join(map(flag, two))}: give one of the two.")
+    if options.extra_tokens and not options.grid:
+        raise UsageError("--extra-tokens is an option of --grid. Give both, or neither.")
     if options.tile_size is not None:
         check_numbers(options, tile_size=TILE_SIZES)
     options.joules = dict(options.joules) if options.joules else None

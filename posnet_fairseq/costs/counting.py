@@ -11,6 +11,8 @@ from torch import nn
 
 from posnet_fairseq.inference.model_loading import NoRandomNumbers
 from posnet_fairseq.inference.stored_energies import precompute
+from posnet_fairseq.mixers.bases.building import build_mixer
+from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.transformer.architectures import apply_arch
@@ -57,6 +59,28 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
     precompute(model)
     stored = _cost(model, length, more)
     return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
+
+
+def grid_costs(mixer: str, size: str, grid: tuple[int, int], extra_tokens: int) -> dict[str, Cost]:
+    """Return costs of a mixer alone on a grid, and with every other choice of an option: ``irpe_method=cross``.
+
+    Parameters are those of one layer, and operations those for one image.
+    """
+    shape, cls = SIZES[size], get_mixer(mixer)
+    of_choices = [(option.name, choices(option) or ()) for option in dataclasses.fields(cls.GridConfig or cls.Config)]
+    variants = [{}, *({name: choice} for name, several in of_choices for choice in several)]
+    found: dict[str, Cost] = {}
+    seen: list[Any] = []
+    for options in variants:
+        with torch.device("meta"), NoRandomNumbers():
+            place: dict[str, Any] = {"grid": grid, "extra_tokens": extra_tokens}
+            built = build_mixer(mixer, shape.embed_dim, shape.attention_heads, **place, **options).eval()
+        if built.settings.options in seen:  # what is chosen is the default
+            continue
+        seen.append(built.settings.options)
+        name = "".join(f"{option}={choice}" for option, choice in options.items())
+        found[name] = Cost(trained_parameters(built), None, _count(built, built.max_positions))
+    return found
 
 
 def _different_layers(mixer: str, size: str) -> int:

@@ -74,6 +74,22 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     device.add_argument("--cpu", action="store_const", const="cpu", dest="device", help="as --device cpu")
 
 
+def add_grid_options(parser: Any, grid: tuple[int, int] | None, extra_tokens: int) -> None:
+    """Add ``--grid`` and ``--extra-tokens`` with their defaults to a parser, or to a group of its options."""
+    shown = "" if grid is None else f" (default: {grid[0]}x{grid[1]})"
+    what = f"rows and columns of tokens, such as 14x14{shown}"
+    parser.add_argument("--grid", type=_grid, default=grid, metavar="RxC", help=what)
+    what = f"E, tokens of no place in front of them (default: {extra_tokens})"
+    parser.add_argument("--extra-tokens", type=int, default=extra_tokens, metavar="E", help=what)
+
+
+def _grid(text: str) -> tuple[int, int]:
+    sizes = re.fullmatch(r"([1-9]\d{0,2})x([1-9]\d{0,2})", text)
+    if sizes is None:
+        raise argparse.ArgumentTypeError(f"{text!r:.50}: give rows and columns, 1 to 999 each, such as 14x14.")
+    return int(sizes[1]), int(sizes[2])
+
+
 def _device(text: str) -> str:
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
         raise argparse.ArgumentTypeError(f"{text!r:.50}: give cpu, cuda, or one of several GPUs, such as cuda:1.")

@@ -67,7 +67,8 @@ def _parsed(option: Field, value: Any) -> Any:
         check_choice(name, value, allowed)
         return value
     if kind is float:
-        return value
+        is_text = isinstance(value, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value)
+        return float(value) if is_text else value
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}", str(value)):
         raise errors.UsageError(f"{name} {value!s:.50}: give a whole number of at most 9 digits.")
     return int(value)
