@@ -70,7 +70,7 @@ class IRPE(ContentBasedMixer):
     class GridConfig(IRPEOptions):
         """On a grid."""
 
-        irpe_index: Literal["piecewise", "clip", "window"] = option(
+        irpe_index: Literal["piecewise", "clip", "window"] = option(  # type: ignore[assignment]  # one choice more
             "how offsets share rows of a table (iRPE Eqs. 18 and 9); window: none beyond β, as in Axial-DeepLab",
             default="piecewise",
         )
@@ -91,7 +91,7 @@ class IRPE(ContentBasedMixer):
         self.index_kind = options.irpe_index
         self.beta = options.irpe_beta
         self.directed = settings.grid is not None or not options.irpe_undirected
-        method = "product" if settings.grid is None else options.irpe_method
+        method: Any = "product" if settings.grid is None else options.irpe_method
         self.buckets = Buckets(self.index_kind, self.beta, settings.cells, method)
         bias_mode = options.irpe_mode == "bias"
         shared = options.irpe_share_heads == "shared"

@@ -5,7 +5,6 @@ each head, are never there together: the backward pass makes those of a block ag
 sum of exponentials, which is all that is kept beside the arguments and the result.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,8 @@ from posnet_fairseq.ops.masking import masked_energy
 
 # Most energies in a block on a CPU; half of it to four times as many take equally long.
 CPU_BLOCK = 2**19
+# Of one bucket, in the backward pass.
+SUMS = 4
 
 
 def is_faster(q: Tensor, keys: int, rows: int) -> bool:
@@ -39,16 +40,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, index: Tensor, paddin
         index: (N, M), rows of the table.
         padding_mask: (B, M), True at padding; or None.
     """
-    # Keys next to one another are often of one bucket. In another order, sums over buckets wait less for memory.
-    keys = index.size(1)
-    stride = next(step for step in range(int(0.38 * keys) + 1, 2 * keys + 2) if math.gcd(step, keys) == 1)
-    order = torch.arange(keys, device=q.device) * stride % keys
-    index = index.index_select(1, order)
-    k, v = k.index_select(2, order), v.index_select(2, order)
+    padding = None if padding_mask is None else padding_mask.repeat_interleave(q.size(1), dim=0)[:, None]
     of_heads = (x.flatten(0, 1) for x in (q, k, v, table.expand(*q.shape[:3], -1)))
-    padding = None
-    if padding_mask is not None:
-        padding = padding_mask.index_select(1, order).repeat_interleave(q.size(1), dim=0)[:, None]
     return _Attention.apply(*of_heads, index, padding).view_as(q)
 
 
@@ -57,9 +50,9 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        q, k, v, *others = arguments
+        q, k, v, table, index, padding = arguments
         mixed, sums = torch.empty_like(q), q.new_empty(*q.shape[:2], 1)
-        for block in _blocks(q, k, *others):
+        for block in _blocks(q, k, table, index, padding):
             greatest = block.energy.amax(dim=-1, keepdim=True)
             weights = block.energy.sub_(greatest).exp_()
             total = weights.sum(dim=-1, keepdim=True)
@@ -71,10 +64,14 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_mixed: Tensor) -> tuple[Tensor | None, ...]:
-        *arguments, mixed, sums = ctx.saved_tensors
-        q, k, v, table, index, padding = arguments
+        q, k, v, table, index, padding, mixed, sums = ctx.saved_tensors
         to_mixed = to_mixed.contiguous()
-        to_q, to_k, to_v, to_table = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in arguments[:4])
+        to_q, to_k, to_v, to_table = (
+            torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, table)
+        )
+        # Neighboring keys are often of one bucket: in turn they are added to one of several sums, so that none waits.
+        rows_of_table = table.size(-1)
+        of_sums = index + rows_of_table * (torch.arange(index.size(1), device=q.device) % SUMS)
         for block in _blocks(q, k, table - sums, index, padding):
             heads, rows = block.heads, block.rows
             weights, upstream = block.energy.exp_(), to_mixed[rows]
@@ -83,7 +80,9 @@ class _Attention(torch.autograd.Function):
             to_energy = torch.bmm(upstream, v[heads].mT, out=block.spare).sub_(share).mul_(weights)
             torch.bmm(to_energy, k[heads], out=to_q[rows])
             to_k[heads].baddbmm_(to_energy.mT, q[rows])
-            to_table[rows].scatter_add_(-1, block.index, to_energy)
+            of_block = of_sums[rows[1]].expand_as(to_energy)
+            added = q.new_zeros(*to_energy.shape[:2], SUMS * rows_of_table).scatter_add_(-1, of_block, to_energy)
+            torch.sum(added.unflatten(-1, (SUMS, -1)), dim=-2, out=to_table[rows])
         return to_q, to_k, to_v, to_table, None, None
 
 
@@ -99,7 +98,8 @@ def _blocks(q: Tensor, k: Tensor, table: Tensor, index: Tensor, padding: Tensor 
     """Return blocks that together hold every query once, all in the same memory."""
     number, (queries, keys) = len(q), index.shape
     limit = (CPU_BLOCK if q.device.type == "cpu" else chunks.GPU_LIMIT) // keys
-    many, some = max(1, min(number, limit // queries)), max(1, min(queries, limit))
+    many = max(1, min(number, limit // queries))
+    some = -(-queries // -(-queries // max(1, limit)))  # parts of equal size
     room = q.new_empty(2, many * some * keys)
     for head in range(0, number, many):
         heads = slice(head, head + many)

@@ -71,7 +71,7 @@ class Group:
         if self.shape:
             rows, columns, extra = self.shape
             pairs = pairs[:, :, extra:, extra:].unflatten(3, (rows, columns)).unflatten(2, (rows, columns))
-        pairs = pairs[(..., *slices)]
+        pairs = pairs[(slice(None), slice(None), *slices)]
         if self.is_diagonal:
             pairs = pairs.diagonal(0, 2, 4).diagonal(0, 2, 3) if self.shape else pairs.diagonal(0, 2, 3)
             return pairs.movedim((0, 1), (-2, -1))

@@ -136,8 +136,9 @@ class _Energies(torch.autograd.Function):
         num_heads, *which = ctx.settings
         to_q, to_k = _Gradient(q, query_table), _Gradient(k, key_table)
         for group in groups(len(q), *which):
-            queries = _project(group.queries(q), query_table, group.row)
-            keys = _project(group.keys(k), key_table, group.row)
+            # Read twice: of a grid these are copies.
+            of_q, of_k = group.queries(q).contiguous(), group.keys(k).contiguous()
+            queries, keys = _project(of_q, query_table, group.row), _project(of_k, key_table, group.row)
             if group.is_diagonal:
                 upstream = group.pairs(to_energy).unsqueeze(-1)
                 to_queries = (_split_features(keys, num_heads) * upstream).flatten(-2)
@@ -146,8 +147,8 @@ class _Energies(torch.autograd.Function):
                 block = _block(group, to_energy)
                 to_queries = group.merged(block @ group.per_head(keys, num_heads), queries)
                 to_keys = group.merged(block.mT @ group.per_head(queries, num_heads), keys)
-            to_q.add(group.queries, group.row, to_queries)
-            to_k.add(group.keys, group.row, to_keys)
+            to_q.add(group.queries, of_q, group.row, to_queries)
+            to_k.add(group.keys, of_k, group.row, to_keys)
         return *to_q.both(), *to_k.both(), *([None] * len(ctx.settings))
 
 
@@ -173,8 +174,8 @@ class _Mixture(torch.autograd.Function):
         num_heads = weights.size(1)
         to_mixed, to_weights, to_v = to_mixed.contiguous(), torch.zeros_like(weights), _Gradient(v, table)
         for group in groups(len(v), *ctx.which):
-            values, upstream = _project(group.keys(v), table, group.row), group.queries(to_mixed)
-            to_pairs = group.pairs(to_weights)
+            of_v, upstream, to_pairs = group.keys(v).contiguous(), group.queries(to_mixed), group.pairs(to_weights)
+            values = _project(of_v, table, group.row)
             if group.is_diagonal:
                 to_pairs.copy_(_split_features(values * upstream, num_heads).sum(dim=-1))
                 to_values = (_split_features(upstream, num_heads) * group.pairs(weights).unsqueeze(-1)).flatten(-2)
@@ -183,7 +184,7 @@ class _Mixture(torch.autograd.Function):
                 to_block = of_queries @ group.per_head(values, num_heads).mT
                 to_pairs += group.only_its_pairs(to_block.view(to_pairs.shape))
                 to_values = group.merged(_block(group, weights).mT @ of_queries, values)
-            to_v.add(group.keys, group.row, to_values)
+            to_v.add(group.keys, of_v, group.row, to_values)
         return to_weights, *to_v.both(), *([None] * len(ctx.which))
 
 
@@ -201,14 +202,14 @@ class _Gradient:
         self.to_tokens = _empty_sum(tokens)
         self.to_table = None if table is None else torch.zeros_like(table)
 
-    def add(self, of: Callable[[Tensor], Tensor], row: int, upstream: Tensor) -> None:
-        """Add ``upstream``, (..., B, C), the gradient of ``of`` the tokens times table[row]."""
+    def add(self, of: Callable[[Tensor], Tensor], tokens: Tensor, row: int, upstream: Tensor) -> None:
+        """Add ``upstream``, (..., B, C), the gradient of ``tokens``, which are ``of`` all, times table[row]."""
         into = of(self.to_tokens)
         if self.table is None or self.to_table is None:
             into += upstream
             return
-        tokens, rows = of(self.tokens).flatten(0, -2), upstream.flatten(0, -2)
-        torch.mm(tokens.mT, rows, out=self.to_table[row])
+        rows = upstream.flatten(0, -2)
+        torch.mm(tokens.flatten(0, -2).mT, rows, out=self.to_table[row])
         if into.dtype == rows.dtype and into.is_contiguous():
             into.flatten(0, -2).addmm_(rows, self.table[row].mT)
         else:

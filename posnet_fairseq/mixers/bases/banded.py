@@ -45,8 +45,10 @@ class BandedMixer(PositionBasedMixer):
         cells = self.settings.cells
         if cells is None:
             return self.band.hidden(offsets)
-        outside = [self.band.hidden(each) for each in offsets]
-        return cells.pairs(outside[0] | outside[1], False) if outside[0] is not None else None
+        if self.tails:
+            return None
+        outside = [each.abs() > self.band.clip_distance for each in offsets]
+        return cells.pairs(outside[0] | outside[1], False)
 
     def _uses_band(self, queries: int, keys: int) -> bool:
         """Whether offsets share weights, which dropout forbids, in a full pass, and whether that is faster."""

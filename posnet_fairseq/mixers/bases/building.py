@@ -1,7 +1,7 @@
 """A mixer by itself, for any PyTorch model."""
 
-import dataclasses
 import math
+from dataclasses import fields
 from typing import Any
 
 from posnet_fairseq.mixers.bases.mixer_options import configure
@@ -97,7 +97,7 @@ def build_mixer(
         max_positions = math.prod(grid) + extra_tokens
     config = cls.Config if grid is None or cls.GridConfig is None else cls.GridConfig
     defaults = _of_single_mixers(cls, config)
-    _refuse_unread(cls, [*defaults], options)
+    _refuse_unread(cls, [*defaults], grid is not None, options)
     with called_from_python(**_ARGUMENTS):
         settings = MixerSettings(
             mixer=name,
@@ -115,21 +115,29 @@ def build_mixer(
         )
     mixer = cls(settings)
     if cls.reads_positions and kind != "none":
-        mixer.own_positions = Positions(kind, max_positions, embed_dim, dropout, "max_positions", for_mixers=True)
+        mixer.own_positions = Positions(
+            kind, settings.max_positions, embed_dim, dropout, "max_positions", for_mixers=True
+        )
     if reads_memory_positions and kind != "none":
         width = settings.memory_dim
-        mixer.own_memory_positions = Positions(kind, max_positions, width, dropout, "max_positions", for_mixers=True)
+        mixer.own_memory_positions = Positions(
+            kind, settings.max_positions, width, dropout, "max_positions", for_mixers=True
+        )
     return mixer
 
 
 def _of_single_mixers(cls: type[TokenMixer], config: type) -> dict[str, Any]:
     """Return the options of a mixer that are not about the layers of a model, with the architectures' values."""
-    options = (field for field in dataclasses.fields(config) if not field.metadata.get("first_layers"))
+    options = (field for field in fields(config) if not field.metadata.get("first_layers"))
     return {option.name: cls.arch_options.get(option.name, option.default) for option in options}
 
 
-def _refuse_unread(cls: type[TokenMixer], known: list[str], options: dict[str, Any]) -> None:
+def _refuse_unread(cls: type[TokenMixer], known: list[str], on_grid: bool, options: dict[str, Any]) -> None:
+    elsewhere = _of_single_mixers(cls, cls.Config if on_grid else cls.GridConfig or cls.Config)
     for name, value in options.items():
+        if name not in known and name in elsewhere:
+            where, fix = ("in sentences", "Leave it out.") if on_grid else ("on grids", "Give grid, or leave it out.")
+            raise UsageError(f"{name} {value}: {cls.name} reads it {where} only. {fix}")
         if name not in known:
             reads = f"it reads {', '.join(known)}" if known else "it has no options"
             raise UsageError(f"{name} {value}: {cls.name} does not read it; {reads}.{nearest(name, known)}")

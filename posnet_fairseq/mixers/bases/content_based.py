@@ -1,7 +1,7 @@
 """Base of the mixers whose weights depend on tokens."""
 
 import functools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -108,8 +108,8 @@ class ContentBasedMixer(TokenMixer):
             of_none = self.offset_table(q[:0])  # None, or as wide as that of all
             if of_none is not None and bucket_attention.is_faster(q, keys, of_none.size(-1)):
                 q = q.contiguous()  # read in blocks, several times
-                table, index = self.offset_table(q), self.prepare(offsets)
-                return bucket_attention.attend(q, k, v, table, index, context.padding_mask), None
+                of_keys, table, index = cast(Tensor, k), cast(Tensor, self.offset_table(q)), self.prepare(offsets)
+                return bucket_attention.attend(q, of_keys, v, table, index, context.padding_mask), None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 
