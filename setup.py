@@ -30,7 +30,7 @@ TRAIN = [
     "fairseq-fixed==0.12.3.1; python_version < '3.14' and (platform_machine != 'x86_64' or python_version == '3.13')"
 ]
 ANALOG = ["aihwkit==1.1.0; platform_machine == 'x86_64'"]  # for posnet-analog
-BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
+BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode and translate
 COMET = ["unbabel-comet==2.2.7", "huggingface_hub", "pytorch-lightning>=2.6,<2.7", "transformers<5"]
 BLEURT = ["bleurt-pytorch==0.0.1", "huggingface_hub", "transformers<5"]
 DOCS = ["sphinx>=8", "myst-parser>=4", "furo"]
