@@ -102,7 +102,7 @@ def _by_ctranslate2(folder: str, data: Path, languages: tuple[str, str], dtype: 
     def translate(after_batch: Callable[[int], None]) -> list[str]:
         sources = [pipeline.encode(line).split() for line in file.lines]
         texts = [""] * len(sources)
-        for batch in file.batches or [range(len(sources))]:
+        for batch in file.batches or [list(range(len(sources)))]:
             some = [sources[index] for index in batch]
             longest = min(int(settings.max_len_a * (max(map(len, some)) + 1) + settings.max_len_b), file.longest)
             for index, found in zip(
