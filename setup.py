@@ -31,7 +31,7 @@ ANALOG = [
     "aihwkit==1.1.0; platform_machine == 'x86_64' and python_version < '3.13'",
     "aihwkit==1.2.0; platform_machine == 'x86_64' and python_version >= '3.13'",
 ]
-BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode
+BENCH = ["ctranslate2>=4.6"]  # for posnet-bench decode and translate
 COMET = [
     "unbabel-comet==2.2.7",  # which limits numpy, protobuf, transformers and more
     "huggingface_hub",

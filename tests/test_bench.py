@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -10,14 +11,18 @@ from posnet_fairseq.bench import (
     length_speed,
     models_speed,
     timing,
+    translate_speed,
     translution_speed,
 )
 from posnet_fairseq.bench.printed_tables import as_json, table
 from posnet_fairseq.cli import bench
+from posnet_fairseq.inference import searchable
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.text.pipeline import TextPipeline
 from support.checkpoints import checkpoint
 from support.commands import SMALL_BENCH, fails
+from support.searching import trained_model
 
 
 def test_interleaved_runs_forwards_and_backwards_and_leaves_the_warm_up_out():
@@ -237,6 +242,29 @@ def test_tables_are_shown(capsys, what, shown):
     output = capsys.readouterr().out
     assert shown in output
     assert "seed 1" in output
+
+
+def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatch):
+    for module in (translate_speed, searchable):
+        monkeypatch.setattr(module, "choose_pipeline", lambda *_: TextPipeline())
+    monkeypatch.setattr(translate_speed, "elsewhere", lambda function, item: function(item))
+    shape = {
+        f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in (("layers", 1), ("embed_dim", 32))
+    }
+    models = [str(checkpoint(tmp_path / name / "averaged.pt", name, **shape)) for name in ("rposnet", "attention")]
+    state = torch.load(models[1], weights_only=True)  # one that is trained ends its translations
+    torch.save(state | {"model": trained_model("attention", 300)[0].state_dict()}, models[1])
+    file = tmp_path / "text.xx"
+    file.write_text("w1 w2\n\nw3 w4 w5\n")
+    bench.main(["translate", *models, str(file), "--rounds", "1", "--beam", "2", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in printed["tables"][0]["rows"]}
+    assert len(rows) == 8
+    assert rows["CTranslate2, float32"]["equal lines"] == rows[f"{models[1]}, float32"]["equal lines"] == 2
+    assert all(row["peak"] >= row["at end"] > 0 < row["lines /CPU s"] for row in rows.values())
+    assert len(printed["remarks"]) == 1
+    with pytest.raises(UsageError, match="has no text"):
+        translate_speed.run(models, ["", " "], threads=1, rounds=1, beam=2)
 
 
 def test_figures_of_json_are_those_of_the_table():

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from posnet_fairseq.shared.processes import resident
+
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports every start and stop otherwise
 
 
@@ -78,14 +80,9 @@ def peak_resident(function: Callable[[], object]) -> int:
         return peak_bytes(function)
     ctypes.CDLL(None).malloc_trim(0)  # memory that was freed before must not be reused unseen
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak up to now
-    before = _status("VmRSS")
+    before = resident("VmRSS")
     function()
-    return max(0, _status("VmHWM") - before)
-
-
-def _status(name: str) -> int:
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:")]
-    return int(line.split()[1]) * 1024
+    return max(0, resident("VmHWM") - before)
 
 
 def peak_bytes(function: Callable[[], object]) -> int:

@@ -50,6 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     numbers(search, beams=([1, 5, 12], ""), lengths=([20, 60, 120], ""), words=(32000, "of the dictionary"))
     numbers(search, sentences=(8, "in a batch"))
 
+    file = what.add_parser("translate", help="whole files, plain text in, plain text out, against CTranslate2")
+    file.add_argument("models", metavar="MODEL", type=path_text, nargs="+", help="trained models of the same data")
+    file.add_argument("file", metavar="FILE", type=path_text, help="plain text, a sentence a line")
+    numbers(file, threads=([1], "of each engine, in turn"), beam=(5, "size"))
+
     pairs = what.add_parser("translution", help="layers of a decoder against Translution's formulas written out")
     variants = [f"translution+translution_clip={clip}" for clip in (8, 16)]
     pairs.add_argument(
@@ -70,10 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     add_grid_options(image, (32, 32), 1)
     numbers(image, batch=(8, "B"), embed_dim=(512, "D"), heads=(8, "H"))
 
-    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (pairs, 3), (growth, 5), (image, 3)):
+    for benchmark, rounds in ((whole, 7), (layer, 7), (search, 3), (file, 5), (pairs, 3), (growth, 5), (image, 3)):
         numbers(benchmark, rounds=(rounds, "medians are shown"))
         benchmark.add_argument("--json", action="store_true", help="print JSON")
-        if benchmark not in (pairs, image):
+        if benchmark not in (file, pairs, image):
             size = "tiny" if benchmark is whole else "base"
             benchmark.add_argument("--size", choices=SIZES, default=size, help=f"of the models (default: {size})")
     return parser

@@ -71,8 +71,12 @@ class OnnxDecoding:
         shapes = model.facts["starts"].items()
         self._state = {name: numpy.zeros((len(sources), *shape), dtype=numpy.float32) for name, shape in shapes}
 
-    def step(self, tokens: Tensor) -> tuple[Tensor, None]:
-        """Return scores of each hypothesis' next token, (R, V)."""
+    def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[Tensor], None]:
+        """Return scores of each hypothesis' next token, see :meth:`Decoding.step`."""
+        return iter(self._step(tokens).split(rows)), None
+
+    def _step(self, tokens: Tensor) -> Tensor:
+        """Return (R, V)."""
         if self._allowed is not None:
             tokens = self._allowed[tokens]
         last = {"tokens": tokens.numpy(), "position": numpy.array([self._position])}
@@ -80,12 +84,12 @@ class OnnxDecoding:
         self._state = dict(zip(self._state, new, strict=True))
         self._position += 1
         following = torch.from_numpy(scores)
-        return (following if self._allowed is None else following[:, self._allowed]), None
+        return following if self._allowed is None else following[:, self._allowed]
 
     def forced(self, tokens: Tensor, is_read: Tensor) -> tuple[Iterator[Tensor], None]:
         """Return the scores after all tokens, see :meth:`Decoding.forced`, a step at a time."""
         columns = zip(tokens.T.contiguous(), is_read.T, strict=True)
-        return (self.step(column)[0][rows] for column, rows in columns), None
+        return (self._step(column)[rows] for column, rows in columns), None
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """Continue with the hypotheses `order`, (R',); `sentences` that stay, None: all."""

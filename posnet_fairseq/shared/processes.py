@@ -157,3 +157,9 @@ def _work(item: Any) -> Any:
 def cores() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def resident(name: str = "VmRSS") -> int:
+    """Return the bytes that this process holds in memory, or with ``VmHWM`` those that it held at most (Linux)."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:")]
+    return int(line.split()[1]) * 1024

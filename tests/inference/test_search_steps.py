@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posnet_fairseq.inference.search import beam
 from posnet_fairseq.inference.search.candidates import BLOCK, best_candidates
 from posnet_fairseq.inference.search.ensemble import Decoding, log_sum_exp
 from posnet_fairseq.inference.search.restrictions import forbid_repetitions
@@ -65,6 +66,24 @@ def recorded(monkeypatch, owner, name):
     return calls
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam": 3, "no_repeat_ngram_size": 2},
+        {"beam": 2, "prefixes": [torch.tensor(some) for some in ([5, 6], [7], [8, 9, 10], [])]},
+        {"beam": 2, "sampling": True},
+    ],
+    ids=str,
+)
+def test_sentences_are_searched_alike_alone_and_together(monkeypatch, settings):
+    models, sources = [build_model("rposnet")], sentences(4, 9, 6, 5)
+    together = search(models, sources, **settings)
+    monkeypatch.setattr(beam, "_ROWS", 1)
+    for one, other in zip(together, search(models, sources, **settings), strict=True):
+        assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+
+
 def test_greedy_search_reorders_when_a_sentence_leaves_only(monkeypatch):
     orders = []
     reorder = Decoding.reorder
@@ -94,22 +113,22 @@ def test_decoding_equals_the_full_pass(mixer):
     decoding = Decoding(model, pad(rows), need_attention=True)
     tokens = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 10], [2, 11, 12, 13]])
     with torch.inference_mode():
-        scores, attention = decoding.step(tokens[:2, 0])
-        assert torch.allclose(scores, model(pad(rows), None, tokens[:2, :1])[0][:, -1], atol=1e-5)
+        chunks, attention = decoding.step(tokens[:2, 0], 2)
+        assert torch.allclose(torch.cat([*chunks]), model(pad(rows), None, tokens[:2, :1])[0][:, -1], atol=1e-5)
         decoding.reorder(torch.tensor([0, 0, 1, 1]))
         histories, sources = tokens[[0, 0, 1, 1], :1], pad(rows)[[0, 0, 1, 1]]
         for order, staying in ((torch.tensor([1, 0, 3, 2]), None), (torch.tensor([2, 2]), torch.tensor([1]))):
             new = torch.randint(4, 40, (len(histories), 1))
             histories = torch.cat([histories, new], dim=1)
-            scores, attention = decoding.step(new[:, 0])
+            chunks, attention = decoding.step(new[:, 0], 3)
             expected = model(sources, None, histories)[0]
-            assert torch.allclose(scores, expected[:, -1], atol=1e-5)
+            assert torch.allclose(torch.cat([*chunks]), expected[:, -1], atol=1e-5)
             assert attention.shape == (len(histories), 5)
             decoding.reorder(order, staying)
             histories, sources = histories[order], sources[order]
-        scores, _ = decoding.step(torch.tensor([20, 21]))
+        chunks, _ = decoding.step(torch.tensor([20, 21]), 1)
         histories = torch.cat([histories, torch.tensor([[20], [21]])], dim=1)
-        assert torch.allclose(scores, model(sources, None, histories)[0][:, -1], atol=1e-5)
+        assert torch.allclose(torch.cat([*chunks]), model(sources, None, histories)[0][:, -1], atol=1e-5)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])

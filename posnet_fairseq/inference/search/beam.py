@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from posnet_fairseq.inference.search.candidates import Sampler, best_candidates
+from posnet_fairseq.inference.search.candidates import Candidates, Sampler, best_candidates
 from posnet_fairseq.inference.search.ensemble import Ensemble
 from posnet_fairseq.inference.search.hypotheses import Hypotheses, Hypothesis
 from posnet_fairseq.inference.search.restrictions import Restrictions, check_restrictions
@@ -15,6 +15,8 @@ from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.shortlist import Shortlist
 from posnet_fairseq.shared.errors import UsageError, option
 from posnet_fairseq.text.dictionary import Dictionary
+
+_ROWS = 64  # hypotheses whose scores are computed and searched together on a CPU
 
 
 class BeamSearch:
@@ -88,16 +90,24 @@ class BeamSearch:
             # As long as all are forced, the hypotheses of a sentence do not differ.
             is_forced = step < restrictions.forced
             beam = 1 if is_forced else settings.beam
-            following, normalizer, attention = ensemble.step(tokens)
-            broken = ~normalizer.isfinite().all()[None]
-            following, normalizer = following.unflatten(0, scores.shape), normalizer.view(scores.shape)
-            restrictions.apply(following, step, numbers)
-            if sampler is None or is_forced:
-                # Twice the beam, as each hypothesis may end. Padding is never one of them.
-                count = min(2 * beam, following[0].numel() - 1) if beam > 1 else 1
-                found = best_candidates(following, scores - normalizer, count)
-            else:
-                found = sampler(following - normalizer[:, :, None], scores, numbers, step)
+            width = scores.size(1)
+            # On CPUs a few sentences at a time: the scores of all words would leave the cache before they are searched.
+            together = len(scores) if device.type != "cpu" else max(1, _ROWS // width)
+            chunks, attention = ensemble.step(tokens, together * width)
+            parts, broken = [], torch.zeros(1, dtype=torch.bool, device=device)
+            for first, (following, normalizer) in zip(range(0, len(scores), together), chunks, strict=True):
+                broken |= ~normalizer.isfinite().all()
+                before, some = scores[first : first + together], numbers[first : first + together]
+                following, normalizer = following.unflatten(0, before.shape), normalizer.view(before.shape)
+                restrictions.apply(following, step, some, first * width)
+                if sampler is None or is_forced:
+                    # Twice the beam, as each hypothesis may end. Padding is never one of them.
+                    count = min(2 * beam, following[0].numel() - 1) if beam > 1 else 1
+                    part = best_candidates(following, before - normalizer, count)
+                else:
+                    part = sampler(following - normalizer[:, :, None], before, some, step)
+                parts.append(part._replace(rows=part.rows + first * width))
+            found = Candidates(*map(torch.cat, zip(*parts, strict=True)))
 
             ended = found.words.eq(eos) & found.scores.ne(-torch.inf)
             if attention is not None:

@@ -14,6 +14,7 @@ from posnet_fairseq.transformer.causal import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
 _LOG2_E = math.log2(math.e)
+_IN_CACHE = 2**18  # numbers of float32: a megabyte
 
 
 class Decoding:
@@ -42,8 +43,11 @@ class Decoding:
             # Decoding does not read the words' embeddings.
             self._encoded = replace(model.encoder.encode(sources), embedding=None)
 
-    def step(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return scores of each hypothesis' next token, (R, V), and its cross-attention weights, (R, M), or None."""
+    def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[Tensor], Tensor | None]:
+        """Return scores of each hypothesis' next token, and its cross-attention weights, (R, M), or None.
+
+        The scores come in chunks of `rows` hypotheses, (C, V), each computed when it is asked for.
+        """
         if self._allowed is not None:
             tokens = self._allowed[tokens]
         if self._encoded is None:
@@ -51,7 +55,7 @@ class Decoding:
         else:
             features = self._decoder.features(tokens[:, None], self._encoded, self._state, self._need_attention)
         attention = None if features.attention is None else features.attention.squeeze(1)
-        return self._project(features.x).squeeze(1), attention
+        return map(self._project, features.x.squeeze(1).split(rows)), attention
 
     def forced(self, tokens: Tensor, is_read: Tensor) -> tuple[Iterator[Tensor], Tensor | None]:
         """Return the scores after all tokens that a decoder reads in one pass, and its cross-attention weights or None.
@@ -89,14 +93,15 @@ class Ensemble:
         self._members = [kind(sources, need_attention, allowed) for kind in kinds]
         self._temperature = temperature
 
-    def step(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return scores (R, V) in float32 of each hypothesis' next token after the last ones, (R,), and two more.
+    def step(self, tokens: Tensor, rows: int) -> tuple[Iterator[tuple[Tensor, Tensor]], Tensor | None]:
+        """Return scores of each hypothesis' next token after the last ones, (R,), in chunks of `rows` hypotheses.
 
-        These are (R, 1) what to subtract from scores for log probabilities, infinite or NaN where the scores are;
-        and (R, M) the mean of the models' cross-attention weights, None if no model has them.
+        Of each chunk: scores (C, V) in float32, and (C, 1) what to subtract from them for log probabilities, infinite
+        or NaN where the scores are. Also returned is (R, M) the mean of the models' cross-attention weights, None if no
+        model has them.
         """
-        steps, weights = zip(*(member.step(tokens) for member in self._members), strict=True)
-        return *self._joined(steps), _mean(weights)
+        steps, weights = zip(*(member.step(tokens, rows) for member in self._members), strict=True)
+        return map(self._joined, zip(*steps, strict=True)), _mean(weights)
 
     def forced(self, targets: Tensor, first_symbol: int, padding: int) -> tuple[Tensor, Tensor | None]:
         """Return (S, N) log probabilities of targets in float32, and (S, N, M) the mean of the weights or None.
@@ -139,7 +144,12 @@ def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
 
 def log_sum_exp(scores: Tensor) -> Tensor:
     """Return log Σ exp of each row, (R, 1) of (R, V)."""
-    top = scores.amax(dim=1, keepdim=True)
-    # torch computes powers of 2 on CPUs several times as fast as those of e.
-    powers = torch.add(top * -_LOG2_E, scores, alpha=_LOG2_E).exp2_()
-    return top + powers.sum(dim=1, keepdim=True).log()
+    # On CPUs in parts that stay in a core's cache, with one place for the powers of all.
+    rows = len(scores) if scores.is_cuda else max(1, _IN_CACHE // scores.size(1))
+    place, found = torch.empty_like(scores[:rows]), []
+    for part in scores.split(rows):
+        top = part.amax(dim=1, keepdim=True)
+        # torch computes powers of 2 on CPUs several times as fast as those of e.
+        powers = torch.add(top * -_LOG2_E, part, alpha=_LOG2_E, out=place[: len(part)]).exp2_()
+        found.append(top + powers.sum(dim=1, keepdim=True).log())
+    return torch.cat(found)

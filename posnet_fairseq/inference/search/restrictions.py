@@ -35,10 +35,11 @@ class Restrictions:
         self._longest = max(map(len, prefixes))
         self._history: Tensor | None = None
 
-    def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor) -> None:
+    def apply(self, log_probabilities: Tensor, step: int, numbers: Tensor, first: int = 0) -> None:
         """Set log probabilities (S, W, V) of what is not allowed to -inf, as fairseq does for each sentence alone.
 
-        `numbers` are those of the sentences, (S,), in the order of the prefixes.
+        `numbers` are those of the sentences, (S,), in the order of the prefixes; `first` is the number of their first
+        hypothesis among all of the batch.
         """
         log_probabilities[:, :, self._pad] = -torch.inf
         if self._settings.unkpen:
@@ -53,7 +54,9 @@ class Restrictions:
             index = wanted[:, None, None].expand(-1, log_probabilities.size(1), 1)
             kept = log_probabilities.gather(2, index)
         if self._history is not None:
-            forbid_repetitions(log_probabilities.flatten(0, 1), self._history, self._settings.no_repeat_ngram_size)
+            rows = log_probabilities.flatten(0, 1)
+            history = self._history[first : first + len(rows)]
+            forbid_repetitions(rows, history, self._settings.no_repeat_ngram_size)
         if step < self._settings.min_len:
             log_probabilities[:, :, self._eos] = -torch.inf
         if wanted is not None:

@@ -9,7 +9,7 @@ from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.shared.errors import UsageError
 
 # Tokens by which the memory of growing rows is enlarged.
-MORE_TOKENS = 16
+MORE_TOKENS = 8
 
 
 class DecodingState:
