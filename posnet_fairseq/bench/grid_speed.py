@@ -3,7 +3,7 @@
 import itertools
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.table import Table
@@ -33,7 +33,7 @@ class Figures(NamedTuple):
 def build(variant: str, embed_dim: int, num_heads: int, grid: tuple[int, int], extra_tokens: int) -> TokenMixer:
     """Return a mixer on a grid; its name may have options: ``irpe+irpe_on=qkv``."""
     name, *chosen = variant.split("+")
-    options = {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
+    options: dict[str, Any] = {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
     return build_mixer(name, embed_dim, num_heads, grid=grid, extra_tokens=extra_tokens, **options)
 
 
@@ -88,8 +88,9 @@ def run(
 
 def tables(options: Namespace) -> Iterator[Table | str]:
     """Yield what ``posnet-bench grid`` prints."""
+    rows, columns = options.grid
     sizes = options.grid, options.extra_tokens, options.batch, options.embed_dim, options.heads
-    title = "{}, B = {}, D = {}, H = {}, with backward".format(Grid(*options.grid, options.extra_tokens), *sizes[2:])
+    title = "{}, B = {}, D = {}, H = {}, with backward".format(Grid(rows, columns, options.extra_tokens), *sizes[2:])
     shown = table(title, "time ×\nattention", "memory ×\nattention", "memory\nMiB", "time ×\nproducts")
     for name, (time, memory, peak, floor) in run(options.mixers, *sizes, options.rounds).items():
         shown.add_row(name, f"{time:.2f}", f"{memory:.2f}", mebibytes(peak), "" if floor is None else f"{floor:.2f}")

@@ -190,7 +190,7 @@ def _show_options(options: argparse.Namespace, mixer: type[TokenMixer]) -> None:
 
 def _show_grid(options: argparse.Namespace, mixers: Sequence[str]) -> None:
     """Print costs on a grid: of one mixer with each choice of its options, of several with their defaults."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"mixer": name, "options": chosen, "parameters": cost.parameters, "operations": cost.operations}
         for name in mixers
         for chosen, cost in counting.grid_costs(name, options.size, options.grid, options.extra_tokens).items()
@@ -208,7 +208,8 @@ def _show_grid(options: argparse.Namespace, mixers: Sequence[str]) -> None:
         for row in rows
     ]
     shape = SIZES[options.size]
-    cells = Grid(*options.grid, options.extra_tokens)
+    grid_rows, columns = options.grid
+    cells = Grid(grid_rows, columns, options.extra_tokens)
     _print_table(options, shown, f"{cells}, D = {shape.embed_dim}, H = {shape.attention_heads}")
     _print_text(
         "Parameters of one layer, and multiplications in it for one image; a product and the sum that it is added to "
