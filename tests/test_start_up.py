@@ -89,16 +89,16 @@ def test_a_command_searches_for_no_garbage_while_it_imports():
 
 
 def test_a_command_called_from_python_leaves_the_search_as_it_is():
-    before, after, frozen = run(
+    before, after = run(
         "import gc, json\n"
-        "found = [gc.get_threshold()]\n"
+        "state = lambda: [gc.get_threshold(), gc.get_freeze_count()]  # Python 3.12 begins with frozen objects\n"
+        "found = [state()]\n"
         "from posnet_fairseq.cli import translate\n"
         "try: translate.main(['--no-such-option'])\n"
-        "except SystemExit: found.append(gc.get_threshold())\n"
-        "print(json.dumps([*found, gc.get_freeze_count()]))\n"
+        "except SystemExit: found.append(state())\n"
+        "print(json.dumps(found))\n"
     )
     assert before == after
-    assert frozen == 0
 
 
 @pytest.mark.parametrize("shared", [True, False])
