@@ -72,7 +72,7 @@ class _Attention(torch.autograd.Function):
         # Neighboring keys are often of one bucket: in turn they are added to one of several sums, so that none waits.
         rows_of_table = table.size(-1)
         of_sums = index + rows_of_table * (torch.arange(index.size(1), device=q.device) % SUMS)
-        for block in _blocks(q, k, table - sums, index, padding):
+        for block in _blocks(q, k, table, index, padding, sums):
             heads, rows = block.heads, block.rows
             weights, upstream = block.energy.exp_(), to_mixed[rows]
             share = (upstream * mixed[rows]).sum(dim=-1, keepdim=True)
@@ -94,8 +94,10 @@ class _Block:
         self.energy, self.spare, self.index = energy, spare, index
 
 
-def _blocks(q: Tensor, k: Tensor, table: Tensor, index: Tensor, padding: Tensor | None) -> Iterator[_Block]:
-    """Return blocks that together hold every query once, all in the same memory."""
+def _blocks(
+    q: Tensor, k: Tensor, table: Tensor, index: Tensor, padding: Tensor | None, sums: Tensor | None = None
+) -> Iterator[_Block]:
+    """Return blocks that together hold every query once, all in the same memory; energies are without `sums`."""
     number, (queries, keys) = len(q), index.shape
     limit = (CPU_BLOCK if q.device.type == "cpu" else chunks.GPU_LIMIT) // keys
     many = max(1, min(number, limit // queries))
@@ -108,7 +110,8 @@ def _blocks(q: Tensor, k: Tensor, table: Tensor, index: Tensor, padding: Tensor 
             size = len(q[heads]), index[rows[1]].size(0), keys
             energy, spare = (memory[: size[0] * size[1] * keys].view(size) for memory in room)
             of_block = index[rows[1]].expand(size)
-            torch.gather(table[rows], -1, of_block, out=energy).baddbmm_(q[rows], k[heads].mT)
+            of_rows = table[rows] if sums is None else table[rows] - sums[rows]
+            torch.gather(of_rows, -1, of_block, out=energy).baddbmm_(q[rows], k[heads].mT)
             if padding is not None:
                 energy.masked_fill_(padding[heads], masked_energy(energy.dtype))
             yield _Block(*rows, energy, spare, of_block)

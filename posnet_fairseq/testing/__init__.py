@@ -55,12 +55,8 @@ def check_mixer(name: str, **options: Any) -> None:
 
 def _build(name: str, place: str, gate: str, options: dict[str, Any]) -> TokenMixer:
     """A small mixer in float64, with weights away from where they start: unit norms would hide mistakes."""
-    places: dict[str, dict[str, Any]] = {"decoder": {"causal": True}, "cross": {"cross_attention": True}}
-    mixer = (
-        build_mixer(name, 8, 2, 64, gate=gate, position_embedding="none", **places.get(place, {}), **options)
-        .double()
-        .eval()
-    )
+    where: dict[str, Any] = {"decoder": {"causal": True}, "cross": {"cross_attention": True}}.get(place, {})
+    mixer = build_mixer(name, 8, 2, 64, gate=gate, position_embedding="none", **where, **options).double().eval()
     with torch.no_grad():
         for parameter in mixer.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

@@ -107,9 +107,10 @@ class ContentBasedMixer(TokenMixer):
         if plain and context.grid is not None and not self.drop_probability:
             of_none = self.offset_table(q[:0])  # None, or as wide as that of all
             if of_none is not None and bucket_attention.is_faster(q, keys, of_none.size(-1)):
-                q = q.contiguous()  # read in blocks, several times
-                of_keys, table, index = cast(Tensor, k), cast(Tensor, self.offset_table(q)), self.prepare(offsets)
-                return bucket_attention.attend(q, of_keys, v, table, index, context.padding_mask), None
+                # Contiguous: they are read in blocks, several times, and what they are views of is freed.
+                q, k, v = q.contiguous(), cast(Tensor, k).contiguous(), v.contiguous()
+                table, index = cast(Tensor, self.offset_table(q)), self.prepare(offsets)
+                return bucket_attention.attend(q, k, v, table, index, context.padding_mask), None
         future = offsets < 0 if self.causal and context.state is None else None
         index = self.prepare(offsets)
 

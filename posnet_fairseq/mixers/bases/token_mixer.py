@@ -138,16 +138,8 @@ class TokenMixer(Declarations):
         positions = self._positions(positions, query.size(1), query.size(1), length_ratio)
         if memory_positions is None and self.own_memory_positions is not None:
             memory_positions = self.own_memory_positions.for_mixers(memory.size(1))
-        context = MixingContext(
-            positions,
-            memory_positions,
-            padding_mask,
-            hidden,
-            length_ratio,
-            need_weights,
-            device=query.device,
-            grid=self.settings.cells,
-        )
+        given = positions, memory_positions, padding_mask, hidden, length_ratio, need_weights
+        context = MixingContext(*given, device=query.device, grid=self.settings.cells)
         return self._result(query, memory, context)
 
     def _mix_nothing(self, query: Tensor, memory: Tensor, arguments: Extras) -> Mixed:
