@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +68,7 @@ class Group:
         That is (n, B, H) or (r, c, B, H) if all are diagonals, else (B, H, n, m), (B, H, diagonal, n, m), or
         (B, H, r, c, r', c').
         """
-        slices = *(line.queries for line in self.lines), *(line.keys for line in self.lines)
+        slices: list[Any] = [*(line.queries for line in self.lines), *(line.keys for line in self.lines)]
         if self.shape:
             rows, columns, extra = self.shape
             pairs = pairs[:, :, extra:, extra:].unflatten(3, (rows, columns)).unflatten(2, (rows, columns))

@@ -34,7 +34,7 @@ every_mixer = pytest.mark.parametrize("name", sorted(ON_GRIDS))
         ({"irpe_beta": 0.5}, r"irpe_beta 0\.5: give 1 or more"),
         ({"irpe_beta": float("nan")}, "irpe_beta nan: give 1 or more"),
         ({"irpe_mode": "bias", "irpe_on": "k"}, "irpe_on k: the scalars of irpe_mode bias are on none of them"),
-        ({"irpe_undirected": True}, "irpe_undirected True: irpe does not read it"),
+        ({"irpe_undirected": True}, "irpe_undirected True: irpe reads it in sentences only. Leave it out"),
     ],
     ids=str,
 )
@@ -44,7 +44,7 @@ def test_what_is_no_grid_is_refused(options, sentence):
 
 
 def test_options_of_grids_are_no_options_of_sentences():
-    with pytest.raises(UsageError, match="irpe_method product: irpe does not read it"):
+    with pytest.raises(UsageError, match="irpe_method product: irpe reads it on grids only"):
         posnet.build_mixer("irpe", 8, 2, 64, irpe_method="product")
     with pytest.raises(UsageError, match="max_positions None: give a whole number"):
         posnet.build_mixer("irpe", 8, 2)
