@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "::test_commands_of_fairseq_start_in_the_form_of_python_314",
     r"posnet-mixers$": "tests/test_mixers_command.py::test_overview_has_every_mixer",
     r"posnet-mixers --memory": "tests/test_mixers_command.py::test_memory_of_a_training_step, of one mixer",
+    r"posnet-bench translate ": "tests/test_bench.py::test_whole_files_are_translated_by_every_engine",
     r"posnet-plot curves ": "tests/plots/test_plot_command.py::test_curves",
     r"posnet-plot compare ": "tests/plots/test_plot_command.py::test_compare",
     r"posnet-run (corpus|compare) .*--user-dir my_plugin": "tests/end_to_end/test_plugin.py::test_posnet_run_trains_and"
