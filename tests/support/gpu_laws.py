@@ -205,9 +205,9 @@ def counted_steps():
     """A list with an entry for each step of a search."""
     steps, step = [], beam.Ensemble.step
 
-    def counted(self, tokens):
+    def counted(self, tokens, rows):
         steps.append(len(tokens))
-        return step(self, tokens)
+        return step(self, tokens, rows)
 
     beam.Ensemble.step = counted
     try:
