@@ -64,5 +64,5 @@ def test_what_cannot_run_is_said_before_anything_is_computed(data, capsys):
         main([*ARGUMENTS[2:], *MODELS])
     assert "COMET reads the source, of which r has none. Give --source" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main([*ARGUMENTS, *MODELS, "--reference", "r.de", "a.de"])
+        main([*ARGUMENTS, *MODELS, "--reference", "a.de"])
     assert "COMET takes one reference translation, 2 were given" in capsys.readouterr().err
