@@ -126,7 +126,7 @@ def groups(length: int, reaches: tuple[int, ...], causal: bool, shape: tuple[int
         (reach,) = reaches
         return [Group(line.row, (line,)) for line in _lines(length, reach, causal)]
     rows, columns, extra = shape
-    of_rows, of_columns = (_lines(size, reach, False) for size, reach in zip((rows, columns), reaches, strict=True))
+    of_rows, of_columns = (_lines(size, reach, False, 2) for size, reach in zip((rows, columns), reaches, strict=True))
     width = 2 * reaches[1] + 1
     found = [Group(row.row * width + column.row, (row, column), shape) for row in of_rows for column in of_columns]
     if extra:
@@ -137,13 +137,14 @@ def groups(length: int, reaches: tuple[int, ...], causal: bool, shape: tuple[int
     return found
 
 
-def _lines(length: int, reach: int, causal: bool) -> list[Line]:
+def _lines(length: int, reach: int, causal: bool, fewest: int = 1) -> list[Line]:
+    """Return the lines of all offsets. Fewer than `fewest` pairs of tokens at the reach are a diagonal, not a block."""
     found = []
     for side in (BELOW,) if causal else (BELOW, ABOVE):
         for distance in range(side == ABOVE, min(length, reach + 1)):
             behind, before = slice(distance, length), slice(0, length - distance)
             queries, keys = (behind, before) if side == BELOW else (before, behind)
             row = distance if causal else reach + side * distance
-            shared = distance == reach and length - distance > 1
+            shared = distance == reach and length - distance >= fewest
             found.append(Line(row, queries, keys, side if shared else 0))
     return found

@@ -109,7 +109,7 @@ def test_a_read_only_disk(folder, monkeypatch, capfd):
     for place in (
         *("posnet_fairseq.inference.averaging.average", "posnet_fairseq.inference.precomputing.precompute"),
         *("posnet_fairseq.inference.translating.SearchableModel", "posnet_eval.score.compare"),
-        "posnet_data_prep.prepare.preparation",
+        "posnet_data_prep.command_line.preparation",
     ):
         monkeypatch.setattr(place, work)
     monkeypatch.chdir(folder)
