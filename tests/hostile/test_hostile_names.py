@@ -53,7 +53,11 @@ NAMES = [
         0,
         before=pieces,
     ),
-    Row("a system whose name is not UTF-8", f"{SCORE} --system {RAW} --skip-missing", "no system has an output"),
+    Row(
+        "a system whose name is not UTF-8",
+        f"{SCORE.replace('a=text/test.xx', RAW)} --skip-missing",
+        "no system has an output",
+    ),
     Row("a report in a folder that is not UTF-8", f"{SCORE} --out {RAW}", "", 0, makes=(RAW, f"{RAW}/*", *SCORES)),
     Row(
         "a system in a file that is not UTF-8",

@@ -275,6 +275,11 @@ COMMANDS = [
         {"checkpoints": Given(CHECKPOINT, "model.pt")},
         quick=False,
     ),
+    Command(
+        "posnet-bench translate {models} {file} --beam 1 --rounds 1",
+        {"models": Given(CHECKPOINT, "model.pt"), "file": Given(TEXT, "text/test.xx")},
+        quick=False,
+    ),
 ]
 # Those that take no path.
 WITHOUT_PATHS = {"posnet-doctor", "posnet-mixers"}
