@@ -30,7 +30,8 @@ class Grid:
 
     def __str__(self) -> str:
         """Return what the tokens are, for errors."""
-        extra = f"{self.extra_tokens} extra tokens and " if self.extra_tokens else ""
+        number = self.extra_tokens
+        extra = f"{number} extra token{'s' * (number > 1)} and " if number else ""
         return f"{extra}{self.rows} × {self.columns} cells"
 
     def offsets(self, device: torch.device | None = None) -> GridOffsets:

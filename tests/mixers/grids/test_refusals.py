@@ -27,7 +27,7 @@ every_mixer = pytest.mark.parametrize("name", sorted(ON_GRIDS))
         ({"extra_tokens": -1}, "extra_tokens -1: give 0 or more"),
         ({"extra_tokens": 1.5}, r"extra_tokens 1\.5: give a whole number"),
         ({"extra_tokens": None}, "extra_tokens None: give"),
-        ({"max_positions": 64}, "max_positions 64: 1 extra tokens and 3 × 4 cells are 13 tokens. Leave it out"),
+        ({"max_positions": 64}, "max_positions 64: 1 extra token and 3 × 4 cells are 13 tokens. Leave it out"),
         ({"causal": True}, r"grid \(3, 4\): decoding and causal mixers need tokens in a line"),
         ({"cross_attention": True}, r"grid \(3, 4\): cross-attention needs tokens in a line"),
         ({"irpe_method": "polar"}, "irpe_method polar: choose one of product, cross, euclidean, quantization"),
