@@ -145,8 +145,8 @@ class TranslationModel(SearchableModel):
 
         Args:
             sources: a line of plain text, or a sequence of lines; they may be blank, as may the translations.
-            translations: plain text of the target language, as many lines. Tokens that are not in the vocabulary are
-                scored as ``<unk>``.
+            translations: plain text of the target language, one line per source. Tokens that are not in the vocabulary
+                are scored as ``<unk>``.
             lenpen: length penalty. Default: as the model records it, else 1, which makes scores means over tokens. With
                 0, a score is the log probability of the whole translation.
             attention: return cross-attention weights.

@@ -63,7 +63,10 @@ def test_options_are_those_of_the_architectures():
     assert build("rposnet", "encoder").gating.kind == "gelu"
     assert build("rposnet", "encoder", gate="none").gating.kind == "none"
     assert build("rposnet", "cross").gating.kind == "none"
-    assert build("translution", "encoder").matrices.reach == get_mixer("translution").arch_options["translution_clip"]
+    assert (
+        build("translution", "encoder").matrices.reaches[-1]
+        == get_mixer("translution").arch_options["translution_clip"]
+    )
     assert build("rposnet", "encoder").own_positions.learned
     assert not build("aposnet", "cross").own_memory_positions.learned
 

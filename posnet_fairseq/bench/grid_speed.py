@@ -40,8 +40,7 @@ def build(variant: str, embed_dim: int, num_heads: int, grid: tuple[int, int], e
 def token_counts(mixer: TokenMixer) -> list[int]:
     """Return for each matrix of Translution how many tokens of an image, as queries or as keys, it is applied to.
 
-    Of the pairs with extra tokens it counts the cells, which one of queries, keys and values of each of the two kinds
-    of pairs has: as many as one matrix more.
+    Pairs of an extra token and a cell add the products of one more matrix, applied to all cells.
     """
     rows, columns = mixer.settings.grid or (1, mixer.max_positions)
     reach = mixer.settings.options.translution_clip or mixer.max_positions

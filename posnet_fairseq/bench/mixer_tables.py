@@ -193,8 +193,9 @@ def _show_grid(options: argparse.Namespace, mixers: Sequence[str]) -> None:
     rows: list[dict[str, Any]] = [
         {"mixer": name, "options": chosen, "parameters": cost.parameters, "operations": cost.operations}
         for name in mixers
-        for chosen, cost in counting.grid_costs(name, options.size, options.grid, options.extra_tokens).items()
-        if not chosen or len(mixers) == 1
+        for chosen, cost in counting.grid_costs(
+            name, options.size, options.grid, options.extra_tokens, every_choice=len(mixers) == 1
+        ).items()
     ]
     if options.json:
         _print_json(rows)

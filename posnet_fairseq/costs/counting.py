@@ -61,17 +61,21 @@ def costs(mixer: str, size: str, words: int, length: int) -> tuple[Cost, Cost]:
     return trained, stored._replace(formula=get_mixer(mixer).stored_operations_formula or trained.formula)
 
 
-def grid_costs(mixer: str, size: str, grid: tuple[int, int], extra_tokens: int) -> dict[str, Cost]:
-    """Return costs of a mixer alone on a grid, and with every other choice of an option: ``irpe_method=cross``.
+def grid_costs(
+    mixer: str, size: str, grid: tuple[int, int], extra_tokens: int, every_choice: bool = True
+) -> dict[str, Cost]:
+    """Return costs of a mixer alone on a grid: with its defaults, and if asked for with `every_choice` of an option.
+
+    The names are empty for the defaults, and such as ``irpe_method=cross``.
 
     Parameters are those of one layer, and operations those for one image.
     """
     shape, cls = SIZES[size], get_mixer(mixer)
     of_choices = [(option.name, choices(option) or ()) for option in dataclasses.fields(cls.GridConfig or cls.Config)]
-    variants = [{}, *({name: choice} for name, several in of_choices for choice in several)]
+    others = [{name: choice} for name, several in of_choices for choice in several if every_choice]
     found: dict[str, Cost] = {}
     seen: list[Any] = []
-    for options in variants:
+    for options in ({}, *others):
         with torch.device("meta"), NoRandomNumbers():
             place: dict[str, Any] = {"grid": grid, "extra_tokens": extra_tokens}
             built = build_mixer(mixer, shape.embed_dim, shape.attention_heads, **place, **options).eval()

@@ -15,7 +15,7 @@ from posnet_fairseq.ops import chunks
 from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.masking import masked_energy
 
-# Most energies in a block on a CPU; half of it to four times as many take equally long.
+# Energies per block on a CPU, at most. Half as many to four times as many were equally fast.
 CPU_BLOCK = 2**19
 # Of one bucket, in the backward pass.
 SUMS = 4

@@ -205,6 +205,6 @@ def _reach(mixer: TokenMixer) -> int | None:
         reaches = {energy.reach for energy in mixer.energies if isinstance(energy, Energy)}
         return reaches.pop() if len(reaches) == 1 else None
     if isinstance(mixer, OffsetMixer):
-        return mixer.matrices.reach
+        return mixer.matrices.reaches[-1]
     reach: int | None = getattr(mixer, "clip_distance", getattr(mixer, "beta", None))
     return 4 * reach if reach is not None and getattr(mixer, "index_kind", "clip") == "piecewise" else reach

@@ -16,7 +16,7 @@ def naive_alpha_translution(mixer, x, y):
     v = reference.split(reference.values(mixer, y), heads)
 
     def relative(tokens, narrow, table, n, m):
-        offset = reference.clip(n - m, matrices.reach) + (0 if mixer.place == "decoder" else matrices.reach)
+        offset = reference.clip(n - m, matrices.reaches[-1]) + (0 if mixer.place == "decoder" else matrices.reaches[-1])
         return tokens @ narrow.weight.T if table is None else tokens @ narrow.weight.T @ table[offset]
 
     def energy(h, n, m):

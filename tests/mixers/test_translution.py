@@ -15,8 +15,8 @@ every_clip = pytest.mark.parametrize("clip", [1, 3, 63, None])
 
 def row(mixer, n, m):
     """Of the matrices of offset n - m."""
-    offset = reference.clip(n - m, mixer.matrices.reach)
-    return offset if mixer.place == "decoder" else offset + mixer.matrices.reach
+    offset = reference.clip(n - m, mixer.matrices.reaches[-1])
+    return offset if mixer.place == "decoder" else offset + mixer.matrices.reaches[-1]
 
 
 def naive_translution(mixer, x, _):
@@ -74,7 +74,7 @@ def test_gradcheck(place, clip):
     with torch.no_grad():
         for table in (mixer.matrices.queries, mixer.matrices.keys, mixer.matrices.values):
             table.data = table[:7].clone()  # gradcheck takes every number of it in turn
-    mixer.matrices.reach = min(mixer.matrices.reach, 6 if place == "decoder" else 3)
+    mixer.matrices.reaches = (min(*mixer.matrices.reaches, 6 if place == "decoder" else 3),)
     reference.assert_gradcheck(mixer, length=6)
 
 
@@ -86,7 +86,7 @@ def test_causal_is_bidirectional_restricted_to_the_past(clip):
     with torch.no_grad():
         for name, parameter in both.named_parameters():
             if "matrices" in name:
-                parameter[both.matrices.reach :] = state[name]
+                parameter[both.matrices.reaches[-1] :] = state[name]
             else:
                 parameter.copy_(state[name])
     x = torch.randn(2, 11, 8, dtype=torch.float64)

@@ -115,11 +115,9 @@ class MixerSettings:
                 f"grid {self.grid}: {what} tokens in a line. On a grid all tokens mix one another: build the mixer "
                 "without causal and cross_attention, or without grid."
             )
-        if self.max_positions != Grid(*self.grid, self.extra_tokens).tokens:
-            raise UsageError(
-                f"max_positions {self.max_positions}: {Grid(*self.grid, self.extra_tokens)} are "
-                f"{Grid(*self.grid, self.extra_tokens).tokens} tokens. Leave it out."
-            )
+        cells = Grid(*self.grid, self.extra_tokens)
+        if self.max_positions != cells.tokens:
+            raise UsageError(f"max_positions {self.max_positions}: {cells} are {cells.tokens} tokens. Leave it out.")
 
 
 def side_of(place: str) -> str:

@@ -47,16 +47,12 @@ class OffsetMatrices(nn.Module):
         super().__init__()
         options: Any = settings.options
         self.num_heads, self.causal = settings.num_heads, settings.place == "decoder"
-        (*self.reach_of_rows, self.reach), rows = _reaches_and_rows(settings)
+        # K of the offset, on a grid those of rows and of columns.
+        self.reaches, rows = _reaches_and_rows(settings)
         self.shape = () if settings.grid is None else (*settings.grid, settings.extra_tokens)
         self.queries, self.keys, self.values = (
             _matrices(rows, width) if letter in options.translution_on else None for letter in "qkv"
         )
-
-    @property
-    def reaches(self) -> tuple[int, ...]:
-        """K of the offset, on a grid of those of rows and of columns."""
-        return (*self.reach_of_rows, self.reach)
 
     def energy(self, q: Tensor, k: Tensor) -> Tensor:
         """Return q_nm · k_nm of queries and keys (B, H, N, c): (B, H, N, N); of the last query alone, (B, H, 1, M)."""
@@ -64,7 +60,7 @@ class OffsetMatrices(nn.Module):
             return q @ k.mT
         tensors = (q := _time_first(q)), self.queries, (k := _time_first(k)), self.keys
         if len(q) < len(k):
-            return offset_matmul.energies_of_step(*tensors, self.num_heads, self.reach)
+            return offset_matmul.energies_of_step(*tensors, self.num_heads, self.reaches[-1])
         return offset_matmul.energies(*tensors, self.num_heads, self.reaches, self.causal, self.shape)
 
     def mix(self, weights: Tensor, v: Tensor) -> Tensor:
@@ -73,7 +69,7 @@ class OffsetMatrices(nn.Module):
             return weights @ v
         v = _time_first(v)
         if weights.size(2) < len(v):
-            mixed = offset_matmul.mixture_of_step(weights, v, self.values, self.reach)
+            mixed = offset_matmul.mixture_of_step(weights, v, self.values, self.reaches[-1])
         else:
             mixed = offset_matmul.mixture(weights, v, self.values, self.reaches, self.causal, self.shape)
         return split_heads(mixed.transpose(0, 1), self.num_heads)
