@@ -25,10 +25,17 @@ class Attention(ContentBasedMixer):
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""
         if context.need_weights or context.hidden is not None:
             return super().mix(query, memory, context)
-        q, k, v = self.project_queries(query, context), self.keys(memory, context), self.value(memory, context)
+        q, state = self.project_queries(query, context), context.state
+        # With few queries the kernel is several times slower than plain products on CPUs.
+        plain = state is not None and q.device.type == "cpu" and not self.drop_probability
+        if plain and self.causal and state is not None and state.in_place:
+            k, v = self.project_keys(memory, context), self.project_values(memory)
+            q, k, v, hidden = state.share(q, k, v)
+            mixed = ((q * self.scale) @ k.mT + hidden).softmax(dim=-1) @ v
+            return mixed.transpose(1, 2).flatten(0, 1).unsqueeze(2), None
+        k, v = self.keys(memory, context), self.value(memory, context)
         mask = padding_energy(context.padding_mask, q.dtype)
-        if context.state is not None and q.device.type == "cpu" and not self.drop_probability:
-            # With few queries the kernel is several times slower than plain products on CPUs.
+        if plain:
             energy = (q * self.scale) @ k.mT
             return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None

@@ -41,10 +41,15 @@ class DecoderState:
         first = f", each {self.layers[0]}" if self.layers else ""
         return f"DecoderState(position {self.position}, {len(self.layers)} layers{first})"
 
-    def reorder(self, order: Tensor) -> None:
-        """Continue with the hypotheses `order`, (R,), as beam search picks and repeats them."""
+    def reorder(self, order: Tensor, sentences: Tensor | None = None, beam: int = 0) -> None:
+        """Continue with the hypotheses `order`, (R,), as beam search picks and repeats them.
+
+        If `beam` of each of the `sentences`, (S,), None for all, follow one another, they can share a memory.
+        """
+        for state in self.layers[:1]:
+            state.lineage.reorder(order, sentences, beam)
         for state in self.layers:
-            state.reorder(order)
+            state.reorder_rows(order)
 
 
 class CausalDecoder(nn.Module):
@@ -111,6 +116,8 @@ class CausalDecoder(nn.Module):
         if not state.layers:
             layers: Any = self.layers
             state.layers = [layer.self_attn.init_state(tokens.size(0)) for layer in layers]
+            for each in state.layers:
+                each.lineage = state.layers[0].lineage
         return table_rows(state.position, self.positions.max_positions)
 
     def _features(self, layers: list[Tensor], attention: Tensor | None, order: Tensor | None) -> Features:

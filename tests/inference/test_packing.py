@@ -167,7 +167,7 @@ def test_an_error_between_values_and_gate_leaves_nothing_in_memory():
     kept = weakref.ref(tokens)
     del tokens
     assert kept() is None
-    assert len(gating._waiting) == 0
+    assert len(gating.value_and_gate._waiting) == 0
 
 
 def test_what_follows_a_layer_becomes_part_of_it():

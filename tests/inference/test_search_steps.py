@@ -9,6 +9,7 @@ from posnet_fairseq.inference.search.ensemble import Decoding, log_sum_exp
 from posnet_fairseq.inference.search.restrictions import forbid_repetitions
 from posnet_fairseq.mixers.bases import decoding_state
 from posnet_fairseq.mixers.bases.decoding_state import DecodingState, order_of_sentences
+from posnet_fairseq.mixers.bases.lineage import Lineage
 from posnet_fairseq.shared.errors import UsageError
 from support.building import build_model, pad
 from support.searching import search, sentences
@@ -31,11 +32,13 @@ def test_best_candidates_are_those_of_all_hypotheses(words, hypotheses, count):
     assert all(len(set(pairs)) == count for pairs in map(list, map(zip, found.words.tolist(), found.rows.tolist())))
 
 
+@pytest.mark.parametrize("size", [0.1, 3, 20, 1000])  # up to 60 and beyond
 @pytest.mark.parametrize("shape", [(1, 3), (40, 32000), (9, 70_001)])
-def test_normalizers_are_those_of_the_softmax(shape):
-    scores = 20 * torch.randn(shape)
+def test_normalizers_are_those_of_the_softmax(shape, size):
+    scores = size * torch.randn(shape)
     expected = scores.double().logsumexp(1, keepdim=True)
-    torch.testing.assert_close(log_sum_exp(scores).double(), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(log_sum_exp(scores).double(), expected, rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(log_sum_exp(scores - 1000).double(), expected - 1000, rtol=1e-6, atol=1e-5)
     scores[0, 1], scores[-1, 2] = -torch.inf, torch.nan
     assert log_sum_exp(scores)[-1].isnan()
     assert log_sum_exp(torch.full((1, 3), torch.inf)).isnan()
@@ -105,6 +108,40 @@ def test_decoding_does_not_compare_orders(monkeypatch):
     """It is told which sentences stay."""
     monkeypatch.delattr(decoding_state, "order_of_sentences")
     search([build_model("rposnet")], sentences(4, 5), beam=3)
+
+
+@pytest.mark.parametrize("mixer", ["attention", "rope"])
+def test_hypotheses_that_share_a_memory_are_those_with_memories_of_their_own(monkeypatch, mixer):
+    torch.manual_seed(0)
+    model = build_model(mixer, max_target_positions=50).double()
+    end = model.decoder.output_projection.weight[2].detach()
+    model.decoder.final_norm.bias.data += 4 * end / end.square().sum()  # sentences end in different steps
+    appended = recorded(monkeypatch, Lineage, "append")
+    sources, settings = sentences(*range(3, 13)), {"beam": 3, "max_len_b": 40}
+    shared = search([model], sources, **settings)
+    rows = {memory.size(1) for memory, *_ in appended if memory is not None}
+    assert {10} < rows <= {*range(1, 11)}  # one for each sentence, until it leaves
+    monkeypatch.setattr(DecodingState, "in_place", False)
+    own = search([model], sources, **settings)
+    assert [[each.tokens.tolist() for each in some] for some in shared] == [
+        [each.tokens.tolist() for each in some] for some in own
+    ]
+    for one, other in zip(shared, own, strict=True):
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
+
+
+def test_tokens_that_no_hypothesis_descends_from_are_dropped():
+    """All hypotheses descend from one of each step, so that few slots are left of 40 steps with 5 hypotheses."""
+    lineage, memory = Lineage(), None
+    new, order = torch.ones(1, 2, 1, 3), torch.zeros(5, dtype=torch.long)
+    for position in range(40):
+        memory = lineage.append(memory, position * new, -position * new, position)
+        slots = lineage.hidden[0, 0].eq(0).nonzero()[:, 0]
+        assert memory[0, 0, 0, slots, 0].tolist() == (-memory[1, 0, 1, slots, 2]).tolist() == [*range(position + 1)]
+        assert len(slots) == position + 1
+        lineage.reorder(order, None, 5)
+        new = torch.ones(5, 2, 1, 3)
+    assert memory.size(3) < 40 + 5 * 6
 
 
 @pytest.mark.parametrize("mixer", ["attention", "rposnet"])

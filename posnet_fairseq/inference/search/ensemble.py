@@ -14,7 +14,8 @@ from posnet_fairseq.transformer.causal import DecoderState
 from posnet_fairseq.transformer.encoder import EncoderOutput
 
 _LOG2_E = math.log2(math.e)
-_IN_CACHE = 2**18  # numbers of float32: a megabyte
+_IN_CACHE = 2**16  # numbers of float32: a quarter of a megabyte
+_SAFE = 60.0  # size of log Σ exp up to which float32 has the sum as precisely as others
 
 
 class Decoding:
@@ -70,11 +71,12 @@ class Decoding:
 
     def reorder(self, order: Tensor, sentences: Tensor | None = None) -> None:
         """Continue with the hypotheses `order`, (R',), equally many per sentence; keep `sentences` only (None: all)."""
-        self._state.reorder(order)
         if sentences is not None:
             self._sentences = sentences.size(0)
+        beam = order.size(0) // self._sentences
+        self._state.reorder(order, sentences, beam)
         if self._encoded is not None:
-            self._encoded = self._encoded.select(sentences, order.size(0) // self._sentences)
+            self._encoded = self._encoded.select(sentences, beam)
 
 
 class Ensemble:
@@ -144,12 +146,14 @@ def _mean(weights: Sequence[Tensor | None]) -> Tensor | None:
 
 def log_sum_exp(scores: Tensor) -> Tensor:
     """Return log Σ exp of each row, (R, 1) of (R, V)."""
-    # On CPUs in parts that stay in a core's cache, with one place for the powers of all.
-    rows = len(scores) if scores.is_cuda else max(1, _IN_CACHE // scores.size(1))
-    place, found = torch.empty_like(scores[:rows]), []
-    for part in scores.split(rows):
-        top = part.amax(dim=1, keepdim=True)
-        # torch computes powers of 2 on CPUs several times as fast as those of e.
-        powers = torch.add(top * -_LOG2_E, part, alpha=_LOG2_E, out=place[: len(part)]).exp2_()
-        found.append(top + powers.sum(dim=1, keepdim=True).log())
-    return torch.cat(found)
+    if not scores.is_cuda:
+        # In parts that stay in a core's cache, with one place for the powers of all. Scores of trained models are so
+        # small that maxima need not be subtracted. torch computes powers of 2 several times as fast as those of e.
+        rows = max(1, _IN_CACHE // scores.size(1))
+        place = torch.empty_like(scores[:rows])
+        powers = (torch.mul(part, _LOG2_E, out=place[: len(part)]).exp2_() for part in scores.split(rows))
+        found = torch.cat([each.sum(dim=1, keepdim=True) for each in powers]).log_()
+        if found.abs().amax() < _SAFE:
+            return found
+    top = scores.amax(dim=1, keepdim=True)
+    return top + (scores - top).exp_().sum(dim=1, keepdim=True).log_()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from posnet_fairseq.mixers.bases.lineage import Lineage
 from posnet_fairseq.ops.dtypes import dtype_name
 from posnet_fairseq.shared.errors import UsageError
 
@@ -24,8 +25,9 @@ class DecodingState:
         beam: hypotheses of each sentence, which follow one another and share a row of the memory; 1 in self-attention.
         rows: tensors with a row per hypothesis (self-attention) or per sentence (cross-attention).
         tables: weights by position, which all rows share.
-        values: values of the last tokens where mixers leave them in place when hypotheses move, see
-            :mod:`posnet_fairseq.ops.beam_backpointers`; None in others.
+        values: what mixers leave in place when hypotheses move: values of the last tokens, see
+            :mod:`posnet_fairseq.ops.beam_backpointers`, or keys and values, see :class:`Lineage`; None in others.
+        lineage: of the hypotheses, which layers share.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class DecodingState:
         self.rows: dict[str, Tensor] = {}
         self.tables: dict[str, Tensor] = {}
         self.values: Tensor | None = None
+        self.lineage = Lineage()
         # The memory of rows, with room for more tokens, and that of rows before the last reordering, to write to next.
         self._room: dict[str, Tensor] = {}
         self._spare: dict[str, Tensor] = {}
@@ -80,6 +83,24 @@ class DecodingState:
         room[:, :, tokens] = new[:, :, 0]
         self.rows[name] = room[:, :, : tokens + 1]
         return self.rows[name]
+
+    def share(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the queries of the hypotheses of each sentence, and all keys and values that these descend from.
+
+        Args:
+            query, key, value: of a step's tokens, (R, H, 1, d) each.
+
+        Returns:
+            (S, H, W, d), (S, H, slots, d), (S, H, slots, d), and energies that hide slots, (S, 1, W, slots).
+        """
+        if self.values is None:
+            self._check_first()
+        self.values = self.lineage.append(self.values, key, value, self.position)
+        hidden = self.lineage.hidden
+        assert hidden is not None
+        keys, values = self.values[..., : hidden.size(2), :]
+        queries = query.view(*hidden.shape[:2], *query.shape[1:]).squeeze(3).transpose(1, 2)
+        return queries, keys, values, hidden[:, None]
 
     def get_or_create(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """Return the tensor with a name, made at the first step."""
@@ -117,11 +138,16 @@ class DecodingState:
                 return self.select(*order_of_sentences(order, self.sentences, self.beam))
             if not self.rows and self.batch_size is not None:
                 torch.empty(self.batch_size, device=order.device).index_select(0, order)
-            for name in self.rows:
-                self._reorder_row(name, order)
+            self.lineage.reorder(order)
+            self.reorder_rows(order)
         except IndexError as error:  # of CPUs; to look first would make GPUs wait
             has = f"this state has {self.batch_size} hypotheses, numbered from 0"
             raise UsageError(f"order {order.tolist()!s:.80}: {has}. Give numbers of these.") from error
+
+    def reorder_rows(self, order: Tensor) -> None:
+        """Reorder what this state has of each hypothesis, in self-attention; :attr:`lineage` is left alone."""
+        for name in self.rows:
+            self._reorder_row(name, order)
         self.batch_size = order.size(0)
 
     def _reorder_row(self, name: str, order: Tensor) -> None:
