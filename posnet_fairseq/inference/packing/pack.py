@@ -28,6 +28,8 @@ from posnet_fairseq.transformer.layers import FeedForward
 # Activations that a linear layer computes with its products.
 _JOINED: dict[Callable, Activation] = {ACTIVATIONS["relu"]: "relu", ACTIVATIONS["gelu"]: "gelu"}
 _PROJECTIONS = ("query_proj", "key_proj", "out_proj")
+# Self-attention without a gate, whose queries, keys and values are of the same tokens.
+_JOINABLE = ("encoder", "none"), ("decoder", "none")
 # Of the layer that is timed, once for all: if a layer of this size is faster when packed, so are all but the smallest.
 _TOKENS, _INPUTS, _OUTPUTS = 16, 512, 4096
 # Results differ in rounding: below this gain, which another measurement may miss, weights stay as they are.
@@ -62,8 +64,8 @@ def pack(module: Any, dtype: str, embeddings: dict[nn.Module, nn.Module] | None 
         module.activation = ACTIVATIONS["linear"] if module.activation in _JOINED else module.activation
     if isinstance(module, TokenMixer) and module.place != "cross" and _is_gelu(module.gating):
         module.gating = JoinedGating(module.gating, functools.partial(_linear, activation="gelu", dtype=dtype))
-    if isinstance(module, ContentBasedMixer) and module.place != "cross" and module.gating.kind == "none":
-        _join_projections(module, make)
+    if dtype == "int8" and isinstance(module, ContentBasedMixer) and (module.place, module.gating.kind) in _JOINABLE:
+        _join_projections(module, make)  # inputs are rounded once; in other precisions there is nothing to gain
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear) and _multiplies_tokens(module, name):
             # A gate makes the context of some tokens many times as large as that of others.
