@@ -56,9 +56,9 @@ def main(options: argparse.Namespace) -> None:
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    with exclusive_lock(stages) as lock:
-        run(pipeline.text, report, lock)  # its files are published, too
-        run(pipeline.goal, report, lock)
+    with exclusive_lock(stages):
+        run(pipeline.text, report)  # its files are published, too
+        run(pipeline.goal, report)
         publish(out, pipeline, asked.card)
     report_result(out, stages, asked, report)
 

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points, version
 import pytest
 
 from posnet_fairseq import __version__
-from posnet_fairseq.shared import common_options
+from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
@@ -59,10 +59,7 @@ def test_version(name, ended):
 
 
 def test_version_without_torch_and_fairseq(monkeypatch):
-    def missing(name):
-        raise common_options.importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(common_options.importlib.metadata, "version", missing)
+    monkeypatch.setattr(records, "installed_versions", lambda *_: {})
     assert common_options.versions() == f"posnet {__version__}, torch not installed, fairseq not installed"
 
 

@@ -33,7 +33,7 @@ from posnet_fairseq.inference.precision import prepare_for_inference
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.registry import get_mixer
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.optional_dependencies import how_to_install
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.schema import check_range
 from posnet_fairseq.text import synthetic
 from posnet_fairseq.text.dictionary import Vocabulary

@@ -23,8 +23,8 @@ from posnet_fairseq.bench.printed_tables import mebibytes, table
 from posnet_fairseq.inference.arguments import MAX_TOKENS, LoadOptions
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import is_blank
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.processes import elsewhere, resident
 from posnet_fairseq.text.dictionary import Vocabulary
 from posnet_fairseq.text.pipeline import choose_pipeline

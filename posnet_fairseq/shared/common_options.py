@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import functools
-import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -55,15 +54,13 @@ def parsed_by(
 
 def versions() -> str:
     """Return posnet, torch and fairseq with their versions, in one line. Nothing is imported."""
-    found = [f"posnet {__version__}"]
-    for label, distributions in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
-        for distribution in distributions:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                found.append(f"{distribution} {importlib.metadata.version(distribution)}")
-                break
-        else:
-            found.append(f"{label} not installed")
-    return ", ".join(found)
+    from posnet_fairseq.shared.records import installed_versions  # when it is asked for
+
+    found, texts = installed_versions("torch", *FAIRSEQS), [f"posnet {__version__}"]
+    for label, names in (("torch", ("torch",)), ("fairseq", FAIRSEQS)):
+        there = (f"{name} {found[name]}" for name in names if name in found)
+        texts.append(next(there, f"{label} not installed"))
+    return ", ".join(texts)
 
 
 def add_device_option(parser: argparse.ArgumentParser) -> None:
