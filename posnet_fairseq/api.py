@@ -11,7 +11,7 @@ Example::
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Unpack, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import torch
 
@@ -28,6 +28,15 @@ class _Settings(SearchArguments, total=False):
     """Optional arguments of :meth:`TranslationModel.translate` that do not change what it returns."""
 
     prefix: str | Sequence[str] | None
+    max_tokens: int
+    on_long: str
+
+
+class _Scoring(TypedDict, total=False):
+    """Optional arguments of :meth:`TranslationModel.score`."""
+
+    lenpen: float | None
+    attention: bool
     max_tokens: int
     on_long: str
 
@@ -107,26 +116,12 @@ class TranslationModel(SearchableModel):
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self,
-        sources: str,
-        translations: str,
-        *,
-        lenpen: float | None = None,
-        attention: bool = False,
-        max_tokens: int = MAX_TOKENS,
-        on_long: str = "error",
+        self, sources: str, translations: str, **settings: Unpack[_Scoring]
     ) -> Translation: ...
 
     @overload
     def score(
-        self,
-        sources: Sequence[str],
-        translations: Sequence[str],
-        *,
-        lenpen: float | None = None,
-        attention: bool = False,
-        max_tokens: int = MAX_TOKENS,
-        on_long: str = "error",
+        self, sources: Sequence[str], translations: Sequence[str], **settings: Unpack[_Scoring]
     ) -> list[Translation]: ...
 
     @refuse_unknown_arguments()
