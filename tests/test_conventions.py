@@ -11,7 +11,6 @@ import pytest
 
 from posnet_fairseq import __version__
 from posnet_fairseq.shared import common_options, records
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -135,7 +134,6 @@ def test_every_command_and_subcommand_can_be_quiet(name):
 
 def test_quiet_prints_results_and_errors_only(capsys):
     def run(arguments, prints_result=True):
-        @command
         @parsed_by(argparse.ArgumentParser, prints_result=prints_result)
         def main(options):
             assert vars(options) == {}

@@ -6,7 +6,6 @@ import json
 
 from rich.console import Console
 
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import add_grid_options, parsed_by
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.files import check_stdout, path_text
@@ -71,7 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser, has_mixers=True)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-bench."""

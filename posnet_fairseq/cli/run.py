@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 from posnet_data_prep.datasets import DATASETS
 from posnet_fairseq.runs.parsers import nearest
 from posnet_fairseq.runs.settings import Settings
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 
@@ -155,7 +154,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-run."""

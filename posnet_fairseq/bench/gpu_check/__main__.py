@@ -18,7 +18,6 @@ import torch
 
 from posnet_fairseq.bench.gpu_check.measures import write_text
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, write_lines
@@ -145,7 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Run all sections that have not passed before, and write the report. Exit code 1 if one failed."""
