@@ -24,8 +24,6 @@ from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
 from posnet_fairseq.transformer.model import Transformer
 
-MAX_TOKENS = 2000  # source tokens of a batch
-
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -96,7 +94,7 @@ class CrossbarTranslation:
         self.settings = SearchSettings(**recorded if beam is None else {**recorded, "beam": beam})
         self.settings.check(len(self.vocabulary.target_dictionary))
         translator = self._translator(self._digital)
-        self._batches = Batches(lines, translator, MAX_TOKENS)
+        self._batches = Batches(lines, translator)
         source = max((len(tokens) for batch in self._batches for tokens in batch.sources), default=1)
         target = int(self.settings.max_len_a * source + self.settings.max_len_b) + 1
         self.longest = source, min(target, self._digital.decoder.max_positions())

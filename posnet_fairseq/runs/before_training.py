@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import posnet_fairseq
-from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training_log import most_kept
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
@@ -68,7 +68,7 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
         model, cfg = build(planned.arguments)
         refuse_other_endings(cfg)
         check_training_options(cfg)
-        size = trained_parameters(model)
+        size = parameter_count(model)
         folder = Path(cfg.checkpoint.save_dir)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
