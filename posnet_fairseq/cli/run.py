@@ -53,10 +53,6 @@ class Target:
         """Return the settings that words of the command line give."""
         return self.imported(self.settings).read(name, words, self.about, self.defaults)
 
-    def run(self, settings: Settings) -> None:
-        """Do it."""
-        self.imported(self.function)(settings)
-
     def imported(self, name: str) -> Any:
         """Return what has a name in its module."""
         return getattr(importlib.import_module(f"posnet_fairseq.{self.module}"), name)
@@ -164,7 +160,7 @@ def main(options: argparse.Namespace) -> None:
     settings = target.read(options.target, options.words)
     _set_up_processes()
     end_by_signals()
-    target.run(settings)
+    target.imported(target.function)(settings)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ from posnet_fairseq.inference.arguments import AUTO, LoadOptions
 from posnet_fairseq.inference.model_folder import files_of_data, files_of_models
 from posnet_fairseq.inference.packing import pack
 from posnet_fairseq.inference.precision import check_device, resolve_dtype
-from posnet_fairseq.inference.printing import Printing
 from posnet_fairseq.inference.search.search_settings import SearchSettings
 from posnet_fairseq.inference.search_options import settings_of, text_options, unless_given
 from posnet_fairseq.inference.searchable import SearchableLanguageModel, SearchableModel
-from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Batch, Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_place
