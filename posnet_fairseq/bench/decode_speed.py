@@ -178,12 +178,9 @@ def tables(options: Namespace) -> Iterator[Table | str]:
             shown = table(title, "sent.\n/s", "tokens\n/s", "×\nfairseq", "×\nCT2", "memory\nMiB")
             for name, figures in results.items():
                 peer = "" if math.isnan(figures["peer"]) else f"{figures['peer']:.2f}"
-                speed = (
-                    f"{figures['sentences']:.2f}",
-                    f"{figures['sentences'] * length:,.0f}",
-                    f"{figures['ratio']:.2f}",
-                )
-                shown.add_row(name, *speed, peer, mebibytes(figures["peak"]))
+                speed, ratio = figures["sentences"], f"{figures['ratio']:.2f}"
+                memory = mebibytes(figures["peak"])
+                shown.add_row(name, f"{speed:.2f}", f"{speed * length:,.0f}", ratio, peer, memory)
             yield shown
     yield (
         f"{len(task.source_dictionary):,} words, random sentences. × CT2: CTranslate2 in the same precision. Memory: "

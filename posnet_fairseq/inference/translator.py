@@ -198,14 +198,9 @@ def _note_on_unknown(encoded: Sequence[Tensor], unk: int, first: int, of_lines: 
 class Batches:
     """Encoded lines in batches of similar length, and their results in the order of the lines.
 
-    Args:
-        lines: plain text.
-        translator: encodes the lines.
-        max_tokens: source tokens of a batch, padding included.
-        on_long: see :meth:`Translator.fit`.
-        prefixes: plain text that the translation of each line begins with, if any is given; for a :class:`Scorer`
-            the translation.
-        first: number of the first line, for errors and :attr:`notes` on lines.
+    A batch has at most `max_tokens` source tokens, padding included. `prefixes` are plain texts that the translations
+    begin with, or for a :class:`Scorer` the translations; `first` is the number of the first line, for errors and
+    :attr:`notes`; `on_long` is that of :meth:`Translator.fit`.
     """
 
     def __init__(
