@@ -27,8 +27,8 @@ def build(variant: str, embed_dim: int, num_heads: int, place: str = "encoder", 
     """
     name, *chosen = variant.split("+")
     places = get_mixer(name, "--mixers").places
-    if "grid" not in arguments and places and place not in places:
-        raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(places)} only. Leave it out.")
+    if "grid" not in arguments and place not in places:
+        raise UsageError(f"--mixers {variant}: {name} stands in {' and '.join(places) or 'grids'} only. Leave it out.")
     arguments |= {key: value or True for key, _, value in (option.partition("=") for option in chosen)}
     return build_mixer(name, embed_dim, num_heads, causal=place == "decoder", **arguments)
 
