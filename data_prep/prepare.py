@@ -9,7 +9,6 @@ from posnet_data_prep.display import report_result, show_datasets, show_plan
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign
 from posnet_data_prep.sources.download import Downloads
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.disk import are_on_one_disk, refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
@@ -19,7 +18,6 @@ from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
 
-@command
 @parsed_by(command_line.make_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-prepare."""
@@ -56,9 +54,9 @@ def main(options: argparse.Namespace) -> None:
     refuse_too_little_disk(out, bytes_needed)
     if asked.note:
         report.say(asked.note)
-    with exclusive_lock(stages) as lock:
-        run(pipeline.text, report, lock)  # its files are published, too
-        run(pipeline.goal, report, lock)
+    with exclusive_lock(stages):
+        run(pipeline.text, report)  # its files are published, too
+        run(pipeline.goal, report)
         publish(out, pipeline, asked.card)
     report_result(out, stages, asked, report)
 

@@ -21,8 +21,8 @@ import numpy as np
 from posnet_eval.metrics import model_files
 from posnet_eval.metrics.base import FloatArray, MeanMetric, Segment
 from posnet_fairseq.shared.errors import UsageError, option
+from posnet_fairseq.shared.failures import how_to_install
 from posnet_fairseq.shared.files import check_file
-from posnet_fairseq.shared.optional_dependencies import how_to_install
 from posnet_fairseq.shared.processes import submitted
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option
-from posnet_fairseq.shared.criterions import PREFIX, is_chunked
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.errors import flag
 from posnet_fairseq.shared.progress import ProgressReporter
 from posnet_fairseq.shared.records import Record
@@ -89,7 +89,7 @@ def _estimate(settings: RunSettings, data: TranslationData, device: Device, toke
             words=_words(settings, data),
             length=settings.max_positions,
             precision=device.precision,
-            chunked=is_chunked(criterion),
+            chunked=criterion.startswith(PREFIX),
             distributed=world > 1,
             **{"share_all_embeddings": shared, "share_decoder_input_output_embed": not shared} | options,
         )

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 import posnet_fairseq
-from posnet_fairseq.costs.counting import trained_parameters
+from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training_log import most_kept
-from posnet_fairseq.shared.criterions import fairseq_name
+from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
 from posnet_fairseq.shared.failures import explain
@@ -68,7 +68,7 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
         model, cfg = build(planned.arguments)
         refuse_other_endings(cfg)
         check_training_options(cfg)
-        size = trained_parameters(model)
+        size = parameter_count(model)
         folder = Path(cfg.checkpoint.save_dir)
         added, remarks, last = [], repair(folder), folder / "checkpoint_last.pt"
         if last.exists():
@@ -155,7 +155,7 @@ def refuse_other_endings(cfg: Any) -> None:
             other |= {flag(name): reason for name in there if getattr(cfg[section], name) != getattr(defaults, name)}
     metric = cfg.checkpoint.best_checkpoint_metric
     # Without label smoothing the loss orders checkpoints as the perplexity does, by which remove_old keeps them.
-    without_smoothing = fairseq_name(cfg.criterion._name) == "cross_entropy"
+    without_smoothing = cfg.criterion._name.removeprefix(PREFIX) == "cross_entropy"
     if metric != "ppl" and not (metric == "loss" and without_smoothing):
         other["--best-checkpoint-metric"] = "the best checkpoint is that of the lowest perplexity (ppl)"
     for name, reason in other.items():

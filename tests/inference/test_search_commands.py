@@ -9,8 +9,7 @@ import torch
 from posnet_fairseq import api
 from posnet_fairseq.cli import translate
 from posnet_fairseq.inference import translating
-from posnet_fairseq.inference.printing import Printing
-from posnet_fairseq.inference.translation import Translation
+from posnet_fairseq.inference.translation import Printing, Translation
 from posnet_fairseq.inference.translator import Translator, batches_by_length
 from support.checkpoints import checkpoint
 from support.markup import sgml

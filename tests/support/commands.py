@@ -32,10 +32,8 @@ TRAINING = (
 ).split()
 # posnet-bench, of each kind, in seconds.
 SMALL_BENCH = {
-    "length": "--lengths 8 16 --size tiny --rounds 1",
     "decode": "--beams 2 --lengths 4 --size tiny --words 50 --sentences 2 --rounds 1",
     "layers": "--mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
-    "translution": "--lengths 4 --alone 5 --sentences 2 --embed-dim 8 --heads 2 --rounds 1",
     "grid": "--grid 2x3 --batch 2 --embed-dim 8 --heads 2 --rounds 1",
     "models": "--mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2",
 }

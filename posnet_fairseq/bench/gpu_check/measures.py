@@ -1,7 +1,4 @@
-"""What the check of a GPU measures: ``python -m posnet_fairseq.bench.gpu_check.measures WHAT``.
-
-``memory SCRATCH`` prints a table; ``text NAME LINES`` writes NAME.en and NAME.de.
-"""
+"""The memory of training steps, as the check of a GPU measures it: ``python -m ...gpu_check.measures SCRATCH``."""
 
 import random
 import re
@@ -84,12 +81,8 @@ def memory(scratch: Path) -> None:
 
 @command
 def main(arguments: Sequence[str] | None) -> None:
-    """Write text or print the table of memory."""
-    what, path, *given = sys.argv[1:] if arguments is None else arguments
-    if what == "text":
-        write_text(Path(path), int(given[0]), words=99, length=12, seed=len(path))
-    else:
-        memory(Path(path))
+    """Print the table of memory."""
+    memory(Path((arguments or sys.argv[1:])[0]))
 
 
 if __name__ == "__main__":
