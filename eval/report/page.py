@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from posnet_eval.inputs.plan import SYMBOLS, Fact
-from posnet_eval.report import formats, plots, wording
+from posnet_eval.report import plots, wording
 from posnet_eval.report.browser import browsable
 from posnet_eval.statistics.results import SIGNIFICANT, Comparison, TestSetResult
 
@@ -29,7 +29,7 @@ def render(comparison: Comparison) -> str:
     )
     # Scripts cannot read NaN: no page is better than one that looks complete.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
-    for function in (formats.decimal, formats.signed, formats.probability, formats.listed):
+    for function in (wording.decimal, wording.signed, wording.probability, wording.listed):
         environment.filters[function.__name__] = function
     environment.filters["label"] = comparison.labels.get
     return environment.get_template("page.html").render(
@@ -79,7 +79,7 @@ def _section(comparison: Comparison, test_set: TestSetResult) -> dict[str, Any]:
 
 def _order(column: Mapping[str, Fact]) -> Mapping[str, float]:
     """Return what a column is sorted by: its numbers if they have one unit, before other texts; else its texts."""
-    texts = {system: formats.fact(value) for system, value in column.items()}
+    texts = {system: wording.fact(value) for system, value in column.items()}
     amounts = {system: match for system, text in texts.items() if (match := _AMOUNT.match(text))}
     if len({match["unit"] for match in amounts.values()}) == 1:
         return {system: float(match["number"].replace(",", "")) for system, match in amounts.items()}

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posnet_data_prep.datasets import DATASETS
-from posnet_fairseq.runs.parsers import nearest
-from posnet_fairseq.runs.settings import Settings
+from posnet_fairseq.runs.settings import Settings, nearest
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError

@@ -14,7 +14,7 @@ import torch
 
 import posnet_fairseq
 from posnet_fairseq.costs.counting import trained_parameters
-from posnet_fairseq.runs.training_log import most_kept
+from posnet_fairseq.runs.training import most_kept
 from posnet_fairseq.shared.criterions import fairseq_name
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error

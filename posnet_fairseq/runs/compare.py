@@ -9,10 +9,9 @@ from pathlib import Path
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
-from posnet_fairseq.runs.jobs import RunJob, do_all
-from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
-from posnet_fairseq.runs.settings import refuse, setting
+from posnet_fairseq.runs.jobs import do_all
+from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
+from posnet_fairseq.runs.settings import names, refuse, seed_numbers, setting, whole_number
 from posnet_fairseq.runs.single_run import check_metrics, prepare_data
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import UsageError
@@ -66,23 +65,23 @@ def _naming(system: str) -> Iterator[None]:
         raise UsageError(f"{system}: {error}") from error
 
 
-def job(system: System, seed: int, settings: SystemsSettings) -> RunJob:
-    """Return the run of a system with a seed, with the options of all runs and its own."""
+def job(system: System, seed: int, settings: SystemsSettings, stages: Sequence[str] = STAGES[1:-1]) -> RunSettings:
+    """Return the run of a system with a seed; usually the data are there, and a comparison scores all runs."""
     common = {name: getattr(settings, name) for name in TrainingSettings.fields()}
     common["options"] = f"{settings.options} {system.options}".strip()
-    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed)
+    made = RunSettings(**common, mixer=system.mixer, name=system.name, seed=seed, stages=tuple(stages))
     with _naming(system.name):
         made.check()
-    return RunJob(system.name, made)
+    return made
 
 
-def check_options(jobs: Sequence[RunJob]) -> None:
+def check_options(runs: Sequence[RunSettings]) -> None:
     """Refuse options that fairseq-train does not understand, before the first run begins."""
     from posnet_fairseq.runs.before_training import try_options
 
-    for each in {each.system: each for each in jobs}.values():
+    for each in {each.system: each for each in runs}.values():
         with _naming(each.system):
-            try_options(commands.tried(each.settings))
+            try_options(commands.tried(each))
     logging.getLogger().setLevel(logging.WARNING)  # importing fairseq has lowered it
 
 
@@ -108,7 +107,7 @@ def compare(settings: ComparisonSettings, name: str = "", suffix: str = "") -> P
     )
     comparison.check()
     # Only now, when all settings are understood, what may take hours.
-    prepare_data(jobs[0].settings)
+    prepare_data(jobs[0])
     do_all(jobs, parts)
     if not settings.machine and not settings.dry_run:  # the first machine does the rest
         comparison.make(baselines, settings.metrics)

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs.compare import ComparisonSettings, compare
-from posnet_fairseq.runs.parsers import names
+from posnet_fairseq.runs.settings import names
 from posnet_fairseq.shared.errors import visible
 from posnet_fairseq.text.plain import read_parallel
 

@@ -8,21 +8,24 @@ from pathlib import Path
 
 from posnet_data_prep.datasets import DATASETS
 from posnet_eval.metrics import METRICS
-from posnet_fairseq.runs.parsers import (
+from posnet_fairseq.runs.settings import (
+    Settings,
     betas,
     folder,
     fraction,
+    given,
     integer,
     nearest,
     number,
     one_of,
     rate,
+    refuse,
     run_name,
+    setting,
     several,
     switch,
     whole_number,
 )  # fmt: skip
-from posnet_fairseq.runs.settings import Settings, given, refuse, setting
 from posnet_fairseq.shared.disk import existing
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.shared.output_paths import check_for_fairseq

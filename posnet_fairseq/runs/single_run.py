@@ -19,9 +19,8 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attem
 from posnet_fairseq.runs.console import say, show
 from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device, find_device
-from posnet_fairseq.runs.parsers import names
 from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
-from posnet_fairseq.runs.settings import given
+from posnet_fairseq.runs.settings import given, names
 from posnet_fairseq.runs.training import LENGTH, train
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posnet_fairseq.runs.parsers import check_known, names, nearest, run_name
+from posnet_fairseq.runs.settings import check_known, names, nearest, run_name
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines
 from posnet_fairseq.shared.user_dir import import_user_dir

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from posnet_eval.inputs.plan import SYMBOLS
-from posnet_eval.report.formats import GAP, decimal, signed
+from posnet_eval.report.wording import GAP, decimal, signed
 from posnet_eval.statistics.seeds import Contrast
 from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
