@@ -1,6 +1,7 @@
 """posnet-prepare: download, read, clean, split and binarize a dataset."""
 
 import argparse
+import functools
 import os
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from rich.table import Table
 from posnet_data_prep import command_line
 from posnet_data_prep.command_line import Preparation
 from posnet_data_prep.datasets import DATASETS
-from posnet_data_prep.pipeline.clean import LONGEST_WORD
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
 from posnet_data_prep.pipeline.publish import is_published, publish, refuse_foreign, sentences
+from posnet_data_prep.pipeline.sets import LONGEST_WORD
 from posnet_data_prep.sources.download import Downloads
 from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
@@ -24,6 +25,7 @@ from posnet_fairseq.shared.progress import ProgressReporter, amount, shown
 from posnet_fairseq.shared.stages import exclusive_lock, pending, run
 from posnet_fairseq.text.card import CARD
 
+_bytes = functools.partial(amount, unit="bytes")
 # What the reasons mean for which cleaning drops a pair.
 _REASONS = {
     "empty": "one side empty",
@@ -39,9 +41,8 @@ def show_datasets(downloads: Downloads) -> None:
     """Print a table of the datasets that can be downloaded."""
     table = Table()
     for column in ("dataset", "training pairs", "download", "cached", "license"):
-        table.add_column(
-            column, justify="right" if column in ("training pairs", "download") else "left", no_wrap=column != "license"
-        )
+        right = column in ("training pairs", "download")
+        table.add_column(column, justify="right" if right else "left", no_wrap=column != "license")
     for name, dataset in DATASETS.items():
         here = sum(downloads.cached(file) is not None for file in dataset.files)
         licenses = "; ".join(dict.fromkeys(file.license for file in dataset.files))
@@ -61,9 +62,8 @@ def show_plan(
     todo = pending(pipeline.goal)
     console = Console(highlight=False)
     table = Table(title=escape(f"{asked.card.dataset} in {shown(out)}"))
-    table.add_column("stage")
-    table.add_column("writes about", justify="right")
-    table.add_column("")
+    for column in ("stage", "writes about", ""):
+        table.add_column(column, justify="right" if column == "writes about" else "left")
     for file in asked.files:
         state = "cached" if downloads.cached(file) else "to do"
         table.add_row(f"download {file.name}", "?" if file.size is None else _bytes(file.size), state)
@@ -98,10 +98,6 @@ def report_result(out: Path, stages: Path, asked: Preparation, report: ProgressR
     for note in card.notes or []:
         report.say(f"note: {note}.")
     report.say(f"{stages} has intermediate files: delete it unless you will prepare this dataset with other options.")
-
-
-def _bytes(size: int) -> str:
-    return amount(size, "bytes")
 
 
 @command

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from posnet_data_prep.pipeline.apply import IN_TRAINING, NOT_NFC, ODD
 from posnet_data_prep.pipeline.binarize import length_ratio
-from posnet_data_prep.pipeline.clean import dropped_pairs
 from posnet_data_prep.pipeline.dataset_pipeline import DatasetPipeline
+from posnet_data_prep.pipeline.sets import IN_TRAINING, NOT_NFC, ODD, dropped_pairs
 from posnet_fairseq import __version__
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import write_lines
@@ -61,7 +60,11 @@ def publish(out: Path, pipeline: DatasetPipeline, card: DatasetCard) -> None:
             _link(stage.folder / name, out / name)
     _describe(card, pipeline)
     dictionaries = {path.name.removeprefix("dict.").rpartition(".")[0]: path for path in out.glob("dict*.txt")}
-    card.vocabulary = {language or "all": _entries(path) for language, path in sorted(dictionaries.items())}
+    # Without the fillers that fairseq adds to reach a multiple of eight.
+    card.vocabulary = {
+        language or "all": sum(not line.startswith(b"madeupword") for line in path.read_bytes().splitlines())
+        for language, path in sorted(dictionaries.items())
+    }
     if card.source_lang and card.target_lang:
         card.length_ratio = length_ratio(out, (card.source_lang, card.target_lang))
     card.restored = restoration(out, pipeline)
@@ -102,12 +105,6 @@ def _link(file: Path, name: Path) -> None:
         os.link(file, name)
     except OSError:
         shutil.copy2(file, name)
-
-
-def _entries(path: Path) -> int:
-    """Return the entries of a dictionary, without the fillers that fairseq adds to reach a multiple of eight."""
-    with open(path, "rb") as file:
-        return sum(not line.startswith(b"madeupword") for line in file)
 
 
 def _describe(card: DatasetCard, pipeline: DatasetPipeline) -> None:

@@ -44,6 +44,13 @@ class NeuralMetric(MeanMetric):
     package: str  # on PyPI, which has the network
     extra: str  # of posnet's own package, which installs it
 
+    @property
+    def requested_model(self) -> str:
+        """Name or absolute folder of the model, and of its encoder if one was named."""
+        given = (getattr(self.options, f"{self.name}_{part}", None) for part in ("model", "encoder"))
+        named = [(name, Path(name).expanduser()) for name in given if name]
+        return " with encoder ".join(str(path.resolve()) if path.is_dir() else name for name, path in named)
+
     @abstractmethod
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Return the model's name, and {name: path} of all files that scores depend on, without loading them."""

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import functools
-import hashlib
 import importlib
 import io
 import json
@@ -21,7 +20,7 @@ from posnet_eval.report.tables import markdown
 from posnet_eval.statistics.results import Comparison, TestSetResult
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder, check_place, write_lines
-from posnet_fairseq.shared.records import read_json
+from posnet_fairseq.shared.records import digest, read_json
 
 # What a formula in a spreadsheet begins with.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
@@ -107,7 +106,8 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
     check_folder(folder)
     if not folder.exists():
         return
-    report, begun = _read(folder / "report.json"), _read(folder / NOTE)
+    found = (read_json(path) for path in (folder / "report.json", folder / NOTE))
+    report, begun = (each if isinstance(each, dict) else {} for each in found)
     known = report.get("files", {})  # early versions wrote none
     is_report = {"systems", "labels", "test_sets"} <= report.keys() and isinstance(known, dict)
     for name in FILES:
@@ -116,24 +116,13 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
         if not os.path.lexists(path):
             continue
         if path.is_file() and not path.is_symlink():
-            found = _digest(path.read_bytes())
-            whole = is_report and (name == "report.json" or not known or known.get(name) == found)
-            if whole or begun.get(name) == found:
+            is_whole = is_report and (name == "report.json" or not known or known.get(name) == digest(path))
+            if is_whole or begun.get(name) == digest(path):
                 continue
         raise UsageError(
             f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let the "
             "report be written elsewhere."
         )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return the mapping in a JSON file, {} if there is none."""
-    found = read_json(path)
-    return found if isinstance(found, dict) else {}
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False) -> None:
@@ -143,9 +132,9 @@ def publish(comparison: Comparison, folder: Path, latex_intervals: bool = False)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as temporary:
         digests: dict[str, str] = {}
         for name, write in writers.items():
-            content = write(dataclasses.replace(comparison, files=digests)).encode()
-            digests[name] = _digest(content)
-            Path(temporary, name).write_bytes(content)
+            content = write(dataclasses.replace(comparison, files=digests))
+            Path(temporary, name).write_bytes(content.encode())
+            digests[name] = digest(Path(temporary, name))
         write_lines(Path(folder, NOTE), [json.dumps(digests)])
         for name in FILES:
             Path(temporary, name).replace(Path(folder, name))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from posnet_eval.inputs.hygiene import counted
 from posnet_eval.inputs.plan import SEEDS, SYMBOLS, TESTS, Fact
 from posnet_eval.statistics.results import SIGNIFICANT, Comparison, MetricInfo, TestSetResult
 
@@ -65,8 +66,7 @@ def languages(test_set: TestSetResult) -> str:
 def title(test_set: TestSetResult) -> str:
     """Return name, languages and number of lines of a test set."""
     pair = languages(test_set)
-    lines = "1 line" if test_set.size == 1 else f"{test_set.size:,} lines"
-    return f"{test_set.name}, {pair + ', ' if pair else ''}{lines}"
+    return f"{test_set.name}, {pair + ', ' if pair else ''}{counted(test_set.size)}"
 
 
 def significance_test(comparison: Comparison) -> str:

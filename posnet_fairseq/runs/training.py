@@ -17,6 +17,8 @@ from posnet_fairseq.shared.progress import Bar, ProgressReporter
 from posnet_fairseq.shared.records import Record
 from posnet_fairseq.shared.selection import best_index
 
+LINES = 10  # about progress, where there is no terminal
+LENGTH = "--max-update"
 _RECORD = re.compile(r"\| INFO \| (train_inner|valid) \| (\{.*\})\s*$")
 _NUMBERED = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 # checkpoint_last.pt, checkpoint_best.pt, and one that is being written; after the training, two thirds of the latter's
@@ -109,10 +111,6 @@ def remove_old(folder: Path, log: Path, average: int) -> None:
             paths[number].unlink()
 
 
-LINES = 10  # about progress, where there is no terminal
-LENGTH = "--max-update"
-
-
 @dataclass(frozen=True)
 class Training:
     """A training: the command in front of the arguments of fairseq-train, and its processes on all machines."""
@@ -143,38 +141,34 @@ def progress(log: Path) -> tuple[int, dict[str, Any] | None]:
 
 
 def _watcher(
-    stage: CommandStage, folder: Path, average: int, updates: int
-) -> Callable[[ProgressReporter, Bar], Callable[[], None]]:
-    """Return what makes a function that shows progress and removes old checkpoints whenever the log has grown."""
+    stage: CommandStage, folder: Path, average: int, updates: int, report: ProgressReporter
+) -> Callable[[Bar], None]:
+    """Return a function that shows progress and removes old checkpoints whenever the log has grown."""
+    size = said = 0
 
-    def tenth(valid: Mapping[str, Any] | None) -> int:
-        """Return how many of :data:`LINES` parts of the training a validation has behind it."""
-        return int(valid["valid_num_updates"]) * LINES // updates if valid else 0
-
-    def begin(report: ProgressReporter, bar: Bar) -> Callable[[], None]:
+    def look(bar: Bar) -> None:
+        nonlocal size, said
+        is_first, before = not size, size
+        size = stage.log.stat().st_size
+        if size == before:
+            return
         done, valid = progress(stage.log)
-        bar.go_on_from(done, stage.record.seconds)
-        size, said = 0, tenth(valid)
-
-        def look() -> None:
-            nonlocal size, said
-            if stage.log.stat().st_size == size:
-                return
-            size = stage.log.stat().st_size
-            done, valid = progress(stage.log)
+        # How many of LINES parts of the training the last validation has behind it.
+        part = int(valid["valid_num_updates"]) * LINES // updates if valid else 0
+        if is_first:
+            bar.go_on_from(done, stage.record.seconds)
+        else:
             bar.move_to(done)
-            if valid and tenth(valid) > said:
-                said = tenth(valid)
-                left = f", {bar.time_left}" if bar.time_left else ""
-                report.say(
-                    f"{stage.run.name}: {int(valid['valid_num_updates']):,} of {updates:,} updates, validation "
-                    f"perplexity {valid['valid_ppl']:.1f}{left}"
-                )
-            remove_old(folder, stage.log, average)
+        if valid and part > said and not is_first:
+            left = f", {bar.time_left}" if bar.time_left else ""
+            report.say(
+                f"{stage.run.name}: {int(valid['valid_num_updates']):,} of {updates:,} updates, validation "
+                f"perplexity {valid['valid_ppl']:.1f}{left}"
+            )
+        said = part
+        remove_old(folder, stage.log, average)
 
-        return look
-
-    return begin
+    return look
 
 
 def train(
@@ -209,7 +203,7 @@ def train(
     if Record(run / "train.json").is_exceeded(LENGTH, updates):
         work.report.say(f"{run.name}: training continues from update {progress(stage.log)[0]:,} to {updates:,}")
     was_done = stage.record.finished
-    do(stage, work, "updates", updates, _watcher(stage, folder, average, updates))
+    do(stage, work, "updates", updates, _watcher(stage, folder, average, updates, work.report))
     remove_old(folder, stage.log, average)
     ended = progress(stage.log)[0]
     if ended < updates and not was_done:

@@ -14,8 +14,9 @@ from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
 from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
+from posnet_fairseq.runs.parsers import fraction, rate, several, whole_number
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.settings import fraction, rate, refuse, setting, several, whole_number
+from posnet_fairseq.runs.settings import refuse, setting
 from posnet_fairseq.runs.single_run import prepare_data
 from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training import best_validation
@@ -59,10 +60,9 @@ class Trial:
 Trials = dict[str, dict[str, Trial]]  # by system and run
 
 
-def has_clip_distance(system: System, user_dir: Path | None = None) -> bool:
+def has_clip_distance(system: System) -> bool:
     """Return whether the mixer of a system has a clip distance."""
-    mixer = find_mixer(system.mixer, "--mixers", user_dir)
-    return any(field.name == "clip_distance" for field in dataclasses.fields(mixer.Config))
+    return any(field.name == "clip_distance" for field in dataclasses.fields(find_mixer(system.mixer, "").Config))
 
 
 def tune(settings: TuneSettings) -> Path:
@@ -71,7 +71,7 @@ def tune(settings: TuneSettings) -> Path:
     The search begins with the first value of each option. All values of the first option are tried, and the one with
     the least perplexity on the validation set is kept; then those of the next option.
     """
-    name, systems = chosen(settings.systems, settings.mixers, settings.user_dir)
+    name, systems = chosen(settings.systems, settings.mixers)
     folder = settings.runs_folder / f"tune_{name}_{settings.size}"
     parts = shares(settings.jobs, settings)
     jobs = [job(system, settings.seed, settings) for system in systems]
@@ -80,7 +80,7 @@ def tune(settings: TuneSettings) -> Path:
     first = {option: getattr(settings, field)[0] for field, option in OPTIONS.items()}
     best = {system.name: dict(first) for system in systems}
     for system in systems:
-        if not has_clip_distance(system, settings.user_dir):
+        if not has_clip_distance(system):
             del best[system.name]["--clip-distance"]
     prepare_data(jobs[0])
     trials: Trials = {system.name: {} for system in systems}

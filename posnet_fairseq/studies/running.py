@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posnet_eval.metrics.base import Metric
-from posnet_fairseq.runs import commands
+from posnet_fairseq.runs import commands, parsers
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
@@ -18,17 +18,7 @@ from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import find_device, shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.run_settings import RunSettings
-from posnet_fairseq.runs.settings import (
-    Settings,
-    check_known,
-    folder,
-    given,
-    names,
-    seed_numbers,
-    setting,
-    switch,
-    whole_number,
-)
+from posnet_fairseq.runs.settings import Settings, given, setting
 from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, stage_of
 from posnet_fairseq.runs.training import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
@@ -54,20 +44,20 @@ class StudySettings(Settings):
     only: tuple[str, ...] = setting(
         "run only these systems of the study, separated by spaces or commas (default: all)",
         (),
-        names,
+        parsers.names,
         metavar="SYSTEMS",
     )
     seed: tuple[int, ...] = setting(
         "run only these seeds, separated by spaces or commas (default: all of the protocol)",
         (),
-        seed_numbers,
+        parsers.seed_numbers,
         metavar="SEEDS",
     )
-    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, whole_number)
-    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=folder)
-    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=folder)
-    results: Path | None = setting("folder of results (default: results/STUDY)", parse=folder)
-    dry_run: bool = setting("print the commands instead of running them", False, switch)
+    jobs: int = setting("number of runs side by side, on equal shares of the machine", 1, parsers.whole_number)
+    data: Path | None = setting("folder of the dataset (default: data/DATASET)", parse=parsers.folder)
+    runs: Path | None = setting("folder of runs (default: runs/STUDY)", parse=parsers.folder)
+    results: Path | None = setting("folder of results (default: results/STUDY)", parse=parsers.folder)
+    dry_run: bool = setting("print the commands instead of running them", False, parsers.switch)
 
     @property
     def results_folder(self) -> Path:
@@ -148,7 +138,7 @@ def chosen(study: Study, settings: StudySettings) -> list[tuple[str, int]]:
     """
     systems = settings.only or tuple(study.systems)
     for name in systems:
-        check_known(given("only", name), name, study.systems)
+        parsers.check_known(given("only", name), name, study.systems)
     beyond = settings.seed and settings.only
     seeds = settings.seed or sorted({seed for name in systems for seed in study.systems[name].seeds})
     return [(name, seed) for seed in seeds for name in systems if beyond or seed in study.systems[name].seeds]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from posnet_eval.inputs.plan import SYMBOLS
+from posnet_eval.inputs.plan import RESAMPLES, SEED, SYMBOLS
 from posnet_eval.report.wording import GAP, decimal, signed
-from posnet_eval.statistics.seeds import Contrast
-from posnet_fairseq.studies.analysis import RESAMPLES, SEED, Analysis
+from posnet_eval.statistics.significance import Contrast
+from posnet_fairseq.studies.analysis import Analysis
 from posnet_fairseq.studies.protocol import Claim, LiteratureBleu
 from posnet_fairseq.studies.results import PRECISIONS, Result
 

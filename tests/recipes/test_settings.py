@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.cli.run import TARGETS, _set_up_processes, find_target, main
-from posnet_fairseq.runs import settings as parsers
+from posnet_fairseq.runs import parsers
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, hyperparameters
 from posnet_fairseq.shared.errors import UsageError, flag
 from posnet_fairseq.transformer.sizes import SIZES

@@ -14,7 +14,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from scipy.stats import t
 
 from posnet_eval.metrics.base import Segment
-from posnet_eval.statistics.seeds import Contrast, SeedVariance
+from posnet_eval.statistics.significance import Contrast, SeedVariance
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis

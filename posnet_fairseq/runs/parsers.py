@@ -1,0 +1,109 @@
+"""Values of settings: functions from text to a value, which raise ValueError with what is allowed."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from posnet_fairseq.shared.errors import UsageError, nearest
+from posnet_fairseq.shared.schema import decimal
+
+Parse = Callable[[str], Any]
+
+
+def check_known(given: str, name: str, known: Collection[str], hint: str = "") -> None:
+    """Refuse a name that is none of those that are known; ``given`` and the hint are for the sentence."""
+    if name not in known:
+        raise UsageError(f"{given}: choose one of {' '.join(known)}.{hint or nearest(name, known)}")
+
+
+def accepting(fits: Callable[[str], Any], otherwise: str, value: Parse = str) -> Parse:
+    """Return the parser of a text that fits; others are refused with a sentence, also if ``fits`` cannot tell."""
+
+    def parse(text: str) -> Any:
+        with contextlib.suppress(ValueError):
+            if fits(text):
+                return value(text)
+        raise ValueError(f"{otherwise}.")
+
+    return parse
+
+
+def integer(least: int, most: int = 9_999_999) -> Parse:
+    """Return the parser of a whole number within limits."""
+    digits = re.compile(r"[0-9]{1,7}")
+    return accepting(
+        lambda text: digits.fullmatch(text) and least <= int(text) <= most,
+        f"give a whole number, {least} to {most}",
+        int,
+    )
+
+
+# Numbers that are no whole ones stay as they were written.
+whole_number = integer(1)
+number = accepting(lambda text: decimal(text) >= 0, "give a number from 0, as 0.1 or 7e-4")
+rate = accepting(lambda text: decimal(text) > 0, "give a number above 0, as 7e-4")
+fraction = accepting(lambda text: 0 <= decimal(text) < 1, "give a number from 0 to below 1, as 0.1")
+betas = accepting(
+    re.compile(r"\((0|0?\.[0-9]+), ?(0|0?\.[0-9]+)\)").fullmatch, "give two numbers below 1, as (0.9,0.98)"
+)
+run_name = accepting(
+    re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}").fullmatch,
+    "give a name of letters, digits, dots, dashes and underscores, at most 200",
+)
+
+
+def switch(text: str) -> bool:
+    """Return whether a switch is on, as YAML writes it."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(f"give one of {' '.join(words)}.")
+    return words[text.lower()]
+
+
+def one_of(*names: str) -> Parse:
+    """Return the parser of a name that must be one of some."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"choose one of {' '.join(names)}.{nearest(text, names)}")
+        return text
+
+    return parse
+
+
+def folder(text: str) -> Path:
+    """Return the path of a folder, there or not."""
+    return Path(os.path.abspath(text))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return names between spaces or commas."""
+    return tuple(text.replace(",", " ").split())
+
+
+def several(parse: Parse) -> Callable[[str], tuple[str, ...]]:
+    """Return the parser of one or more values between spaces or commas, each once, as they were written.
+
+    Its ValueError names the word that is not allowed.
+    """
+
+    def parse_all(text: str) -> tuple[str, ...]:
+        words = names(text)
+        if not words or len(set(words)) < len(words):
+            raise ValueError("give one or more values between spaces or commas, each once.")
+        for word in words:
+            try:
+                parse(word)
+            except ValueError as error:
+                raise ValueError(word, str(error)) from error
+        return words
+
+    return parse_all
+
+
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """Return one or more seeds between spaces or commas, each once."""
+    return tuple(map(int, several(whole_number)(text)))
