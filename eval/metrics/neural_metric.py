@@ -6,8 +6,8 @@ import importlib.metadata
 import logging
 import os
 import pickle
-import queue
 import re
+import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -243,19 +243,9 @@ def map_on_networks(
     if len(networks) == 1:
         yield from (function(networks[0], item) for item in items)
         return
-    idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
-    for network in networks:
-        idle.put(network)
-
-    def on_idle_network(item: Item) -> Result:
-        network = idle.get()
-        try:
-            return function(network, item)
-        finally:
-            idle.put(network)
-
-    pool = ThreadPoolExecutor(len(networks))
+    of_thread, free = threading.local(), list(networks)
+    pool = ThreadPoolExecutor(len(networks), initializer=lambda: setattr(of_thread, "network", free.pop(0)))
     try:
-        yield from submitted(pool, on_idle_network, items, 2 * len(networks))
+        yield from submitted(pool, lambda item: function(of_thread.network, item), items, 2 * len(networks))
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupted run waits for no more than what is being computed

@@ -1,5 +1,6 @@
 """The training of a run: checked before, watched meanwhile, its old checkpoints removed."""
 
+import functools
 import itertools
 import json
 import math
@@ -193,8 +194,8 @@ def train(
         from posnet_fairseq.runs import before_training  # imports torch
 
         others = [other / "checkpoints" for other in work.others]
-        planned = before_training.Planned(arguments, average, training.world, others)
-        added, remarks = elsewhere(before_training.check, planned)
+        check = functools.partial(before_training.check, average=average, others=others)
+        added, remarks = elsewhere(check, training)
         stage.command += added
         for remark in remarks:
             work.report.say(remark)
