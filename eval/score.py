@@ -14,8 +14,7 @@ from posnet_eval.inputs.loading import load
 from posnet_eval.inputs.plan import Plan
 from posnet_eval.metrics import METRICS
 from posnet_eval.metrics.base import MetricOptions
-from posnet_eval.report.data import as_json
-from posnet_eval.report.publish import check, publish
+from posnet_eval.report.publish import as_json, check, publish
 from posnet_eval.report.tables import show
 from posnet_eval.statistics.cache import default_path
 from posnet_eval.statistics.scoring import compare

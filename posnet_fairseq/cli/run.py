@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posnet_data_prep.datasets import DATASETS
-from posnet_fairseq.runs.parsers import nearest
 from posnet_fairseq.runs.settings import Settings
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, nearest
 
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
@@ -79,7 +78,7 @@ TARGETS = {
         "and pictures of these files.",
     ),
     "quickstart": Target(
-        *("runs.quickstart", "QuickstartSettings", "quickstart"),
+        *("runs.compare", "QuickstartSettings", "quickstart"),
         "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU.",
     ),
     "lm": Target(

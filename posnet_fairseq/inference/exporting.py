@@ -27,7 +27,7 @@ from posnet_fairseq.shared.progress import console, shown
 from posnet_fairseq.shared.user_dir import was_imported
 from posnet_fairseq.text.card import DatasetCard
 from posnet_fairseq.text.dictionary import Vocabulary
-from posnet_fairseq.text.rules import write_rules
+from posnet_fairseq.text.pipeline import write_rules
 
 GROWTH = 1.5  # tables of energies are stored unless they make the weights larger than this
 # What an option needs: its packages, and the extra of posnet's that has them.

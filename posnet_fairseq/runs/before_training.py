@@ -6,7 +6,6 @@ import io
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 
 import posnet_fairseq
 from posnet_fairseq.inference.stored_energies import parameter_count
-from posnet_fairseq.runs.training_log import most_kept
+from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.criterions import PREFIX
 from posnet_fairseq.shared.disk import free_bytes
 from posnet_fairseq.shared.errors import DamagedError, UsageError, flag, last_error
@@ -49,23 +48,16 @@ FREE = (
 BYTES = 12  # of a parameter in a checkpoint: itself and Adam's two moments, in float32
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A training that is about to begin."""
+def check(training: Training, average: int, others: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user.
 
-    arguments: Sequence[str]
-    average: int
-    processes: int
-    others: Sequence[Path] = ()  # folders of checkpoints of runs that train on the same disk
-
-
-def check(planned: Planned) -> tuple[list[str], list[str]]:
-    """Check a training, and repair what a killed one left; return more arguments, and remarks for the user."""
+    ``others`` are folders of checkpoints of runs that train on the same disk.
+    """
     from posnet_fairseq.fairseq_plugin.training_options import check_training_options
     from posnet_fairseq.inference.checkpoints import read_checkpoint
 
     with _silence():
-        model, cfg = build(planned.arguments)
+        model, cfg = build(training.arguments)
         refuse_other_endings(cfg)
         check_training_options(cfg)
         size = parameter_count(model)
@@ -76,14 +68,14 @@ def check(planned: Planned) -> tuple[list[str], list[str]]:
             refuse_other_schedule(before, cfg)
             # fairseq remembers how many batches of the epoch each process has had: it would skip others, or fail.
             batches = before["distributed_training"]["distributed_world_size"], before["dataset"]["max_tokens"]
-            if batches != (planned.processes, cfg.dataset.max_tokens):
+            if batches != (training.world, cfg.dataset.max_tokens):
                 added = ["--reset-dataloader"]
                 again = "other batches than before, so the data begin again with the first epoch's."
                 remarks.append(f"{shown(folder)}: {again}")
         elif cfg.checkpoint.finetune_from_model:
             check_beginning(Path(cfg.checkpoint.finetune_from_model), model, cfg)
         numbered = cfg.optimization.max_update // cfg.checkpoint.save_interval_updates
-        check_disk(folder, size, most_kept(planned.average, numbered), planned.others)
+        check_disk(folder, size, most_kept(average, numbered), others)
         return added, remarks
 
 

@@ -14,7 +14,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from scipy.stats import t
 
 from posnet_eval.metrics.base import Segment
-from posnet_eval.statistics.seeds import Contrast, SeedVariance
+from posnet_eval.statistics.significance import Contrast, SeedVariance
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis
@@ -208,8 +208,8 @@ def test_published_systems_stand_below_on_their_test_sets(found):
     (row,) = [line for line in tables.markdown(found).splitlines() if line.startswith("| Elsewhere")]
     assert row == "| Elsewhere | – | – | 4,810 | – | – | – | – |"
     found.metrics["bleu_literature"] = found.metrics["bleu"]
-    assert tables._published(found, "test") == [["Elsewhere", "–", "–", "4,810", "–", "–", "–", "–", "41.0"]]
-    assert tables._published(found, "more") == []
+    assert list(tables._published(found, "test")) == [["Elsewhere", "–", "–", "4,810", "–", "–", "–", "–", "41.0"]]
+    assert list(tables._published(found, "more")) == []
 
 
 def test_the_baseline_costs_what_it_costs(found):
