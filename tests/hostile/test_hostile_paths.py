@@ -16,7 +16,7 @@ import sentencepiece
 from posnet_fairseq.shared.files import a_path, path_text
 from posnet_fairseq.studies.results import path_of, write
 from support import commands
-from support.bad_paths import INPUTS, OUTPUTS, nothing
+from support.bad_paths import BAD, INPUTS, OUTPUTS, nothing
 from support.hostile import Row, copy_of, play, table
 from support.path_commands import CACHE, COMMANDS, ELSEWHERE, FOLDER, OUTPUT, WITHOUT_PATHS
 from support.study import result
@@ -76,11 +76,11 @@ def _rows():
                         yield from _onto_input(f"{number} {command.line.split()[0]}", command, name, given, other, its)
 
 
-def _row(command, name, given, bad):
+def _row(command, name, given, title):
     """The row of one bad path; None if it does not apply."""
-    path, before, works = bad(given)
+    path, make, works = BAD[title]
+    path, before = path.format(good=given.good), partial(make, good=given.good)
     line = command.filled(**{name: path})
-    title = bad.__name__.replace("_", " ")
     if works is False:
         said = (
             "is no path|is not named|there is no|NAME=FILE"
@@ -168,11 +168,6 @@ def _paths_of(program, monkeypatch):
     return found
 
 
-def _scripts():
-    setup = (commands.ROOT / "setup.py").read_text()
-    return set(re.findall(r'"(posnet-[a-z-]+)=', setup))
-
-
 def _declared():
     """{(command, option or name of an argument)} of all paths in the list."""
     found = set()
@@ -185,6 +180,6 @@ def _declared():
 
 
 def test_every_path_of_every_command_is_in_the_list(monkeypatch):
-    scripts = _scripts() - ELSEWHERE
+    scripts = set(commands.COMMANDS) - ELSEWHERE
     assert {command.line.split()[0] for command in COMMANDS} | WITHOUT_PATHS == scripts
     assert set().union(*(_paths_of(name, monkeypatch) for name in scripts)) <= _declared()
