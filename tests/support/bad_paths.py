@@ -72,6 +72,7 @@ def _of_another(folder, good):
         (folder / "mine" / name).write_text("mine")
 
 
+RAW = os.fsdecode(b"\xff\xfe")
 _NULL = "null", lambda folder, good: node(folder / "null", 3)
 # {name: (path, what is made first, what is there afterwards if it works, else False)}. {good} stands for a good path.
 BAD = {
@@ -107,28 +108,32 @@ BAD = {
     "picture of another": ("mine", lambda folder, good: (folder / "mine.png").write_bytes(b"\x89PNG, mine"), False),
     "folder of another": ("mine", _of_another, False),
     "link to a folder": ("link", _linked_folder, ("real/*",)),
+    "input that is not UTF-8": (*link(RAW), True),
+    "output that is not UTF-8": (RAW, nothing, (RAW,)),
+    "folder that is not UTF-8": (RAW, nothing, (RAW, f"{RAW}/*")),
+    "two lines": ("a\nb", nothing, ("a\nb",)),
 }
 _ANY = ("empty", "with a NUL", "too long", "loop")
 _READ = ("missing", *_ANY, "dangling", "below a file")
 INPUTS = {
-    CHECKPOINT: (*_READ, "a folder", "unreadable", "device", "pipe", "link"),
-    FILE: (*_READ, "a folder", "device", "pipe", "link"),
-    TEXT: (*_READ, "a folder", "unreadable", "fed pipe", "link"),
-    FOLDER: (*_READ, "a file", "device", "pipe", "link", "with a slash"),
+    CHECKPOINT: (*_READ, "a folder", "unreadable", "device", "pipe", "link", "input that is not UTF-8"),
+    FILE: (*_READ, "a folder", "device", "pipe", "link", "input that is not UTF-8"),
+    TEXT: (*_READ, "a folder", "unreadable", "fed pipe", "link", "input that is not UTF-8"),
+    FOLDER: (*_READ, "a file", "device", "pipe", "link", "with a slash", "input that is not UTF-8"),
 }
 _FOLDERS = (*_ANY, "dangling", "a file", "below a file", "device", "pipe", "in proc", "in sys")
 OUTPUTS = {
     OUTPUT: (
         *("missing", *_ANY, "a folder", "below a file", "link to nowhere", "full device", "closed file", "in proc"),
         *("in sys", "ending in a slash", "link to a file", "link to nothing", "null device", "read pipe", "open file"),
-        *("name of 250", "old file"),
+        *("name of 250", "old file", "output that is not UTF-8", "two lines"),
     ),
     PICTURE: (
         *("missing", "empty", "with a NUL", "too long", "below a file", "in proc", "in sys", "ending in a slash"),
         "picture of another",
     ),
     NEW_FOLDER: ("missing", *_FOLDERS, "a folder"),
-    OUTPUT_FOLDER: (*_FOLDERS, "folder of another", "link to a folder"),
+    OUTPUT_FOLDER: (*_FOLDERS, "folder of another", "link to a folder", "folder that is not UTF-8"),
     DOWNLOADS: (*_FOLDERS, "link to a folder"),
     CACHE: (*_ANY, "a folder", "a file", "below a file", "device", "pipe", "in proc", "in sys"),
 }
