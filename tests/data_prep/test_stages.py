@@ -7,7 +7,7 @@ import pytest
 
 from posnet_fairseq.shared.disk import refuse_too_little_disk
 from posnet_fairseq.shared.errors import UsageError
-from posnet_fairseq.shared.stages import PROGRESS, FolderStage, exclusive_lock, run
+from posnet_fairseq.shared.stages import PROGRESS, FolderStage, run
 
 
 class Line:
@@ -131,17 +131,6 @@ def test_what_an_interrupted_run_left_is_given_to_the_same_stage_only(line, repo
         assert found == [there]
         assert [of["outcome"] for of in again.record["attempts"]] == ["interrupted"] * there + ["finished"]
         shutil.rmtree(again.folder)
-
-
-def test_one_at_a_time(tmp_path):
-    with (
-        exclusive_lock(tmp_path),
-        pytest.raises(UsageError, match="another process works in this folder"),
-        exclusive_lock(tmp_path),
-    ):
-        pass
-    with exclusive_lock(tmp_path):
-        pass
 
 
 def test_too_little_disk(tmp_path):

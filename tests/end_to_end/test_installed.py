@@ -20,7 +20,7 @@ SOURCES = "setup.py pyproject.toml MANIFEST.in README.md CHANGELOG.md LICENSE po
 FAIRSEQ = Path(fairseq.__file__).parent
 # Of commands that other packages install; posnet-run needs it.
 FAIRSEQ_TRAIN = "#!{}\nfrom fairseq_cli.train import cli_main\n\ncli_main()\n"
-SMALL = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --dropout 0"
+SMALL = f"{commands.NARROW} --dropout 0"
 
 
 class Installation:

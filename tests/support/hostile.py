@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -167,9 +166,14 @@ def _look(path):
     return "file", hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def copy_of(world, folder):
-    """A copy of a folder, to change."""
-    return Path(shutil.copytree(world, folder, symlinks=True))
+def also(commands, sample, rows):
+    """The rows of a sample of names, for other commands: {name: command line}."""
+    return [
+        Row(f"{row.name}: {name}", command, row.says, before=row.before)
+        for row in rows
+        if row.name in sample
+        for name, command in commands.items()
+    ]
 
 
 def table(rows):
