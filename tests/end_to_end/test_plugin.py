@@ -54,7 +54,7 @@ def plugin(tmp_path):
 @pytest.mark.thorough  # 15 s; quick: the laws hold for such mixers
 def test_a_plugin_trains_and_translates_with_mixers_of_its_own(plugin, data, tmp_path):
     def run(command, *arguments):
-        argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments), "--user-dir", str(plugin)]
+        argv = commands.in_a_process(command, *arguments, "--user-dir", plugin)
         done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout

@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils
 
 import posnet_fairseq
 import posnet_fairseq.models  # registers the types of checkpoints for torch's safe loader
+from posnet_fairseq.fairseq_plugin import optional_types
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
@@ -72,9 +73,14 @@ def generate(monkeypatch, data, checkpoint, results, *settings):
     return {int(line.split("\t")[0][2:]): line.split("\t")[2] for line in output if line.startswith("D-")}
 
 
+def in_a_process(command, *arguments):
+    """The command line of ``fairseq-COMMAND`` in the form that runs on every Python."""
+    return [sys.executable, "-P", optional_types.__file__, f"fairseq-{command}", *map(str, arguments)]
+
+
 def start(command, *arguments, user_dir=True, **options):
     """``fairseq-COMMAND`` in a process of its own."""
-    argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)]
+    argv = in_a_process(command, *arguments)
     argv += ["--user-dir", USER_DIR] if user_dir else []
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -85,7 +91,7 @@ def start(command, *arguments, user_dir=True, **options):
 def hydra_train(folder, name):
     """``fairseq-hydra-train`` with the configuration `name` of a folder."""
     arguments = ["--config-dir", folder, "--config-name", name, f"hydra.run.dir={folder}/hydra"]
-    process = start("hydra_train", *arguments, user_dir=False)
+    process = start("hydra-train", *arguments, user_dir=False)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
 
