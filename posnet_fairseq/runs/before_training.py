@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-import posnet_fairseq
 from posnet_fairseq.costs.counting import trained_parameters
 from posnet_fairseq.runs.training_log import most_kept
 from posnet_fairseq.shared.criterions import fairseq_name
@@ -111,6 +110,9 @@ def _silence() -> Iterator[None]:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options that fairseq-train makes of its arguments."""
+    import posnet_fairseq.fairseq_plugin  # imports fairseq as this Python needs it
+
+    # isort: split
     from fairseq import options
     from fairseq.models import import_models
 
