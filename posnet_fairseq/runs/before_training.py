@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-import posnet_fairseq
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs.training import Training, most_kept
 from posnet_fairseq.shared.criterions import PREFIX
@@ -103,6 +102,9 @@ def _silence() -> Iterator[None]:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options that fairseq-train makes of its arguments."""
+    import posnet_fairseq.fairseq_plugin  # imports fairseq as this Python needs it
+
+    # isort: split
     from fairseq import options
     from fairseq.models import import_models
 

@@ -21,6 +21,7 @@ from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attem
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import a_path, write_lines
+from posnet_fairseq.shared.progress import Bar
 from posnet_fairseq.shared.records import installed_versions
 
 ROOT = Path(__file__).parents[3]
@@ -107,12 +108,12 @@ def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
     start, problem = time.monotonic(), ""
 
-    def end_late() -> None:
+    def end_late(_: Bar) -> None:
         if time.monotonic() - start > section.seconds:
             raise UsageError(f"ended after {section.seconds} seconds")
 
     try:
-        do(stage, Work(environment=environment), watcher=lambda *_: end_late)
+        do(stage, Work(environment=environment), watch=end_late)
     except UsageError as error:
         problem = f"\n{error}"
     state = "failed" if problem else "passed"

@@ -66,7 +66,7 @@ def memory(scratch: Path) -> None:
         write_text(folder / "train", UPDATES * 16384 // LENGTH, words, LENGTH - 1)
         made = "fairseq-preprocess --source-lang en --target-lang de --joined-dictionary".split()
         made += ["--trainpref", str(folder / "train"), "--destdir", str(folder / "bin")]
-        subprocess.run(made, check=True, capture_output=True)
+        subprocess.run(repaired(made), check=True, capture_output=True)
     entries = len((folder / "bin" / "dict.de.txt").read_text(encoding="utf-8").splitlines()) + 4
     shown = table(f"GiB, {entries:,} words", "size", "tokens", "precision", "estimated", "measured", "ratio")
     for mixer, size, tokens, precision in rows:
