@@ -105,6 +105,8 @@ def outcome_of(section: Section, folder: Path, again: bool) -> Outcome:
     stage = CommandStage(folder, section.name.replace(" ", "_"), ["bash", "-c", script])
     if again or stage.record.content["settings"] != {"-c": script}:
         stage.record.path.unlink(missing_ok=True)
+    if not stage.is_done():
+        print(f"{section.name} ...", file=sys.stderr, flush=True)
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
     start, problem = time.monotonic(), ""
 
