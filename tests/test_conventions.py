@@ -9,8 +9,7 @@ from importlib.metadata import entry_points, version
 import pytest
 
 from posnet_fairseq import __version__
-from posnet_fairseq.shared import common_options
-from posnet_fairseq.shared.command import command
+from posnet_fairseq.shared import common_options, records
 from posnet_fairseq.shared.common_options import parsed_by
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter
@@ -58,10 +57,7 @@ def test_version(name, ended):
 
 
 def test_version_without_torch_and_fairseq(monkeypatch):
-    def missing(name):
-        raise common_options.importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(common_options.importlib.metadata, "version", missing)
+    monkeypatch.setattr(records, "installed_versions", lambda *_: {})
     assert common_options.versions() == f"posnet {__version__}, torch not installed, fairseq not installed"
 
 
@@ -123,7 +119,6 @@ def test_every_command_and_subcommand_can_be_quiet(name):
 
 def test_quiet_prints_results_and_errors_only(capsys):
     def run(arguments, prints_result=True):
-        @command
         @parsed_by(argparse.ArgumentParser, prints_result=prints_result)
         def main(options):
             assert vars(options) == {}

@@ -1,12 +1,14 @@
 """What posnet does with every option of fairseq's tasks and models: the one table, and the refusals in it."""
 
 import dataclasses
+import multiprocessing
 import subprocess
 import sys
 import types
 
 import pytest
 from fairseq import checkpoint_utils, options
+from fairseq.data import EpochBatchIterator, RawLabelDataset
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from fairseq.tasks.translation import TranslationConfig
 
@@ -147,3 +149,21 @@ def test_commands_of_fairseq_start_in_the_form_of_python_314(monkeypatch):
         assert repaired(["torchrun"]) == ["torchrun"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.startswith("usage: fairseq-train"), done.stderr
+
+
+@pytest.fixture
+def _start_as_in_python_314():
+    usual = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("forkserver", force=True)
+    yield
+    multiprocessing.set_start_method(usual, force=True)
+
+
+@pytest.mark.usefixtures("_start_as_in_python_314")
+@pytest.mark.parametrize("buffered", [0, 2])
+def test_workers_that_read_batches_are_forked(buffered):
+    """Others could not be given a function without a name."""
+    batches = EpochBatchIterator(
+        RawLabelDataset([3, 4]), lambda read: read, [[1], [0]], num_workers=1, buffer_size=buffered
+    )
+    assert list(batches.next_epoch_itr(shuffle=False)) == [[4], [3]]

@@ -36,9 +36,9 @@ def test_costs_are_those_of_the_whole_model(name, size):
     """Of which only the layers that differ are built."""
     model = counting.build(name, size, words=100)
     trained, stored = counting.costs(name, size, 100, 20)
-    assert trained.parameters == counting.trained_parameters(model)
+    assert trained.parameters == counting.parameter_count(model)
     precompute(model)
-    assert stored.parameters == counting.trained_parameters(model)
+    assert stored.parameters == counting.parameter_count(model)
 
 
 def test_overview_has_every_mixer(capsys):

@@ -34,7 +34,7 @@ PAPER = {
 def test_parameters_of_the_paper(mixer, gate, millions):
     model = counting.build(mixer, "base", words=43650, max_positions=128, gate=gate)
     precompute(model)
-    assert counting.trained_parameters(model) / 1e6 == pytest.approx(millions, abs=0.1)
+    assert counting.parameter_count(model) / 1e6 == pytest.approx(millions, abs=0.1)
 
 
 @pytest.mark.parametrize(("mixer", "gate"), list(PAPER)[:9])

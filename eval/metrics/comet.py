@@ -47,12 +47,6 @@ class Comet(NeuralMetric):
     package, extra = "unbabel-comet", "comet"
     needs_source = True
 
-    @property
-    def requested_model(self) -> str:
-        """Name or folder of the model, and of the encoder if one was named."""
-        names = (self.options.comet_model, self.options.comet_encoder)
-        return " with encoder ".join(model_files.absolute_name(name) for name in names if name)
-
     def find(self, download: bool = True) -> tuple[str, dict[str, Path]]:
         """Find the model's files, see :meth:`NeuralMetric.find`."""
         self.check_installed()

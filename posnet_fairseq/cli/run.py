@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posnet_data_prep.datasets import DATASETS
-from posnet_fairseq.runs.parsers import nearest
 from posnet_fairseq.runs.settings import Settings
-from posnet_fairseq.shared.command import command
 from posnet_fairseq.shared.common_options import parsed_by
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, nearest
 
 INDENT = " " * 15
 USAGE = """posnet-run TARGET [OPTION ...]
@@ -54,10 +52,6 @@ class Target:
         """Return the settings that words of the command line give."""
         return self.imported(self.settings).read(name, words, self.about, self.defaults)
 
-    def run(self, settings: Settings) -> None:
-        """Do it."""
-        self.imported(self.function)(settings)
-
     def imported(self, name: str) -> Any:
         """Return what has a name in its module."""
         return getattr(importlib.import_module(f"posnet_fairseq.{self.module}"), name)
@@ -84,7 +78,7 @@ TARGETS = {
         "and pictures of these files.",
     ),
     "quickstart": Target(
-        *("runs.quickstart", "QuickstartSettings", "quickstart"),
+        *("runs.compare", "QuickstartSettings", "quickstart"),
         "Train mixers side by side on interface texts, English to German, and compare them. Needs no GPU.",
     ),
     "lm": Target(
@@ -155,7 +149,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command
 @parsed_by(_parser)
 def main(options: argparse.Namespace) -> None:
     """Entry point of posnet-run."""
@@ -166,7 +159,7 @@ def main(options: argparse.Namespace) -> None:
     settings = target.read(options.target, options.words)
     _set_up_processes()
     end_by_signals()
-    target.run(settings)
+    target.imported(target.function)(settings)
 
 
 if __name__ == "__main__":

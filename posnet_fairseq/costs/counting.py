@@ -7,10 +7,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from posnet_fairseq.inference.model_loading import NoRandomNumbers
-from posnet_fairseq.inference.stored_energies import precompute
+from posnet_fairseq.inference.stored_energies import parameter_count, precompute
 from posnet_fairseq.mixers.bases.building import build_mixer
 from posnet_fairseq.mixers.bases.mixer_options import choices
 from posnet_fairseq.mixers.bases.token_mixer import TokenMixer
@@ -34,11 +33,6 @@ def build(
     apply_arch(cfg, mixer, size)
     with torch.device(device):
         return build_transformer(cfg, words, words).eval()
-
-
-def trained_parameters(model: nn.Module) -> int:
-    """Return the number of parameters of a model, shared ones counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 class Cost(NamedTuple):
@@ -83,7 +77,7 @@ def grid_costs(
             continue
         seen.append(built.settings.options)
         name = "".join(f"{option}={choice}" for option, choice in options.items())
-        found[name] = Cost(trained_parameters(built), None, _count(built, built.max_positions))
+        found[name] = Cost(parameter_count(built), None, _count(built, built.max_positions))
     return found
 
 
@@ -99,8 +93,8 @@ def _cost(model: Transformer, length: int, more: int) -> Cost:
     """Return the cost of a model that has `more` layers on each side, like the last."""
     encoder, decoder = model.encoder.layers, model.decoder.layers
     mixer: Any = encoder[0].self_attn
-    others = more * (trained_parameters(encoder[-1]) + trained_parameters(decoder[-1]))
-    return Cost(trained_parameters(model) + others, mixer.operations_formula, multiplications(mixer, length))
+    others = more * (parameter_count(encoder[-1]) + parameter_count(decoder[-1]))
+    return Cost(parameter_count(model) + others, mixer.operations_formula, multiplications(mixer, length))
 
 
 def multiplications(mixer: TokenMixer, length: int) -> int:

@@ -1,7 +1,5 @@
 """Multi-head attention, the Transformer's own mixer."""
 
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,10 +14,6 @@ class Attention(ContentBasedMixer):
 
     operations_formula = "2N²D + 4ND²"
     GridConfig = Options
-
-    def energy(self, q: Tensor, k: Any, index: Any) -> Tensor:
-        """(B, H, N, M)."""
-        return q @ k.mT
 
     def mix(self, query: Tensor, memory: Tensor | None, context: MixingContext) -> Mixed:
         """Mix by torch's own kernel, which returns no weights and is not used with a mask of pairs."""

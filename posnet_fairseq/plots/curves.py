@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import AutoLocator
 
 from posnet_fairseq.plots import style
-from posnet_fairseq.runs.training_log import records
+from posnet_fairseq.runs.training import records
 from posnet_fairseq.shared.errors import UsageError
 
 WARM = 0.3  # the axis is scaled for the updates from here on: earlier losses are too high to show the others

@@ -242,24 +242,22 @@ def do(
     work: Work | None = None,
     unit: str = "",
     total: int | None = None,
-    watcher: Callable[[ProgressReporter, Bar], Callable[[], None]] | None = None,
+    watch: Callable[[Bar], None] = lambda bar: None,
 ) -> None:
     """Do a stage, alone or beside others, with its progress shown, unless it is done.
 
-    ``unit`` and ``total`` are of what its bar counts. The watcher makes, of a report and the bar, what is called again
-    and again while the command runs.
+    ``unit`` and ``total`` are of what its bar counts. ``watch`` is called again and again while the command runs.
     """
     work = work or Work()
     if stage.is_done():
         work.report.say(f"{stage.run.name}: {stage.name}{DONE}")
         return
     with work.report.stage(f"{stage.run.name}: {stage.name}", unit, total) as bar:
-        watch = watcher(work.report, bar) if watcher else lambda: None
 
         def look() -> None:
             if work.stopped.is_set():
                 raise InterruptedError
-            watch()
+            watch(bar)
 
         is_new = not stage.run.exists()
         if is_new:  # before the folder is made: what is refused leaves none

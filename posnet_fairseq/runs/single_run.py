@@ -27,6 +27,7 @@ from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
+from posnet_fairseq.text.card import CARD
 
 
 def run(settings: RunSettings, work: Work | None = None) -> None:
@@ -41,13 +42,19 @@ def run(settings: RunSettings, work: Work | None = None) -> None:
     if device.kind == "cpu" and device.processes > cores():
         cpus = given("cpus", device.processes)
         work.report.say(f"{cpus}: this machine has {cores()} cores, which the processes share")
-    if "translate" in settings.stages:
-        _check_test_set(settings)
+    folder = settings.data_folder
+    if "translate" in settings.stages and (folder / CARD).exists():  # refused before days of training, not after
+        source = TranslationData.read(folder).source
+        if not (folder / f"test.{source}").exists():
+            raise UsageError(
+                f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
+                "name the stages train average precompute."
+            )
     for stage in settings.stages:
         if stage == "prepare":
             prepare_data(settings)
             continue
-        data = TranslationData.read(settings.data_folder, settings.dry_run)
+        data = TranslationData.read(folder, settings.dry_run)
         getattr(Run(settings, data, device, work), stage)()
         if stage == "train" and settings.machine:
             return  # the first machine does the others
@@ -141,27 +148,13 @@ def check_metrics(settings: TrainingSettings) -> None:
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
         metric = get_metric(name, options)
-        metric.check_installed()
-        if not settings.dry_run:
-            metric.fetch()
-
-
-def _check_test_set(settings: RunSettings) -> None:
-    """Refuse a dataset without a test set before days of training, not after."""
-    folder = settings.data_folder
-    if (folder / "dataset.json").exists():
-        source = TranslationData.read(folder).source
-        if not (folder / f"test.{source}").exists():
-            raise UsageError(
-                f"{folder} has no test set (test.{source}): make it with posnet-prepare corpus --test FILE FILE, or "
-                "name the stages train average precompute."
-            )
+        metric.check_installed() if settings.dry_run else metric.fetch()
 
 
 def prepare_data(settings: RunSettings) -> None:
     """Make the dataset, unless it is there."""
     folder = settings.data_folder
-    if (folder / "dataset.json").exists():
+    if (folder / CARD).exists():
         say(f"dataset {folder} is ready")
     elif not settings.dataset:
         raise UsageError(f"{folder}: posnet-prepare has not made this folder (it has no dataset.json). Check the path.")

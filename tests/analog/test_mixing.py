@@ -5,10 +5,9 @@ import copy
 import pytest
 import torch
 
-from posnet_fairseq.analog.convert import put_on_crossbars
-from posnet_fairseq.analog.crossbar_translation import program
+from posnet_fairseq.analog.convert import StoredMixing, put_on_crossbars
+from posnet_fairseq.analog.experiment import program
 from posnet_fairseq.analog.hardware import PARTS, Hardware
-from posnet_fairseq.analog.mixing import StoredMixing
 from posnet_fairseq.inference.stored_energies import precompute
 from posnet_fairseq.mixers.bases.context import MixingContext
 from posnet_fairseq.registry import get_mixer, mixer_names

@@ -3,14 +3,14 @@
 import pytest
 from rich.console import Console
 
-from posnet_data_prep import display, prepare
+from posnet_data_prep import prepare
 from posnet_data_prep.datasets import DATASETS
 from posnet_data_prep.sources.archives import WHEELS
 from support.commands import python, refused
 
 
 def test_shows_what_there_is_and_what_is_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(display, "Console", lambda **options: Console(width=150, **options))
+    monkeypatch.setattr(prepare, "Console", lambda **options: Console(width=150, **options))
     with open(tmp_path / WHEELS[1].name, "wb") as file:
         file.truncate(WHEELS[1].size)
     (tmp_path / "de-en.tgz").write_bytes(b"of another size")

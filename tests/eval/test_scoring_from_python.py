@@ -10,7 +10,7 @@ import pytest
 
 from posnet_eval.api import score
 from posnet_eval.inputs.plan import ROW_COLUMNS
-from posnet_eval.report.data import as_json
+from posnet_eval.report.publish import as_json
 from posnet_eval.score import main, make_parser
 from posnet_fairseq.shared.errors import UsageError
 from support import documents

@@ -11,7 +11,7 @@ import pytest
 from posnet_eval.statistics import cache
 from posnet_fairseq.inference.translation import BLANK
 from posnet_fairseq.inference.translator import Translator
-from posnet_fairseq.runs.quickstart import show_samples
+from posnet_fairseq.runs.compare import show_samples
 from posnet_fairseq.shared.errors import visible
 from support import commands
 from support.hostile import Row, play, table, then, write

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from posnet_fairseq.inference.printing import Printing
-from posnet_fairseq.inference.translation import BLANK, Translation, token_alignment
+from posnet_fairseq.inference.translation import BLANK, Printing, Translation, token_alignment
 from posnet_fairseq.text.subwords import words_of_pieces
 
 ATTENTION = torch.tensor(

@@ -1,5 +1,6 @@
 """Comparisons: lists of systems, shares of a machine, figures beside scores."""
 
+import functools
 import json
 import re
 import signal
@@ -13,9 +14,8 @@ from posnet_fairseq.bench.mixer_tables import option_rows
 from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.runs import comparison, devices, jobs
 from posnet_fairseq.runs.compare import ComparisonSettings, baselines_of, compare, job
-from posnet_fairseq.runs.jobs import JobPool
 from posnet_fairseq.runs.systems import System, chosen, find_list, read_systems
-from posnet_fairseq.runs.training_log import training_speed
+from posnet_fairseq.runs.training import training_speed
 from posnet_fairseq.shared.errors import UsageError
 from support.checkpoints import checkpoint
 from support.commands import ROOT
@@ -205,7 +205,7 @@ def pool(monkeypatch, settings, tmp_path):
     todo = [job(System(name, "shaw"), 1, settings()) for name in "abc"]
     for each in todo:
         each.run.mkdir(parents=True)
-    return JobPool(todo, [devices.Share({})])
+    return functools.partial(jobs.failures, todo, [devices.Share({})])
 
 
 def run_of(folder, name):
@@ -222,7 +222,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
 
     monkeypatch.setattr(jobs, "wait", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        pool.work()
+        pool()
     said = capfd.readouterr().err.splitlines()
     assert said[-1] == "interrupted; progress is saved. Run the same command to continue."
 
@@ -231,7 +231,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(pool, monkeypatch, capfd):
 def test_damaged_record_of_a_run_does_not_hurt_the_others(pool, tmp_path, damage):
     record = run_of(tmp_path, "b") / "train.json"
     record.mkdir() if damage is None else record.write_bytes(damage)
-    assert [job.system for job in pool.work()] == ["b"]
+    assert [run.system for run in pool()] == ["b"]
     assert begun(tmp_path) == {"a.1", "b.1", "c.1"}
 
 
@@ -248,7 +248,7 @@ def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, capfd, e
         run(settings, work)
 
     monkeypatch.setattr(jobs, "run", fail)
-    failed = {job.system: text for job, text in pool.work().items()}
+    failed = {run.system: text for run, text in pool().items()}
     assert set(failed) == {"a", "b"}
     assert sentence in failed["a"]
     assert failed["b"] == "b/train.json is no record"
@@ -259,7 +259,7 @@ def test_error_of_a_job_is_told_at_the_end(pool, tmp_path, monkeypatch, capfd, e
 def refused(monkeypatch, tmp_path, **texts):
     """What a comparison says that does not begin."""
     monkeypatch.setattr(devices, "gpus", lambda: (0, False))
-    monkeypatch.setattr(JobPool, "work", lambda self: pytest.fail("it began"))
+    monkeypatch.setattr(jobs, "failures", lambda *_: pytest.fail("it began"))
     given = {"data": "data", "runs": "runs", "dataset": "iwslt14.de-en", "size": "tiny"}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as raised:
@@ -292,19 +292,23 @@ def test_options_of_the_last_system_are_looked_at_before_the_first_begins(monkey
 ATTACHED = "run_attached(['bash', '-c', 'echo $$; exec sleep 600'])"
 STAGE = "do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']))"
 POOL = """
-class Job:
-    settings, stages, updates, run = SimpleNamespace(updates=1), (), 0, Path('run')
-    def do(self, work, gpus):
-        do(CommandStage(Path('run'), 'work', ['bash', '-c', 'echo $$; exec sleep 600']), work)
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    run: Path = Path('run')
+    updates: int = 1
+    gpus: None = None
+    stages: tuple = ()
 
-JobPool([Job()], [Share({})]).work()
+command = ['bash', '-c', 'echo $$; exec sleep 600']
+jobs.run = lambda settings, work: do(CommandStage(settings.run, 'work', command), work)
+jobs.failures([Settings()], [Share({})])
 """
 PROGRAM = """
+import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from posnet_fairseq.cli.run import end_by_signals
+from posnet_fairseq.runs import jobs
 from posnet_fairseq.runs.command_stage import CommandStage, do
-from posnet_fairseq.runs.jobs import JobPool
 from posnet_fairseq.runs.devices import Share
 from posnet_fairseq.runs.single_run import run_attached
 end_by_signals()

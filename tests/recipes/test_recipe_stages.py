@@ -109,7 +109,7 @@ def test_an_interrupted_stage_is_measured(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        do(stage, watcher=lambda *_: interrupt)
+        do(stage, watch=lambda bar: interrupt())
     (attempt,) = Record(tmp_path / "work.json").content["attempts"]
     assert attempt["outcome"] == "interrupted"
     assert attempt["seconds"] > 0

@@ -124,7 +124,7 @@ def test_disk_space_is_reckoned_well(one):
     (attempt,) = record(one, "train")["attempts"]
     launch, *arguments = attempt["command"]
     assert launch == "fairseq-train"
-    expected = before_training.BYTES * before_training.trained_parameters(before_training.build(arguments)[0])
+    expected = before_training.BYTES * before_training.parameter_count(before_training.build(arguments)[0])
     assert expected < (one / "checkpoints" / "checkpoint_last.pt").stat().st_size < expected + 2e5  # names, options
 
 

@@ -79,7 +79,7 @@ def test_protocol_can_be_followed(name):
     for claim in study.claims:
         assert {claim.system, claim.other} <= set(study.systems)
     for each, system in study.systems.items():
-        settings = running.study_job(study, each, 1, StudySettings.parsed({"study": name})).settings
+        settings = running.run_of(study, each, 1, StudySettings.parsed({"study": name}))
         find_mixer(settings.mixer, name)
         assert settings.patience is not None
         # All hyperparameters that were tuned are said.
@@ -118,12 +118,12 @@ def made(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running, "check_options", lambda jobs: None)
     monkeypatch.setattr(running, "prepare_data", lambda settings: None)
     monkeypatch.setattr(TranslationData, "read", lambda folder, dry_run: TranslationData("en", "de", "0"))
-    monkeypatch.setattr(running, "do_all", lambda jobs, *_: begun.extend(jobs))
+    monkeypatch.setattr(running, "do_all", lambda runs, *_, **__: begun.extend(runs))
 
     def make(**texts):
         begun.clear()
         running.run_study(small(**texts))
-        return [(job.system, job.settings.seed) for job in begun]
+        return [(run.system, run.seed) for run in begun]
 
     return make
 
@@ -131,8 +131,8 @@ def made(small, tmp_path, monkeypatch):
 def result(tmp_path, system="rposnet", seed=1, **changed):
     study = protocol.read_study("small")
     content = study_result("small", system, seed, 0.5, {"test": 3})
-    job = running.study_job(study, system, seed, StudySettings.parsed({"study": "small"}))
-    content["settings"] = job.protocol | changed
+    run = running.run_of(study, system, seed, StudySettings.parsed({"study": "small"}))
+    content["settings"] = running.protocol_of(study, run) | changed
     results.write(results.path_of(tmp_path / "results", system, seed), content)
 
 

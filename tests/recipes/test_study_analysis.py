@@ -13,7 +13,7 @@ from PIL import Image
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from posnet_eval.metrics.base import Segment
-from posnet_eval.statistics.seeds import Contrast
+from posnet_eval.statistics.significance import Contrast
 from posnet_fairseq.cli.plot import main
 from posnet_fairseq.studies import analysis, protocol, results, tables
 from posnet_fairseq.studies.analysis import Analysis

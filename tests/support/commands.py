@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 
 import posnet_fairseq
 import posnet_fairseq.models  # registers the types of checkpoints for torch's safe loader
+from posnet_fairseq.fairseq_plugin import optional_types
 
 ROOT = Path(__file__).parents[2]
 USER_DIR = str(Path(posnet_fairseq.__file__).parent)
@@ -35,10 +36,8 @@ TRAINING = (
 ).split()
 # posnet-bench, of each kind, in seconds.
 SMALL_BENCH = {
-    "length": "--lengths 8 16 --size tiny --rounds 1",
     "decode": "--beams 2 --lengths 4 --size tiny --words 50 --sentences 2 --rounds 1",
     "layers": "--mixers rposnet --lengths 4 --size tiny --tokens 8 --rounds 1",
-    "translution": "--lengths 4 --alone 5 --sentences 2 --embed-dim 8 --heads 2 --rounds 1",
     "grid": "--grid 2x3 --batch 2 --embed-dim 8 --heads 2 --rounds 1",
     "models": "--mixers rposnet --size tiny --length 3 --sentences 2 --rounds 1 --beam 2",
 }
@@ -77,7 +76,8 @@ def generate(monkeypatch, data, checkpoint, results, *settings):
 
 def fairseq(command, *arguments):
     """``fairseq-COMMAND`` in a process of its own, with what it printed on both channels as its output."""
-    argv = [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)]
+    # In the form that runs on every Python.
+    argv = [sys.executable, "-P", optional_types.__file__, f"fairseq-{command}", *map(str, arguments)]
     channels = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.run(argv, **channels, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT, timeout=120)
 
@@ -90,7 +90,7 @@ def python(program, *arguments, **options):
 
 def hydra_train(folder, name):
     """``fairseq-hydra-train`` with the configuration `name` of a folder."""
-    done = fairseq("hydra_train", "--config-dir", folder, "--config-name", name, f"hydra.run.dir={folder}/hydra")
+    done = fairseq("hydra-train", "--config-dir", folder, "--config-name", name, f"hydra.run.dir={folder}/hydra")
     assert done.returncode == 0, done.stdout
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from posnet_fairseq.shared.failures import explain
+from posnet_fairseq.shared.processes import repaired
 from support import commands
 
 ENDS = 2  # the exit code of a refusal
@@ -143,7 +144,9 @@ def train(options, monkeypatch):
 def in_process(command, stdin=b""):
     """Run a command in a process of its own, with the environment activated, and return its exit code."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(shlex.split(command), input=stdin, capture_output=True, env=os.environ | {"PATH": path})
+    done = subprocess.run(
+        repaired(shlex.split(command)), input=stdin, capture_output=True, env=os.environ | {"PATH": path}
+    )
     sys.stdout.write(done.stdout.decode(errors="replace"))
     sys.stderr.write(done.stderr.decode(errors="replace"))
     sys.stdout.flush()
