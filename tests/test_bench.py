@@ -20,7 +20,7 @@ from posnet_fairseq.registry import get_mixer, mixer_names
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.text.pipeline import TextPipeline
 from support.checkpoints import checkpoint
-from support.commands import SMALL_BENCH, fails
+from support.commands import fails
 from support.searching import trained_model
 
 
@@ -52,13 +52,8 @@ def test_layers_take_options_after_plus_signs():
     assert "shaw+shaw_values" in layers_speed.run(["shaw+shaw_values"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match="values True: shaw does not read it; it reads clip_distance, shaw_values"):
         layers_speed.run(["shaw+values"], 4, size="tiny", tokens=8, rounds=1)
-    for variant, sentence in {
-        "irpe+irpe_on=x": "irpe_on x: choose one of k, q, v, qk",
-        "shaw+clip_distance": "clip_distance True: give a whole number",
-        "shaw+shaw_values=False": "shaw_values False: choose one of False, True",
-    }.items():
-        with pytest.raises(UsageError, match=sentence):
-            layers_speed.run([variant], 4, size="tiny", tokens=8, rounds=1)
+    with pytest.raises(UsageError, match="irpe_on x: choose one of k, q, v, qk"):
+        layers_speed.run(["irpe+irpe_on=x"], 4, size="tiny", tokens=8, rounds=1)
     with pytest.raises(UsageError, match=r"--mixers fouriernet: fouriernet stands in encoder only"):
         layers_speed.run(["fouriernet"], 4, size="tiny", tokens=8, rounds=1, place="decoder")
 
@@ -146,12 +141,7 @@ def test_every_engine_translates_to_the_given_length(monkeypatch):
     ("arguments", "sentence"),
     [
         ("layers --lengths 0", "--lengths 0: give 1 or more"),
-        ("grid --extra-tokens -1", "--extra-tokens -1: give 0 or more"),
-        ("grid --embed-dim 8 --heads 3", "num_heads 3 must divide embed_dim 8"),
         ("grid --mixers fouriernet", "fouriernet has no form on grids"),
-        ("grid --mixers irpe+irpe_metod=cross", "irpe_metod cross: irpe does not read it"),
-        ("grid --mixers irpe+irpe_beta=many", "irpe_beta 'many': give a number"),
-        ("decode --words 4", "--words 4: give 10 or more"),
         ("decode --checkpoints {0}/model.pt --lengths 25", "model.pt takes 24 tokens. Give at most that"),
         ("decode --checkpoints {0}/model.pt {0}/other.pt --lengths 9", "dictionaries of different sizes"),
     ],
@@ -160,31 +150,6 @@ def test_bad_input_of_benchmarks(tmp_path, capsys, arguments, sentence):
     checkpoint(tmp_path / "model.pt", "rposnet")
     checkpoint(tmp_path / "other.pt", "rposnet", words=41)
     assert sentence in fails(capsys, bench.main, *arguments.format(tmp_path).split())
-
-
-def test_trained_models_are_measured(tmp_path, capsys):
-    path = checkpoint(tmp_path / "model.pt", "aposnet")
-    bench.main(
-        f"decode --mixers --checkpoints {path} --beams 2 --lengths 4 --size tiny --sentences 2 --rounds 1".split()
-    )
-    assert "40 words" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("what", "shown"),
-    [
-        ("decode", "rposnet_tiny"),
-        ("layers", "rposnet"),
-        ("grid", "irpe+irpe_method=product"),
-        ("models", "rposnet_tiny"),
-    ],
-)
-@pytest.mark.thorough  # 7 s; quick: test_every_mixer_is_measured
-def test_tables_are_shown(capsys, what, shown):
-    bench.main([what, *SMALL_BENCH[what].split()])
-    output = capsys.readouterr().out
-    assert shown in output
-    assert "seed 1" in output
 
 
 def test_whole_files_are_translated_by_every_engine(tmp_path, capsys, monkeypatch):

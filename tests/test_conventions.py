@@ -1,7 +1,6 @@
 """What all commands have in common: options, exit codes, and ends of their output."""
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -108,20 +107,6 @@ def test_an_error_of_posnet_itself_has_a_traceback(name, monkeypatch):
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
     with pytest.raises(ZeroDivisionError):
         run_program(monkeypatch, name)
-
-
-@every_command
-def test_a_reader_that_goes_ends_a_command_silently(name):
-    """As ``head -1`` does when it has read enough."""
-    (script,) = entry_points(group="console_scripts", name=name)
-    program = f"import {script.module} as module; module.{script.attr}(['--help'])"
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        ran = subprocess.run([sys.executable, "-c", program], stdout=write, stderr=subprocess.PIPE, text=True)
-    finally:
-        os.close(write)
-    assert (ran.returncode, ran.stderr) == (141, "")
 
 
 @every_command

@@ -23,6 +23,7 @@ from posnet_fairseq.text import synthetic
 from posnet_fairseq.transformer.model_options import LanguageModelOptions, TransformerOptions
 from support.building import WORDS, language_model_options
 from support.checkpoints import checkpoint
+from support.commands import python
 
 # HONORED: inference reads as training did. REFUSED: by name, in training. WITHOUT_EFFECT on what a model reads at
 # inference: it is about which sentences are trained on, the padding around them, validation, or the machine.
@@ -134,7 +135,7 @@ print(interpret_dc_type(str | None), interpret_dc_type(int), tasks.TASK_REGISTRY
 def test_types_as_python_314_writes_them_are_read(minor):
     """Without the repair, they are not: where that changes, the repair can be removed."""
     script = READS.format(script=optional_types.__file__, minor=minor)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     read = "<class 'str'>" if minor == 14 or sys.version_info >= (3, 14) else "str | None"
     expected = f"{read} <class 'int'> <class 'fairseq.tasks.translation.TranslationTask'>"
     assert done.stdout.splitlines()[-1:] == [expected], done.stderr

@@ -146,15 +146,6 @@ def test_command_that_makes_nothing_has_failed(tmp_path):
         do(CommandStage(tmp_path, "work", python("pass"), tmp_path / "made"))
 
 
-def test_what_differs_is_named(tmp_path):
-    do(CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1", "--cpu"]))
-    assert CommandStage(tmp_path, "work", [*python("pass"), "--lr", "1"]).is_done()
-    with pytest.raises(
-        UsageError, match=r"work was finished with other options \(--lr: 1 then, 2 now; --new: not given then"
-    ):
-        CommandStage(tmp_path, "work", [*python("pass"), "--lr", "2", "--new"]).is_done()
-
-
 def test_nobody_else_works_in_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(command_stage, "PATIENCE", 0.2)
     end = tmp_path / "end"
