@@ -26,7 +26,7 @@ from posnet_fairseq.inference.search.search_settings import RECORDED, SearchSett
 from posnet_fairseq.inference.translator import Batches, Translator
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import read_lines, write_lines
-from posnet_fairseq.shared.progress import ProgressReporter
+from posnet_fairseq.shared.progress import ProgressReporter, shown
 from posnet_fairseq.shared.records import changed, digest, installed_versions, read_json
 from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.text.pipeline import choose_pipeline
@@ -225,7 +225,7 @@ def run(experiment: Experiment, report: ProgressReporter) -> Result:
     result = replace(result, test_sets=(replace(only, remarks=remarks),))
     cells = {name: {"seconds": seconds(time), "adc_bits": bits} for name, (time, bits) in experiment.cells.items()}
     rows = [row | cells.get(row["system"], {}) for row in result.rows()]
-    about = {"model": experiment.model, "programmings": experiment.programmings, "lines": len(source)}
+    about = {"model": shown(experiment.model), "programmings": experiment.programmings, "lines": len(source)}
     written = record | about | {"scores": rows}
     write_lines(experiment.out / REPORT, [json.dumps(written, indent=1, ensure_ascii=False)])
     return result
