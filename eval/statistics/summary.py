@@ -129,7 +129,7 @@ def _exchanged(
 
 def in_ranges(lengths: ArrayLike, edges: Sequence[int], dash: str = "-") -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield ranges of lengths that begin at edges, the last one open, without empty ones: label, (N,) what is in it."""
-    place = np.digitize(lengths, edges[1:])
+    place = np.digitize(np.asarray(lengths), edges[1:])
     labels = [*(f"{first}{dash}{last - 1}" for first, last in pairwise(edges)), f"{edges[-1]}+"]
     for number, label in enumerate(labels):
         if (chosen := place == number).any():

@@ -15,8 +15,7 @@ from posnet_data_prep.prepare import main as prepare
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs.command_stage import Work
-from posnet_fairseq.runs.dataset import TranslationData
-from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
 from posnet_fairseq.runs.single_run import Run
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
