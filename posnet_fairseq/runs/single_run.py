@@ -146,8 +146,7 @@ def check_metrics(settings: TrainingSettings) -> None:
     """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
-        metric = get_metric(name, options)
-        metric.check_installed() if settings.dry_run else metric.fetch()
+        get_metric(name, options).fetch(download=not settings.dry_run)
 
 
 def prepare_data(settings: RunSettings) -> None:
