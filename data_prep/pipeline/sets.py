@@ -11,7 +11,7 @@ from pathlib import Path
 from posnet_data_prep.dataset import Recipe
 from posnet_data_prep.pipeline.lines import Columns, Rows, count_tokens
 from posnet_fairseq.shared.progress import Bar
-from posnet_fairseq.text.scripts import SAMPLE, Scripts
+from posnet_fairseq.text.languages import SAMPLE, Scripts
 from posnet_fairseq.text.subwords import Subwords
 
 LONGEST_WORD = 1000  # characters

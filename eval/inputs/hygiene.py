@@ -12,8 +12,8 @@ import numpy as np
 
 from posnet_eval.metrics.base import FloatArray
 from posnet_fairseq.shared.files import is_blank
+from posnet_fairseq.text.languages import SAMPLE, Scripts, letters
 from posnet_fairseq.text.plain import PlainText
-from posnet_fairseq.text.scripts import SAMPLE, Scripts, letters
 
 SHOWN = 10  # line numbers of a remark
 OUTLIER = 3  # times longer or shorter than the reference

@@ -76,9 +76,9 @@ class NeuralMetric(MeanMetric):
                 f"{self.label} needs the package {self.package}, which is not installed", how_to_install(self.extra)
             ) from error
 
-    def fetch(self) -> None:
-        """Download the model, see :meth:`Metric.fetch`."""
-        self.find()
+    def fetch(self, download: bool = True) -> None:
+        """Check that the package is there, and the model, see :meth:`Metric.fetch`."""
+        self.find() if download else self.check_installed()
 
     def details(self) -> dict[str, str]:
         """Return model, hash of its content, versions of packages, precision and scale."""

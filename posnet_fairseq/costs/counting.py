@@ -1,9 +1,7 @@
 """Parameters of models, and multiplications of mixers."""
 
 import dataclasses
-import math
 from argparse import Namespace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
@@ -104,13 +102,10 @@ def multiplications(mixer: TokenMixer, length: int) -> int:
     beyond the clip distance K, from where on their number is a polynomial of the second degree: for long sentences
     mixers compute some products otherwise. In cross-attention the memory has the same length.
     """
-    first = min(_reach(mixer), mixer.max_positions - 3)
-    lengths = [first + 1, first + 2, first + 3]
-    total = Fraction(0)
-    for n in lengths:
-        others = [other for other in lengths if other != n]
-        total += _count(mixer, n) * Fraction(math.prod(length - m for m in others), math.prod(n - m for m in others))
-    return int(total)
+    first = min(_reach(mixer), mixer.max_positions - 3) + 1
+    one, two, three = (_count(mixer, first + more) for more in range(3))
+    beyond = length - first
+    return one + beyond * (two - one) + beyond * (beyond - 1) // 2 * (three - 2 * two + one)
 
 
 def _reach(mixer: TokenMixer) -> int:

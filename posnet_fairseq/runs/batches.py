@@ -5,9 +5,8 @@ import dataclasses
 import threading
 from typing import Any
 
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
-from posnet_fairseq.runs.run_settings import RunSettings, hyperparameters
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData, hyperparameters
 from posnet_fairseq.runs.settings import refuse
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.training import option

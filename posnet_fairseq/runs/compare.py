@@ -11,13 +11,12 @@ from rich.markup import escape
 
 from posnet_eval.inputs.configuration import read_plan
 from posnet_fairseq.runs import commands
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import names, seed_numbers, whole_number
 from posnet_fairseq.runs.run_settings import STAGES, RunSettings, TrainingSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import check_metrics, prepare_data
+from posnet_fairseq.runs.single_run import check_metrics, prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_list
 from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.progress import shown

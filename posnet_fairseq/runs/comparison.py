@@ -15,7 +15,7 @@ import yaml
 
 from posnet_eval.report.wording import listed
 from posnet_fairseq.runs.command_stage import last_attempt
-from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import progress, records, training_speed
 from posnet_fairseq.shared.command import NO_READER
 from posnet_fairseq.shared.errors import UsageError, flag, visible

@@ -12,12 +12,11 @@ from rich.table import Table
 
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
 from posnet_fairseq.runs.commands import USER_DIR, prepare
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import gpus
 from posnet_fairseq.runs.parsers import accepting, folder, one_of, several, whole_number
 from posnet_fairseq.runs.run_settings import short
 from posnet_fairseq.runs.settings import Settings, refuse, setting
-from posnet_fairseq.runs.single_run import run_attached
+from posnet_fairseq.runs.single_run import run_attached, say
 from posnet_fairseq.runs.training import Training, best_validation, train, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.processes import cores

@@ -1,4 +1,4 @@
-"""The settings of a run: what is trained, on what, and where."""
+"""The settings of a run: what is trained, on what, and where; and its dataset."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from posnet_fairseq.shared.errors import UsageError, flag, nearest
 from posnet_fairseq.shared.output_paths import check_for_fairseq
 from posnet_fairseq.shared.schema import read_yaml
 from posnet_fairseq.shared.user_dir import import_user_dir
+from posnet_fairseq.text.card import CARD, DatasetCard
 from posnet_fairseq.transformer.sizes import SIZES
 
 STAGES = ("prepare", "train", "average", "precompute", "translate", "score")
@@ -137,7 +138,7 @@ class TrainingSettings(Settings):
         data = self._data()
         if data.exists() and not data.is_dir():
             refuse("data", data, "a file. Give the folder of a dataset.")
-        is_there = (data / "dataset.json").exists()
+        is_there = (data / CARD).exists()
         if self.dataset and (not is_there or "/" in self.dataset) and self.dataset not in DATASETS:
             known = f"choose one of {' '.join(DATASETS)}, or give a folder by --data FOLDER"
             refuse("dataset", self.dataset, f"{known}.{nearest(self.dataset, DATASETS)}")
@@ -214,3 +215,31 @@ class RunSettings(TrainingSettings):
     def arch(self) -> str:
         """The architecture, as fairseq-train's ``--arch`` names it."""
         return f"{self.mixer}_{self.size}"
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """A dataset for translation, as its card describes it."""
+
+    source: str  # language
+    target: str
+    key: str  # hash of all that the data was made of
+    test_sets: tuple[str, ...] = ("test",)  # fairseq's names, perhaps with test1
+    lowercase: bool = False  # whether the target side is, and so are translations: scores must ignore case
+    exists: bool = True  # False in a dry run without a dataset
+
+    @classmethod
+    def read(cls, folder: Path, dry_run: bool = False) -> "TranslationData":
+        """Return the dataset in a folder; in a dry run capitals stand for languages where there is none."""
+        path = folder / CARD
+        if not path.exists():
+            if dry_run:
+                return cls("SOURCE", "TARGET", "unknown", exists=False)
+            raise UsageError(f"{folder}: there is no dataset yet. Run the stage prepare first.")
+        card = DatasetCard.read(folder)
+        found = card.source_lang, card.target_lang, card.key
+        if not all(text and re.fullmatch(r"[\w.-]+", text) for text in found):
+            raise UsageError(f"{path} does not say both languages: it is no dataset for translation.")
+        source, target, key = map(str, found)
+        tests = tuple(name for name in card.sentences or () if name.startswith("test")) or cls.test_sets
+        return cls(source, target, key, tests, card.is_lowercase(target))

@@ -6,6 +6,7 @@ again.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,12 @@ from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
 from posnet_fairseq.runs import commands
 from posnet_fairseq.runs.command_stage import CommandStage, Work, do, last_attempt, settings_of
-from posnet_fairseq.runs.console import say, show
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device, find_device
 from posnet_fairseq.runs.parsers import names
-from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings
+from posnet_fairseq.runs.run_settings import RunSettings, TrainingSettings, TranslationData
 from posnet_fairseq.runs.settings import given
 from posnet_fairseq.runs.training import LENGTH, train
-from posnet_fairseq.shared.errors import UsageError
+from posnet_fairseq.shared.errors import UsageError, visible
 from posnet_fairseq.shared.processes import cores, elsewhere, ending_with_this
 from posnet_fairseq.shared.progress import shown
 from posnet_fairseq.shared.records import Record, digest
@@ -147,8 +146,7 @@ def check_metrics(settings: TrainingSettings) -> None:
     """Refuse metrics whose packages, tokenizers or models are missing before days of training, not after."""
     options = MetricOptions(TranslationData.read(settings.data_folder, dry_run=True).target)
     for name in names(settings.metrics):
-        metric = get_metric(name, options)
-        metric.check_installed() if settings.dry_run else metric.fetch()
+        get_metric(name, options).fetch(download=not settings.dry_run)
 
 
 def prepare_data(settings: RunSettings) -> None:
@@ -175,3 +173,13 @@ def run_attached(command: Sequence[str], environment: Mapping[str, str] | None =
     code = subprocess.run(command, env=os.environ | (environment or {}), preexec_fn=ending_with_this()).returncode
     if code:
         sys.exit(code if code > 0 else 128 - code)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    print(f"{Path(sys.argv[0]).name}: {visible(shown(text))}\n", end="", file=sys.stderr, flush=True)
+
+
+def show(command: Sequence[object]) -> None:
+    """Print a command as it could be typed, in one piece among the lines of other processes."""
+    print(shlex.join(map(str, command)) + "\n", end="", flush=True)

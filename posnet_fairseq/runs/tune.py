@@ -11,13 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from posnet_fairseq.runs.compare import SystemsSettings, check_options, job
-from posnet_fairseq.runs.console import say
 from posnet_fairseq.runs.devices import shares
 from posnet_fairseq.runs.jobs import do_all
 from posnet_fairseq.runs.parsers import fraction, rate, several, whole_number
 from posnet_fairseq.runs.run_settings import RunSettings
 from posnet_fairseq.runs.settings import refuse, setting
-from posnet_fairseq.runs.single_run import prepare_data
+from posnet_fairseq.runs.single_run import prepare_data, say
 from posnet_fairseq.runs.systems import System, chosen, find_mixer
 from posnet_fairseq.runs.training import best_validation
 from posnet_fairseq.shared.errors import UsageError, flag

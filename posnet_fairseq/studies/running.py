@@ -13,13 +13,11 @@ from posnet_fairseq.runs import commands, parsers
 from posnet_fairseq.runs.command_stage import Work
 from posnet_fairseq.runs.compare import check_options
 from posnet_fairseq.runs.comparison import MODEL, decoding_speed, parameters, peak_memory
-from posnet_fairseq.runs.console import say
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import find_device, shares
 from posnet_fairseq.runs.jobs import do_all
-from posnet_fairseq.runs.run_settings import RunSettings
+from posnet_fairseq.runs.run_settings import RunSettings, TranslationData
 from posnet_fairseq.runs.settings import Settings, given, setting
-from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, stage_of
+from posnet_fairseq.runs.single_run import Run, prepare_data, run_attached, say, stage_of
 from posnet_fairseq.runs.training import best_validation, cpu_seconds_per_update, records, training_speed
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.files import check_folder

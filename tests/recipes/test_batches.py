@@ -8,8 +8,8 @@ from posnet_fairseq.costs.training_memory import training_memory
 from posnet_fairseq.inference.stored_energies import parameter_count
 from posnet_fairseq.runs import commands, devices
 from posnet_fairseq.runs.batches import CONTEXT, GIB, USABLE, batch_tokens
-from posnet_fairseq.runs.dataset import TranslationData
 from posnet_fairseq.runs.devices import Device
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.training import option
 from posnet_fairseq.shared.errors import UsageError
 from posnet_fairseq.shared.progress import ProgressReporter

@@ -12,7 +12,7 @@ import sacrebleu
 
 from posnet_eval.metrics import get_metric
 from posnet_eval.metrics.base import MetricOptions
-from posnet_fairseq.runs.dataset import TranslationData
+from posnet_fairseq.runs.run_settings import TranslationData
 from posnet_fairseq.runs.systems import find_mixer
 from posnet_fairseq.runs.tune import has_clip_distance
 from posnet_fairseq.shared.errors import UsageError
