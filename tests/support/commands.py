@@ -82,7 +82,7 @@ def start(command, *arguments, user_dir=True, **options):
     """``fairseq-COMMAND`` in a process of its own."""
     argv = in_a_process(command, *arguments)
     argv += ["--user-dir", USER_DIR] if user_dir else []
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::FutureWarning"}
     return subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT, **options
     )
