@@ -26,5 +26,7 @@ class Attention(ContentBasedMixer):
             energy = (q * self.scale) @ k.mT
             return (energy if mask is None else energy + mask).softmax(dim=-1) @ v, None
         causal = self.causal and context.state is None
+        if causal:  # tokens see no padding, which follows them; torch 2.15 takes no mask beside is_causal
+            mask = None
         mixed = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.drop_probability, is_causal=causal)
         return mixed, None

@@ -186,8 +186,7 @@ posnet_install() {
 
 # posnet_install_alone PYTHON [EXTRA ...]: packages for tests, without what they demand. The wheel of aihwkit, for x86_64
 # alone, demands torchvision for its examples, whose build for GPUs breaks COMET beside a torch without. COMET demands a
-# numpy that has no wheel from Python 3.13 on, where it works with newer ones; fairseq-fixed, a Hydra whose commands do
-# not start on Python 3.14.
+# numpy that has no wheel from Python 3.13 on, where it works with newer ones.
 posnet_install_alone() {
     local packages
     [[ " ${*:2} " = *" dev "* ]] || return 0
@@ -196,9 +195,7 @@ from posnet_fairseq.analog.hardware import AIHWKIT
 if platform.machine() == "x86_64":
     print("aihwkit==" + AIHWKIT["%d.%d" % sys.version_info[:2]])
 if sys.version_info >= (3, 13):
-    print("unbabel-comet==2.2.7 torchmetrics==0.10.3 jsonargparse==3.13.1 entmax==1.3")
-if sys.version_info >= (3, 14):
-    print("hydra-core==1.3.8")') || return
+    print("unbabel-comet==2.2.7 torchmetrics==0.10.3 jsonargparse==3.13.1 entmax==1.3")') || return
     # shellcheck disable=SC2086
     [ -z "$packages" ] || posnet_pip "$1" --no-deps $packages
 }

@@ -79,7 +79,8 @@ def fairseq(command, *arguments):
     # In the form that runs on every Python.
     argv = [sys.executable, "-P", optional_types.__file__, f"fairseq-{command}", *map(str, arguments)]
     channels = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.run(argv, **channels, env=os.environ | {"OMP_NUM_THREADS": "1"}, cwd=ROOT, timeout=120)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::FutureWarning"}
+    return subprocess.run(argv, **channels, env=environment, cwd=ROOT, timeout=120)
 
 
 def python(program, *arguments, **options):
