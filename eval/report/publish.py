@@ -116,8 +116,9 @@ def check(folder: Path, inputs: Iterable[Path]) -> None:
         if not os.path.lexists(path):
             continue
         if path.is_file() and not path.is_symlink():
-            is_whole = is_report and (name == "report.json" or not known or known.get(name) == digest(path))
-            if is_whole or begun.get(name) == digest(path):
+            content = digest(path)
+            is_whole = is_report and (name == "report.json" or not known or known.get(name) == content)
+            if is_whole or begun.get(name) == content:
                 continue
         raise UsageError(
             f"{path} is there, and posnet-score did not write it, or it was changed since. Move it away, or let the "

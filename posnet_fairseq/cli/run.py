@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -126,7 +127,9 @@ class _Parser(argparse.ArgumentParser):
         """Return the targets, and examples."""
         return self.format_usage()
 
-    def parse_args(self, arguments=None, namespace=None):  # type: ignore[no-untyped-def]  # argparse's
+    def parse_args(  # type: ignore[override]  # argparse's overloads
+        self, arguments: Sequence[str] | None = None, namespace: Any = None
+    ) -> argparse.Namespace:
         """Take options that all commands have behind the target as well."""
         words = sys.argv[1:] if arguments is None else list(arguments)
         common = [word for word in words if word in ("--quiet", "--version")]
