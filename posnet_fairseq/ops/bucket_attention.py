@@ -22,7 +22,7 @@ from posnet_fairseq.ops.derivatives import once_differentiable
 from posnet_fairseq.ops.grid import Grid
 from posnet_fairseq.ops.masking import masked_energy
 
-# Energies per block on a CPU, at most. Twice as many were equally fast, half as many slower.
+# Maximum number of energies per block on a CPU. Doubling it changes nothing; halving it is slower.
 CPU_BLOCK = 2**18
 
 

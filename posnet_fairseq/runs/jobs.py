@@ -51,9 +51,9 @@ class _Remarks(ProgressReporter):
 def failures(
     runs: Sequence[RunSettings], shares: Sequence[Share], then: Callable[[RunSettings, Work], None] | None = None
 ) -> dict[RunSettings, str]:
-    """Do runs, in order, on as many shares of the machine side by side; return a sentence for each that failed.
+    """Start runs in order, in parallel on shares of the machine, and return an error message for each that failed.
 
-    ``then`` is what else is done for each.
+    ``then`` is called after each run.
     """
     report, stopped, said = ProgressReporter(), threading.Event(), set[str]()
     updates, running = {each: _updates(each) for each in runs}, set[RunSettings]()

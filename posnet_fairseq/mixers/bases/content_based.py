@@ -150,8 +150,9 @@ class ContentBasedMixer(TokenMixer):
     def _mix_by_kernels(self, q: Tensor, k: Any, v: Tensor, context: MixingContext) -> Tensor | None:
         from posnet_fairseq.ops.kernels import attention_kernels  # imports triton
 
-        has_others = self.key_vectors() is not None or self.value_vectors() is not None
-        table = self.offset_table(q) if attention_kernels.takes(q) and not has_others else None
+        if not attention_kernels.takes(q) or self.key_vectors() is not None or self.value_vectors() is not None:
+            return None
+        table = self.offset_table(q)
         if table is None:
             return None
         queries, keys, ratio = q.size(2), v.size(2), context.length_ratio
