@@ -139,7 +139,7 @@ def write_rules(
     """Write a card with what translation needs of it, and the files of subwords that it names.
 
     Nothing is written for text that is tokens already. Arguments are those of
-    :func:`posnet_fairseq.text.pipeline.choose_pipeline`.
+    :func:`choose_pipeline`.
     """
     choose_pipeline(data, languages, pretokenized, bpe_codes, sentencepiece_model)  # refuses what cannot be used
     if pretokenized:
